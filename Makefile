@@ -1,0 +1,59 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# Dagster and Great Expectations import two to three times slower without cached bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
+PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+
+.PHONY: help demo test ui check clean python java packages jars
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: jars ## Feed a week of real flights, run the whole path through Dagster, print what late data changed
+	@$(BIN)/tidemark demo
+
+test: jars ## Run every test
+	@$(BIN)/pytest
+
+ui: jars ## Open Dagster on what the demo left behind
+	@$(BIN)/tidemark ui
+
+check: packages ## Lint (ruff) and check types (mypy)
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+clean: ## Remove packages, jars, caches and the demo's ./lake
+	@rm -rf $(VENV) .tidemark lake build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+python:
+ifeq ($(PYTHON),)
+	@echo 'Tidemark needs Python 3.11, and neither python3.11 nor python3 is that version: install it with "sudo apt install python3.11 python3.11-venv" (Debian), "sudo dnf install python3.11" (Fedora) or "brew install python@3.11" (macOS), then run make again.' >&2
+	@exit 1
+endif
+
+# -P: the folder of the script must not come first on the path, where its modules would hide the standard ones.
+java: python
+	@$(PYTHON) -P streaming/java.py
+
+packages: java $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt | java
+	@echo 'Installing the packages into $(VENV) (once, a few minutes) ...'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --compile --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# Not "-m streaming.jars": the package imports that module itself, and Python then warns about running it twice.
+jars: packages
+	@$(BIN)/python -c 'from streaming.jars import main; main()'

@@ -1,0 +1,204 @@
+"""A drain run: everything that is there goes through a pipeline, in one process, and the process ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming import log
+from streaming.clock import ClockState
+from streaming.errors import QueryFailed, SourceError, StreamingError
+from streaming.ingest import QUERY, Ingest, check_checkpoint, heartbeat, next_state
+from streaming.intervals import from_micros
+from streaming.lake import Lake
+from streaming.lease import lease
+from streaming.log import Batch
+from streaming.pipeline import Pipeline
+from streaming.progress import Progress, QueryProgress, Silent
+from streaming.views import FirstResults, first_results
+from streaming.windowed import WINDOW
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What a drain did: per query its totals, in the order in which they ran; the log's head afterwards."""
+
+    queries: dict[str, QueryProgress]
+    head: Batch | None
+
+
+def utc_now() -> datetime:
+    """The processing time of a run; every transform takes it as an argument."""
+    return datetime.now(UTC)
+
+
+def drain(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    *,
+    end_of_input: bool = False,
+    progress: Progress | None = None,
+    now: Callable[[], datetime] = utc_now,
+) -> Drained:
+    """Ingest what the source holds, tell the views how far the clock is, and bring the views up to date.
+
+    With `end_of_input` the windows still open are closed; rows that come later are late for them.
+
+    Raises:
+        LeaseError: the pipeline runs already, or the lake cannot be written.
+        SourceError: the source is missing, or a file vanished while it was read.
+        CheckpointError: a checkpoint does not belong to its table.
+        QueryFailed: a query ended with an error; running again goes on where it stopped.
+    """
+    run = _Run(spark, lake, pipeline, progress or Silent(), now)
+    with lease(lake, pipeline.stream):
+        run.ingest()
+        run.settle()
+        if end_of_input:
+            run.end_of_input()
+        if run.head is not None:
+            run.views()
+    return Drained(dict(run.totals), run.head)
+
+
+class _Run:
+    def __init__(
+        self, spark: SparkSession, lake: Lake, pipeline: Pipeline, progress: Progress, now: Callable[[], datetime]
+    ) -> None:
+        self.spark = spark
+        self.lake = lake
+        self.pipeline = pipeline
+        self.now = now
+        self.totals: dict[str, QueryProgress] = {}
+        self.head: Batch | None = None
+        self._progress = progress
+
+    def ingest(self) -> None:
+        """Source to log, to completion."""
+        stream = self.pipeline.stream
+        checkpoint = self.lake.checkpoint(stream, QUERY)
+        check_checkpoint(
+            self.spark,
+            self.lake.log(stream),
+            checkpoint,
+            "Restore the checkpoint from a backup; or, to begin a new log, move both the old log and what is left of "
+            "the checkpoint away.",
+        )
+        ingest = Ingest(self.spark, self.lake, self.pipeline, self.now, self._logged)
+        query = (
+            stream.source.read(self.spark, self.lake.landing(stream))
+            .writeStream.queryName(f"{stream.name}.{QUERY}")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .foreachBatch(ingest)
+            .start()
+        )
+        _await([query])
+        self.head = log.head(self.lake, stream)
+
+    def settle(self) -> None:
+        """A heartbeat, where the newest batch moved the clock: views see only stamps, never what made them."""
+        state = next_state(self.head, self.pipeline.stream)
+        if self.head is not None and state.watermark != self.head.state.watermark:
+            self._beat(self.head, state)
+
+    def end_of_input(self) -> None:
+        """A heartbeat at the latest end of any window still open."""
+        if self.head is None or self.head.state.watermark is None:
+            return
+        stream = self.pipeline.stream
+        state = self.head.state
+        rows = log.valid(log.read_log(self.spark, self.lake, stream)).where(
+            F.col("_day") >= F.to_date(F.lit(state.watermark.date())) - 1
+        )
+        ends = [view.pairs(rows).agg(F.unix_micros(F.max(f"{WINDOW}.end"))).first() for view in self.pipeline.views]
+        latest = max((row[0] for row in ends if row is not None and row[0] is not None), default=None)
+        if latest is not None:
+            closed = state.closed_at(from_micros(latest))
+            if closed != state:
+                self._beat(self.head, closed)
+
+    def views(self) -> None:
+        """First results of every view."""
+        queries = []
+        for view in self.pipeline.views:
+            checkpoint = self.lake.checkpoint(view.of, view.name)
+            check_checkpoint(
+                self.spark,
+                self.lake.first(view),
+                checkpoint,
+                f"Views are functions of the log: delete the table and the checkpoint of {view.name!r} and run again.",
+            )
+            name = view.name
+
+            def written(rows: int, name: str = name) -> None:
+                self._update(name, rows)
+
+            queries.append(
+                first_results(self.spark, self.lake, view)
+                .writeStream.queryName(f"{view.of.name}.{view.name}")
+                .option("checkpointLocation", checkpoint)
+                .trigger(availableNow=True)
+                .foreachBatch(FirstResults(self.spark, self.lake, view, self.now, written))
+                .start()
+            )
+        _await(queries)
+        for query in queries:
+            _refuse_native_drops(query)
+
+    def _beat(self, head: Batch, state: ClockState) -> None:
+        self.head = heartbeat(self.spark, self.lake, self.pipeline.stream, state, head.number + 1, self.now())
+
+    def _logged(self, batch: Batch) -> None:
+        self._update(
+            QUERY, batch.summary.rows, batch.rejected, sum((batch.late or {}).values()), batch.state.watermark
+        )
+
+    def _update(self, query: str, rows: int, *numbers: Any) -> None:
+        name = f"{self.pipeline.name}.{query}"
+        self.totals[query] = self.totals.get(query, QueryProgress(name)).after(rows, *numbers)
+        self._progress.update(self.totals[query])
+
+
+def _await(queries: Sequence[StreamingQuery]) -> None:
+    try:
+        for query in queries:
+            query.awaitTermination()
+    except StreamingQueryException as error:
+        raise _explain(error) from error
+    finally:
+        for query in queries:
+            if query.isActive:
+                query.stop()
+
+
+def _explain(error: StreamingQueryException) -> StreamingError:
+    text = str(error)
+    causes = [line.strip() for line in text.splitlines() if line.strip()]
+    if "FileNotFoundException" in text or "FAILED_READ_FILE.FILE_NOT_EXIST" in text or "FILE_NOT_FOUND" in text:
+        return SourceError(
+            f"a file of the landing folder vanished before it was committed: {causes[0]} Put it back and run again; "
+            "files may be removed only after their batch is in the log."
+        )
+    return QueryFailed(f"{causes[0]} Nothing is lost: correct the cause and run again, it goes on where it stopped.")
+
+
+def _refuse_native_drops(query: StreamingQuery) -> None:
+    dropped = sum(
+        operator.numRowsDroppedByWatermark or 0
+        for progress in query.recentProgress
+        for operator in progress.stateOperators
+    )
+    if dropped:
+        raise QueryFailed(
+            f"Spark itself dropped {dropped} groups in query {query.name!r}, which the stamped clock must prevent; the "
+            "first results are incomplete. Delete the view's table and checkpoint, run again, and report this."
+        )

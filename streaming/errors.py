@@ -1,0 +1,49 @@
+"""Every error the streaming room raises on purpose; all of them say what was given and what to do next."""
+
+
+class StreamingError(Exception):
+    """Base of all errors of the streaming room."""
+
+
+class DeclarationError(StreamingError):
+    """A stream, view or pipeline was declared with something that cannot work."""
+
+
+class SettingsError(StreamingError):
+    """A setting, environment variable or conf file has an unusable value."""
+
+
+class JavaError(StreamingError):
+    """Java is missing or older than Spark needs."""
+
+
+class JarError(StreamingError):
+    """A jar that the Spark session needs could not be had."""
+
+
+class FeedError(StreamingError):
+    """A feed was asked for something its data does not have."""
+
+
+class SourceError(StreamingError):
+    """The source of a stream is missing or changed under its reader."""
+
+
+class LogError(StreamingError):
+    """An event log is missing, or does not fit the checkpoint or declaration at hand."""
+
+
+class CheckpointError(LogError):
+    """A checkpoint and its table do not belong together, so going on would lose or repeat rows."""
+
+
+class LeaseError(StreamingError):
+    """Another process holds the checkpoints of this pipeline."""
+
+
+class ViewError(StreamingError):
+    """A view has not been built yet, or was asked for something it does not hold."""
+
+
+class QueryFailed(StreamingError):
+    """A streaming query ended with an error; the text names the query and the cause."""

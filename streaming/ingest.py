@@ -1,0 +1,202 @@
+"""Source to event log: parse, judge, stamp and append one batch in one commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from streaming import delta, log
+from streaming.clock import BatchSummary, ClockState
+from streaming.errors import CheckpointError
+from streaming.files import read_text
+from streaming.intervals import from_micros, interval, to_micros
+from streaming.lake import Lake
+from streaming.log import Batch
+from streaming.pipeline import Pipeline
+from streaming.rules import all_reasons
+from streaming.sql import names_in
+from streaming.stream import INGESTED_AT, Stream
+
+QUERY = "log"
+_PARTITION = ""
+
+
+def judge(raw: DataFrame, stream: Stream, ingested_at: datetime) -> DataFrame:
+    """The log's rows of a batch, but for batch number and stamp: typed columns, verdict, payload, origin, day.
+
+    `raw` has `_raw` binary and `_origin`. A rule is not asked about a column that could not be read, so that each
+    defect is named once.
+    """
+    parsed = stream.format.parse(raw)
+    frame = parsed.frame.withColumn(INGESTED_AT, _instant(ingested_at))
+    inputs = {name: frozenset({name}) for name in parsed.wrong}
+    for name, expression in stream.derived.items():
+        frame = frame.withColumn(name, F.expr(expression))
+        inputs[name] = frozenset[str]().union(*(inputs[column] for column in names_in(expression)))
+
+    def unless_unread(reason: Column, columns: frozenset[str]) -> Column:
+        read = [parsed.wrong[name].isNull() for column in sorted(columns) for name in sorted(inputs.get(column, ()))]
+        clean = parsed.unreadable.isNull()
+        for condition in read:
+            clean = clean & condition
+        return F.when(clean, reason)
+
+    reasons = [
+        parsed.unreadable,
+        *parsed.wrong.values(),
+        unless_unread(_event_time_reason(stream), frozenset({stream.event_time})),
+        *(unless_unread(rule.reason(), names_in(rule.condition)) for rule in stream.rules),
+    ]
+    frame = frame.withColumn("_rejected", all_reasons(reasons))
+    rejected = F.col("_rejected").isNotNull()
+    return frame.select(
+        *stream.columns,
+        "_rejected",
+        (F.col("_raw") if stream.keep_raw else F.when(rejected, F.col("_raw"))).alias("_raw"),
+        "_origin",
+        INGESTED_AT,
+        F.when(~rejected, F.to_date(stream.event_time)).alias("_day"),
+    )
+
+
+def _event_time_reason(stream: Stream) -> Column:
+    time = F.col(stream.event_time)
+    limit = F.col(INGESTED_AT) + F.expr(f"interval {interval(stream.clock.max_ahead).total_seconds()} seconds")
+    return (
+        F.when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
+        # Spark's own watermark starts at the epoch and would drop what lies before it.
+        .when(time < F.timestamp_micros(F.lit(0)), F.lit(f"event_time: {stream.event_time} is before 1970-01-01"))
+        .when(
+            time > limit,
+            F.lit(f"max_ahead: {stream.event_time} is more than {stream.clock.max_ahead} after its ingestion"),
+        )
+    )
+
+
+def stamp(rows: DataFrame, stream: Stream, number: int, watermark: datetime | None) -> DataFrame:
+    """`rows` with batch number and stamp, in the log's column order."""
+    return rows.withColumns(
+        {"_batch": F.lit(number).cast("bigint"), "_watermark": _instant(watermark)}
+    ).select(*stream.columns, "_rejected", "_raw", "_origin", "_batch", INGESTED_AT, "_watermark", "_day")
+
+
+class Ingest:
+    """The `foreachBatch` function of a pipeline's ingest query; `now` gives the processing time."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        pipeline: Pipeline,
+        now: Callable[[], datetime],
+        on_batch: Callable[[Batch], None],
+    ) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._pipeline = pipeline
+        self._now = now
+        self._on_batch = on_batch
+        self._head = log.head(lake, pipeline.stream)
+
+    def __call__(self, raw: DataFrame, query_batch: int) -> None:
+        stream = self._pipeline.stream
+        query = query_id(self._spark, self._lake.checkpoint(stream, QUERY))
+        if query is None:
+            raise CheckpointError(f"the checkpoint of {stream.name!r} vanished while its query runs; stop and restart.")
+        txn = delta.Txn(query, query_batch)
+        if delta.has_written(self._lake.log(stream), txn):
+            return
+        processed_at = self._now()
+        state = next_state(self._head, stream)
+        number = 0 if self._head is None else self._head.number + 1
+        counts = Observation()
+        rows = stamp(judge(stream.source.located(raw), stream, processed_at), stream, number, stream.clock.watermark(state))
+        observed = rows.observe(counts, *_counts(self._pipeline))
+
+        def describe() -> Batch:
+            found = counts.get
+            greatest = {} if found["greatest"] is None else {_PARTITION: from_micros(found["greatest"])}
+            return Batch(
+                number=number,
+                query=query,
+                query_batch=query_batch,
+                state=state,
+                summary=BatchSummary(greatest, found["rows"], processed_at),
+                rejected=found["rejected"],
+                late={view.name: found[f"late_{view.name}"] for view in self._pipeline.views},
+            )
+
+        self._head = log.append(observed, self._lake, stream, txn, describe)
+        self._on_batch(self._head)
+
+
+def next_state(head: Batch | None, stream: Stream) -> ClockState:
+    """The clock after everything that is in the log; it stamps the batch that comes next."""
+    return ClockState() if head is None else stream.clock.advance(head.state, head.summary)
+
+
+def query_id(spark: SparkSession, checkpoint: str) -> str | None:
+    """The id of the query that owns a checkpoint, or None where the checkpoint is new."""
+    metadata = read_text(spark, f"{checkpoint}/metadata")
+    return None if metadata is None else json.loads(metadata)["id"]
+
+
+def check_checkpoint(spark: SparkSession, table: str, checkpoint: str, way_out: str) -> None:
+    """Refuse a checkpoint that is not the one `table` was written with: it would lose or repeat rows (fact B6).
+
+    Raises:
+        CheckpointError: with `way_out` as the advice.
+    """
+    writers = [
+        commit["userMetadata"]["query"]
+        for commit in delta.history(table)
+        if isinstance(commit["userMetadata"], dict) and commit["userMetadata"].get("query")
+    ]
+    found = query_id(spark, checkpoint)
+    if writers and found != writers[0]:
+        raise CheckpointError(
+            f"the table {table!r} was written with query {writers[0]}, but its checkpoint {checkpoint!r} "
+            f"{'is gone' if found is None else f'belongs to query {found}'}; going on would repeat or lose rows. {way_out}"
+        )
+
+
+def heartbeat(spark: SparkSession, lake: Lake, stream: Stream, state: ClockState, number: int, now: datetime) -> Batch:
+    """Append a row that has only a stamp: it tells the views how far the clock is."""
+    origin = f"cast(null as {stream.source.origin})"
+    types = spark.read.format("delta").load(lake.log(stream)).schema
+    row = spark.range(1).select(
+        *(F.lit(None).cast(types[name].dataType).alias(name) for name in stream.columns),
+        F.lit(None).cast("array<string>").alias("_rejected"),
+        F.lit(None).cast("binary").alias("_raw"),
+        F.expr(origin).alias("_origin"),
+        _instant(now).alias(INGESTED_AT),
+        F.lit(None).cast("date").alias("_day"),
+    )
+    batch = Batch(number, None, None, state, BatchSummary({}, 0, now))
+    return log.append(stamp(row, stream, number, stream.clock.watermark(state)), lake, stream, None, lambda: batch)
+
+
+def _counts(pipeline: Pipeline) -> list[Column]:
+    stream = pipeline.stream
+    valid = F.col("_day").isNotNull()
+    time, stamped = F.col(stream.event_time), F.col("_watermark")
+    return [
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(~valid).alias("rejected"),
+        F.max(F.when(valid, F.unix_micros(time))).alias("greatest"),
+        *(
+            F.coalesce(F.sum(F.when(view.condition(), view.window.late_windows(time, stamped))), F.lit(0)).alias(
+                f"late_{view.name}"
+            )
+            for view in pipeline.views
+        ),
+    ]
+
+
+def _instant(instant: datetime | None) -> Column:
+    micros = None if instant is None else to_micros(instant)
+    return F.timestamp_micros(F.lit(micros).cast("bigint"))

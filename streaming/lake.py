@@ -1,0 +1,56 @@
+"""Where things live under the lake's root. The root may be any path or URI that both Spark and delta-rs know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from streaming.stream import Stream
+from streaming.windowed import Windowed
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The layout below `root`: every table, landing folder and checkpoint has exactly one place."""
+
+    root: str
+
+    def path(self, *parts: str) -> str:
+        """The location `root/part/...`; a part that is absolute or a URI stands for itself."""
+        location = self.root.rstrip("/")
+        for part in parts:
+            location = part if part.startswith("/") or "://" in part else f"{location}/{part}"
+        return location
+
+    def landing(self, stream: Stream) -> str:
+        """Where the files of a stream arrive."""
+        return self.path(stream.source.path)
+
+    def log(self, stream: Stream) -> str:
+        """The event log."""
+        return self.path(stream.name, "log")
+
+    def first(self, view: Windowed) -> str:
+        """The first results of a view."""
+        return self.path(view.of.name, view.name)
+
+    def corrections(self, view: Windowed) -> str:
+        """The corrections of a view."""
+        return self.path(view.of.name, f"{view.name}_corrections")
+
+    def report(self, name: str) -> str:
+        """The published table of a report."""
+        return self.path("reports", name)
+
+    def verdicts(self) -> str:
+        """The verdicts of the quality gate."""
+        return self.path("quality", "verdicts")
+
+    def checkpoint(self, stream: Stream, query: str) -> str:
+        """The checkpoint of one query; `log` is the ingest query, any other name a view's."""
+        return self.path("_checkpoints", stream.name, query)
+
+    def local(self, *parts: str) -> Path | None:
+        """The same location as a path of this machine, or None where the lake is elsewhere."""
+        location = self.path(*parts).removeprefix("file://")
+        return None if "://" in location else Path(location)

@@ -1,0 +1,119 @@
+"""The event log: one commit per batch, stamped by the clock; rejected rows and counts are reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming import delta
+from streaming.clock import BatchSummary, ClockState
+from streaming.errors import LogError
+from streaming.lake import Lake
+from streaming.stream import Stream
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one commit of the log says of itself.
+
+    `number` is the log's own sequence; `query` and `query_batch` name the Spark batch it came from (null for a
+    heartbeat); `state` is the clock when the batch was stamped; `summary`, `rejected` and `late` (pairs per view)
+    speak of its rows.
+    """
+
+    number: int
+    query: str | None
+    query_batch: int | None
+    state: ClockState
+    summary: BatchSummary
+    rejected: int = 0
+    late: dict[str, int] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The commit's `userMetadata`."""
+        return {
+            "batch": self.number,
+            "query": self.query,
+            "query_batch": self.query_batch,
+            "clock": self.state.to_json(),
+            "summary": self.summary.to_json(),
+            "rejected": self.rejected,
+            "late": self.late or {},
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Batch:
+        """The inverse of `to_json`."""
+        return cls(
+            number=value["batch"],
+            query=value["query"],
+            query_batch=value["query_batch"],
+            state=ClockState.from_json(value["clock"]),
+            summary=BatchSummary.from_json(value["summary"]),
+            rejected=value["rejected"],
+            late=value["late"],
+        )
+
+
+def batches(lake: Lake, stream: Stream) -> list[Batch]:
+    """Every batch of the log, newest first."""
+    return [
+        Batch.from_json(commit["userMetadata"])
+        for commit in delta.history(lake.log(stream))
+        if isinstance(commit["userMetadata"], dict) and "clock" in commit["userMetadata"]
+    ]
+
+
+def head(lake: Lake, stream: Stream) -> Batch | None:
+    """The newest batch, or None where the log is empty or missing.
+
+    Commits without a clock, such as compaction, are passed over.
+    """
+    for limit in (1, 100, None):
+        for commit in delta.history(lake.log(stream), limit):
+            if isinstance(commit["userMetadata"], dict) and "clock" in commit["userMetadata"]:
+                return Batch.from_json(commit["userMetadata"])
+    return None
+
+
+def append(frame: DataFrame, lake: Lake, stream: Stream, txn: delta.Txn | None, batch: Callable[[], Batch]) -> Batch:
+    """Append the rows of one batch in one commit; `batch` describes them and is called once they are written."""
+    uri = lake.log(stream)
+    if delta.version_of(uri) is None:
+        delta.create(uri, frame.schema, append_only=True, description=stream.description or f"Event log of {stream.name}")
+    described: list[Batch] = []
+
+    def metadata() -> dict[str, Any]:
+        described.append(batch())
+        return described[0].to_json()
+
+    delta.append(frame, uri, txn=txn, metadata=metadata, statistics=(stream.event_time, "_batch"))
+    return described[0]
+
+
+def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | None = None) -> DataFrame:
+    """The log as a batch frame, at one Delta `version` or the newest.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+    """
+    uri = lake.log(stream)
+    if delta.version_of(uri) is None:
+        raise LogError(
+            f"stream {stream.name!r} has no event log at {uri!r} yet; run `tidemark run {stream.name}` first."
+        )
+    return delta.read(spark, uri, version)
+
+
+def valid(log: DataFrame) -> DataFrame:
+    """The valid rows."""
+    return log.where(F.col("_day").isNotNull())
+
+
+def rejected(log: DataFrame) -> DataFrame:
+    """The rejected rows: the dead letters, with payload and reasons."""
+    return log.where(F.col("_day").isNull() & F.col("_rejected").isNotNull())

@@ -1,0 +1,55 @@
+"""The declaration of a pipeline: one stream and the views that one process keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streaming.errors import DeclarationError
+from streaming.names import check_name
+from streaming.stream import Stream
+from streaming.windowed import Windowed
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A stream and its views, run together in one process.
+
+    Raises:
+        DeclarationError: a name is repeated or reserved, or a view reads another stream.
+    """
+
+    stream: Stream
+    views: tuple[Windowed, ...]
+    owner: str = "team:data"
+
+    def __post_init__(self) -> None:
+        names = [view.name for view in self.views]
+        for view in self.views:
+            check_name("view", view.name)
+            if names.count(view.name) > 1 or view.name in ("log", "rejected", "late"):
+                raise DeclarationError(
+                    f"view name {view.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "
+                    "'log', 'rejected' and 'late' belong to the stream."
+                )
+            if view.of != self.stream:
+                raise DeclarationError(
+                    f"view {view.name!r} reads stream {view.of.name!r}, but the pipeline's is {self.name!r}."
+                )
+
+    @property
+    def name(self) -> str:
+        """A pipeline is named after its stream."""
+        return self.stream.name
+
+    def view(self, name: str | None = None) -> Windowed:
+        """The view of that name; without a name, the first one.
+
+        Raises:
+            DeclarationError: there is no such view.
+        """
+        for view in self.views:
+            if name in (None, view.name):
+                return view
+        raise DeclarationError(
+            f"pipeline {self.name!r} has no view {name!r}; its views: {', '.join(v.name for v in self.views) or 'none'}."
+        )

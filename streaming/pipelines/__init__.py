@@ -1,0 +1,1 @@
+"""Declarations of pipelines, one module each, found by their variable `pipeline`."""

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import delta
-from streaming.intervals import to_micros
+from streaming.intervals import literal
 from streaming.lake import Lake
 from streaming.late import late_pairs
 from streaming.log import head, read_log
@@ -67,9 +67,7 @@ def correct(
     through = -1 if newest is None else newest.number
     corrected: dict[date, int] = {}
     for day in sorted(set(days)):
-        rows = correction(log, view, day, through).withColumn(
-            "_corrected_at", F.timestamp_micros(F.lit(to_micros(now())))
-        )
+        rows = correction(log, view, day, through).withColumn("_corrected_at", literal(now()))
         uri = lake.corrections(view)
         if delta.version_of(uri) is None:
             delta.create(uri, rows.schema, append_only=False, description=f"Corrections of view {view.name}")
@@ -93,9 +91,7 @@ def correction(log: DataFrame, view: Windowed, day: date, through: int) -> DataF
     )
 
 
-def read_corrections(
-    spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None
-) -> DataFrame | None:
+def read_corrections(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
     """The corrections as a batch frame, or None while there is no such table."""
     uri = lake.corrections(view)
     return None if delta.version_of(uri) is None else delta.read(spark, uri, version)

@@ -18,7 +18,7 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.fs import DeltaStorageHandler
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -96,9 +96,7 @@ def append(
 
 def replace_days(frame: DataFrame, uri: str, days: Iterable[date], *, metadata: Mapping[str, Any]) -> int:
     """Replace the partitions of `days` by the rows of `frame`, all of those days, in one commit."""
-    return _commit(
-        frame, uri, txn=None, metadata=lambda: metadata, statistics=("window_start",), replace=sorted(days)
-    )
+    return _commit(frame, uri, txn=None, metadata=lambda: metadata, statistics=("window_start",), replace=sorted(days))
 
 
 def history(uri: str, limit: int | None = None) -> list[dict[str, Any]]:
@@ -107,8 +105,7 @@ def history(uri: str, limit: int | None = None) -> list[dict[str, Any]]:
     if table is None:
         return []
     return [
-        {**commit, "userMetadata": json.loads(commit.get("userMetadata") or "null")}
-        for commit in table.history(limit)
+        {**commit, "userMetadata": json.loads(commit.get("userMetadata") or "null")} for commit in table.history(limit)
     ]
 
 
@@ -144,10 +141,13 @@ def _commit(
     return rows
 
 
-def _added_files(table: DeltaTable, folder: str, statistics: Sequence[str]) -> tuple[list[AddAction], int]:
+def _added_files(
+    table: DeltaTable, folder: str, statistics: Sequence[str]
+) -> tuple[list[AddAction | RemoveAction], int]:
     files = pa_fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))
     selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=True)
-    actions, total = [], 0
+    actions: list[AddAction | RemoveAction] = []
+    total = 0
     for info in files.get_file_info(selector):
         if not info.path.endswith(".parquet"):
             continue
@@ -205,8 +205,11 @@ def _nullable(schema: StructType) -> StructType:
     def relax(node: Any) -> Any:
         if isinstance(node, dict):
             return {
-                key: True if key in ("nullable", "containsNull", "valueContainsNull")
-                else {} if key == "metadata" else relax(value)
+                key: True
+                if key in ("nullable", "containsNull", "valueContainsNull")
+                else {}
+                if key == "metadata"
+                else relax(value)
                 for key, value in node.items()
             }
         return [relax(entry) for entry in node] if isinstance(node, list) else node

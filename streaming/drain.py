@@ -71,7 +71,12 @@ def drain(
 
 class _Run:
     def __init__(
-        self, spark: SparkSession, lake: Lake, pipeline: Pipeline, progress: Progress, now: Callable[[], datetime]
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        pipeline: Pipeline,
+        progress: Progress,
+        now: Callable[[], datetime],
     ) -> None:
         self.spark = spark
         self.lake = lake
@@ -114,10 +119,10 @@ class _Run:
         """A heartbeat at the latest end of any window still open."""
         if self.head is None or self.head.state.watermark is None:
             return
-        stream = self.pipeline.stream
-        state = self.head.state
-        rows = log.valid(log.read_log(self.spark, self.lake, stream)).where(
-            F.col("_day") >= F.to_date(F.lit(state.watermark.date())) - 1
+        state, watermark = self.head.state, self.head.state.watermark
+        longest = max(view.window.span for view in self.pipeline.views)
+        rows = log.valid(log.read_log(self.spark, self.lake, self.pipeline.stream)).where(
+            F.col("_day") >= F.lit((watermark - longest).date())
         )
         ends = [view.pairs(rows).agg(F.unix_micros(F.max(f"{WINDOW}.end"))).first() for view in self.pipeline.views]
         latest = max((row[0] for row in ends if row is not None and row[0] is not None), default=None)
@@ -158,9 +163,7 @@ class _Run:
         self.head = heartbeat(self.spark, self.lake, self.pipeline.stream, state, head.number + 1, self.now())
 
     def _logged(self, batch: Batch) -> None:
-        self._update(
-            QUERY, batch.summary.rows, batch.rejected, sum((batch.late or {}).values()), batch.state.watermark
-        )
+        self._update(QUERY, batch.summary.rows, batch.rejected, sum((batch.late or {}).values()), batch.state.watermark)
 
     def _update(self, query: str, rows: int, *numbers: Any) -> None:
         name = f"{self.pipeline.name}.{query}"

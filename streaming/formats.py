@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streaming import sql
@@ -21,19 +21,6 @@ _FRACTIONS = {"double", "float"}
 _NESTED = ("array<", "struct<", "map<")
 _OFFSET = r"[0-9]T[0-9:.,]+(Z|[+-][0-9]{2}:?[0-9]{2})$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-
-
-@dataclass(frozen=True)
-class Parsed:
-    """A parsed frame and the reasons against its rows, as columns over `frame` that are null where all is well.
-
-    `frame` has the declared columns and helper columns beginning with `_`; `unreadable` speaks of the payload as a
-    whole, `wrong` of one column each.
-    """
-
-    frame: DataFrame
-    unreadable: Column
-    wrong: dict[str, Column]
 
 
 @dataclass(frozen=True)
@@ -61,37 +48,40 @@ class Json:
         """The declared columns, in order."""
         return sql.columns_of(self.schema)
 
-    def parse(self, raw: DataFrame) -> Parsed:
-        """The declared columns of every payload in `raw`'s binary column `_raw`, with the reasons against each."""
-        text = F.try_validate_utf8(F.col("_raw").cast("string"))
+    @cached_property
+    def stages(self) -> tuple[dict[str, Column], ...]:
+        """Columns to add to a frame with a binary column `_raw`, stage after stage: the declared ones come last.
+
+        The stages before add helper columns beginning with `_`, which `unreadable` and `wrong` refer to.
+        """
         fields = ", ".join(f"`{column.name}` variant" for column in self.columns)
+        text = F.col("_text")
         # from_json reads the first value and ignores what follows it; the array length sees the rest.
-        whole = F.col("_text").rlike(r"^\s*\{") & (
-            F.coalesce(F.json_array_length(F.concat(F.lit("["), F.col("_text"), F.lit("]"))), F.lit(0)) == 1
+        elements = F.coalesce(F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))), F.lit(0))
+        document = F.from_json(text, f"{fields}, _corrupt string", {"columnNameOfCorruptRecord": "_corrupt"})
+        readable = F.col("_document").isNotNull() & F.col("_document._corrupt").isNull()
+        kinds = (F.schema_of_variant(_field(column)).alias(column.name) for column in self.columns)
+        return (
+            {"_text": F.try_validate_utf8(F.col("_raw").cast("string"))},
+            {"_document": F.when(text.rlike(r"^\s*\{") & (elements == 1), document)},
+            {"_readable": readable, "_kinds": F.struct(*kinds)},
+            {column.name: _value(column) for column in self.columns},
         )
-        document = F.when(
-            whole,
-            F.from_json(
-                "_text", f"{fields}, _corrupt string", {"columnNameOfCorruptRecord": "_corrupt"}
-            ),
-        )
-        parsed = (
-            raw.withColumn("_text", text)
-            .withColumn("_document", document)
-            .withColumn("_readable", F.col("_document").isNotNull() & F.col("_document._corrupt").isNull())
-            .withColumn(
-                "_kinds",
-                F.struct(*(F.schema_of_variant(_field(column)).alias(column.name) for column in self.columns)),
-            )
-            .select("*", *(_value(column).alias(column.name) for column in self.columns))
-        )
-        unreadable = F.when(
+
+    @cached_property
+    def unreadable(self) -> Column:
+        """The reason against a payload as a whole, null where it could be read."""
+        return F.when(
             ~F.col("_readable"),
             F.when(F.col("_text").isNull(), F.lit("json: the payload is not UTF-8")).otherwise(
                 F.lit("json: the payload is not one JSON object")
             ),
         )
-        return Parsed(parsed, unreadable, {column.name: _reason(column) for column in self.columns})
+
+    @cached_property
+    def wrong(self) -> dict[str, Column]:
+        """Per declared column the reason against its value, null where it is as declared."""
+        return {column.name: _reason(column) for column in self.columns}
 
 
 def _field(column: sql.Column) -> Column:
@@ -149,7 +139,8 @@ def _expected(type_: str) -> str | None:
 def _reason(column: sql.Column) -> Column:
     wrong = _present(column) & F.col(f"`{column.name}`").isNull()
     reason = F.when(
-        wrong, F.concat(F.lit(f"type: {column.name} is not {_expected(column.type)}, got "), F.lower(_kind(column)))
+        wrong,
+        F.concat(F.lit(f"type: {column.name} is not {_expected(column.type)}, got "), F.lower(_kind(column))),
     )
     if column.required:
         missing = F.col("_readable") & ~_present(column)

@@ -13,75 +13,22 @@ from streaming import delta, log
 from streaming.clock import BatchSummary, ClockState
 from streaming.errors import CheckpointError
 from streaming.files import read_text
-from streaming.intervals import from_micros, interval, to_micros
+from streaming.intervals import from_micros, literal
+from streaming.judge import Judge
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.pipeline import Pipeline
-from streaming.rules import all_reasons
-from streaming.sql import names_in
 from streaming.stream import INGESTED_AT, Stream
 
 QUERY = "log"
 _PARTITION = ""
 
 
-def judge(raw: DataFrame, stream: Stream, ingested_at: datetime) -> DataFrame:
-    """The log's rows of a batch, but for batch number and stamp: typed columns, verdict, payload, origin, day.
-
-    `raw` has `_raw` binary and `_origin`. A rule is not asked about a column that could not be read, so that each
-    defect is named once.
-    """
-    parsed = stream.format.parse(raw)
-    frame = parsed.frame.withColumn(INGESTED_AT, _instant(ingested_at))
-    inputs = {name: frozenset({name}) for name in parsed.wrong}
-    for name, expression in stream.derived.items():
-        frame = frame.withColumn(name, F.expr(expression))
-        inputs[name] = frozenset[str]().union(*(inputs[column] for column in names_in(expression)))
-
-    def unless_unread(reason: Column, columns: frozenset[str]) -> Column:
-        read = [parsed.wrong[name].isNull() for column in sorted(columns) for name in sorted(inputs.get(column, ()))]
-        clean = parsed.unreadable.isNull()
-        for condition in read:
-            clean = clean & condition
-        return F.when(clean, reason)
-
-    reasons = [
-        parsed.unreadable,
-        *parsed.wrong.values(),
-        unless_unread(_event_time_reason(stream), frozenset({stream.event_time})),
-        *(unless_unread(rule.reason(), names_in(rule.condition)) for rule in stream.rules),
-    ]
-    frame = frame.withColumn("_rejected", all_reasons(reasons))
-    rejected = F.col("_rejected").isNotNull()
-    return frame.select(
-        *stream.columns,
-        "_rejected",
-        (F.col("_raw") if stream.keep_raw else F.when(rejected, F.col("_raw"))).alias("_raw"),
-        "_origin",
-        INGESTED_AT,
-        F.when(~rejected, F.to_date(stream.event_time)).alias("_day"),
-    )
-
-
-def _event_time_reason(stream: Stream) -> Column:
-    time = F.col(stream.event_time)
-    limit = F.col(INGESTED_AT) + F.expr(f"interval {interval(stream.clock.max_ahead).total_seconds()} seconds")
-    return (
-        F.when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
-        # Spark's own watermark starts at the epoch and would drop what lies before it.
-        .when(time < F.timestamp_micros(F.lit(0)), F.lit(f"event_time: {stream.event_time} is before 1970-01-01"))
-        .when(
-            time > limit,
-            F.lit(f"max_ahead: {stream.event_time} is more than {stream.clock.max_ahead} after its ingestion"),
-        )
-    )
-
-
 def stamp(rows: DataFrame, stream: Stream, number: int, watermark: datetime | None) -> DataFrame:
     """`rows` with batch number and stamp, in the log's column order."""
-    return rows.withColumns(
-        {"_batch": F.lit(number).cast("bigint"), "_watermark": _instant(watermark)}
-    ).select(*stream.columns, "_rejected", "_raw", "_origin", "_batch", INGESTED_AT, "_watermark", "_day")
+    return rows.withColumns({"_batch": F.lit(number).cast("bigint"), "_watermark": literal(watermark)}).select(
+        *stream.columns, "_rejected", "_raw", "_origin", "_batch", INGESTED_AT, "_watermark", "_day"
+    )
 
 
 class Ingest:
@@ -101,6 +48,8 @@ class Ingest:
         self._now = now
         self._on_batch = on_batch
         self._head = log.head(lake, pipeline.stream)
+        self._judge = Judge(pipeline.stream)
+        self._counts = _counts(pipeline)
 
     def __call__(self, raw: DataFrame, query_batch: int) -> None:
         stream = self._pipeline.stream
@@ -114,8 +63,8 @@ class Ingest:
         state = next_state(self._head, stream)
         number = 0 if self._head is None else self._head.number + 1
         counts = Observation()
-        rows = stamp(judge(stream.source.located(raw), stream, processed_at), stream, number, stream.clock.watermark(state))
-        observed = rows.observe(counts, *_counts(self._pipeline))
+        rows = self._judge(stream.source.located(raw), processed_at)
+        observed = stamp(rows, stream, number, stream.clock.watermark(state)).observe(counts, *self._counts)
 
         def describe() -> Batch:
             found = counts.get
@@ -160,7 +109,8 @@ def check_checkpoint(spark: SparkSession, table: str, checkpoint: str, way_out: 
     if writers and found != writers[0]:
         raise CheckpointError(
             f"the table {table!r} was written with query {writers[0]}, but its checkpoint {checkpoint!r} "
-            f"{'is gone' if found is None else f'belongs to query {found}'}; going on would repeat or lose rows. {way_out}"
+            f"{'is gone' if found is None else f'belongs to query {found}'}; going on would repeat or lose rows. "
+            f"{way_out}"
         )
 
 
@@ -173,7 +123,7 @@ def heartbeat(spark: SparkSession, lake: Lake, stream: Stream, state: ClockState
         F.lit(None).cast("array<string>").alias("_rejected"),
         F.lit(None).cast("binary").alias("_raw"),
         F.expr(origin).alias("_origin"),
-        _instant(now).alias(INGESTED_AT),
+        literal(now).alias(INGESTED_AT),
         F.lit(None).cast("date").alias("_day"),
     )
     batch = Batch(number, None, None, state, BatchSummary({}, 0, now))
@@ -195,8 +145,3 @@ def _counts(pipeline: Pipeline) -> list[Column]:
             for view in pipeline.views
         ),
     ]
-
-
-def _instant(instant: datetime | None) -> Column:
-    micros = None if instant is None else to_micros(instant)
-    return F.timestamp_micros(F.lit(micros).cast("bigint"))

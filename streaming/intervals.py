@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
 from streaming.errors import DeclarationError
 
 _UNITS = {
@@ -43,3 +46,8 @@ def to_micros(instant: datetime) -> int:
 def from_micros(micros: int) -> datetime:
     """The UTC instant `micros` microseconds after the epoch, exact."""
     return EPOCH + micros * MICROSECOND
+
+
+def literal(instant: datetime | None) -> Column:
+    """The instant as a Spark timestamp, exact and independent of the machine's time zone."""
+    return F.timestamp_micros(F.lit(None if instant is None else to_micros(instant)).cast("bigint"))

@@ -84,7 +84,12 @@ def append(frame: DataFrame, lake: Lake, stream: Stream, txn: delta.Txn | None, 
     """Append the rows of one batch in one commit; `batch` describes them and is called once they are written."""
     uri = lake.log(stream)
     if delta.version_of(uri) is None:
-        delta.create(uri, frame.schema, append_only=True, description=stream.description or f"Event log of {stream.name}")
+        delta.create(
+            uri,
+            frame.schema,
+            append_only=True,
+            description=stream.description or f"Event log of {stream.name}",
+        )
     described: list[Batch] = []
 
     def metadata() -> dict[str, Any]:

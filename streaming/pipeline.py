@@ -15,7 +15,7 @@ class Pipeline:
     """A stream and its views, run together in one process.
 
     Raises:
-        DeclarationError: a name is repeated or reserved, or a view reads another stream.
+        DeclarationError: there is no view, a name is repeated or reserved, or a view reads another stream.
     """
 
     stream: Stream
@@ -24,6 +24,8 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         names = [view.name for view in self.views]
+        if not names:
+            raise DeclarationError(f"pipeline {self.name!r} has no views; give it at least one.")
         for view in self.views:
             check_name("view", view.name)
             if names.count(view.name) > 1 or view.name in ("log", "rejected", "late"):
@@ -51,5 +53,5 @@ class Pipeline:
             if name in (None, view.name):
                 return view
         raise DeclarationError(
-            f"pipeline {self.name!r} has no view {name!r}; its views: {', '.join(v.name for v in self.views) or 'none'}."
+            f"pipeline {self.name!r} has no view {name!r}; its views: {', '.join(v.name for v in self.views)}."
         )

@@ -27,7 +27,11 @@ class QueryProgress:
     watermark: datetime | None = None
 
     def after(
-        self, rows: int, rejected: int | None = None, late: int | None = None, watermark: datetime | None = None
+        self,
+        rows: int,
+        rejected: int | None = None,
+        late: int | None = None,
+        watermark: datetime | None = None,
     ) -> QueryProgress:
         """The progress after one more batch."""
         return replace(

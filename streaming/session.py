@@ -14,9 +14,7 @@ from streaming.settings import Settings
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _QUIET = (Path(__file__).parent / "log4j2.properties").as_uri()
-_LOCAL_CHECKPOINTS = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
+_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def spark_conf(settings: Settings) -> dict[str, str]:
@@ -59,7 +57,9 @@ def start_session(settings: Settings | None = None) -> SparkSession:
     require_java()
     # Python workers run `python3` of the PATH unless told otherwise (fact N3).
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.config(map=spark_conf(settings or Settings()))
+    builder = SparkSession.builder
+    for key, value in spark_conf(settings or Settings()).items():
+        builder = builder.config(key, value)
     return builder.getOrCreate()
 
 

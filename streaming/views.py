@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from streaming import delta
 from streaming.errors import CheckpointError, ViewError
 from streaming.ingest import query_id
-from streaming.intervals import to_micros
+from streaming.intervals import literal
 from streaming.lake import Lake
 from streaming.windowed import WINDOW, Windowed
 
@@ -80,7 +80,7 @@ class FirstResults:
             # The state must be consumed all the same, or Spark can never commit this batch (fact B1).
             results.write.format("noop").mode("overwrite").save()
             return
-        written = results.withColumn("_written_at", F.timestamp_micros(F.lit(to_micros(self._now()))))
+        written = results.withColumn("_written_at", literal(self._now()))
         if delta.version_of(uri) is None:
             delta.create(uri, written.schema, append_only=True, description=_describe(self._view, "First results"))
         rows = delta.append(

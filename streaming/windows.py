@@ -38,7 +38,10 @@ class Tumbling:
     def assign(self, event_time: Column) -> Column:
         """The window of each row as a struct of `start` and `end`; Spark drops rows whose `event_time` is null."""
         return F.window(
-            event_time, _spark(interval(self.size)), _spark(interval(self.size)), _spark(interval(self.offset))
+            event_time,
+            _spark(interval(self.size)),
+            _spark(interval(self.size)),
+            _spark(interval(self.offset)),
         )
 
     def late_windows(self, event_time: Column, stamp: Column) -> Column:

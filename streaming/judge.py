@@ -1,0 +1,84 @@
+"""The verdict on every row: valid, or rejected with all its reasons. Built once per stream, applied to each batch."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streaming.intervals import interval, literal
+from streaming.rules import all_reasons
+from streaming.sql import names_in
+from streaming.stream import INGESTED_AT, Stream
+
+
+class Judge:
+    """Turns raw payloads into the log's rows, but for batch number and stamp.
+
+    Building the columns costs more than Spark takes for a small batch, so it is done once.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._inputs = _inputs(stream)
+        rejected = F.col("_rejected").isNotNull()
+        self._reasons = all_reasons(self._all_reasons())
+        self._columns: tuple[Column | str, ...] = (
+            *stream.columns,
+            "_rejected",
+            F.col("_raw") if stream.keep_raw else F.when(rejected, F.col("_raw")).alias("_raw"),
+            "_origin",
+            INGESTED_AT,
+            F.when(~rejected, F.to_date(stream.event_time)).alias("_day"),
+        )
+
+    def __call__(self, raw: DataFrame, ingested_at: datetime) -> DataFrame:
+        """Typed columns, verdict (`_rejected`), payload, origin and day of each row of `raw` (`_raw`, `_origin`)."""
+        frame = raw.withColumn(INGESTED_AT, literal(ingested_at))
+        for columns in self._stream.format.stages:
+            frame = frame.withColumns(columns)
+        for name, expression in self._stream.derived.items():
+            frame = frame.withColumn(name, F.expr(expression))
+        return frame.withColumn("_rejected", self._reasons).select(*self._columns)
+
+    def _all_reasons(self) -> list[Column]:
+        stream = self._stream
+        return [
+            stream.format.unreadable,
+            *stream.format.wrong.values(),
+            self._unless_unread(_event_time_reason(stream), frozenset({stream.event_time})),
+            *(self._unless_unread(rule.reason(), names_in(rule.condition)) for rule in stream.rules),
+        ]
+
+    def _unless_unread(self, reason: Column, columns: frozenset[str]) -> Column:
+        """A rule is not asked about a column that could not be read, so that each defect is named once."""
+        clean = self._stream.format.unreadable.isNull()
+        for name in sorted(frozenset[str]().union(*(self._inputs.get(column, frozenset()) for column in columns))):
+            clean = clean & self._stream.format.wrong[name].isNull()
+        return F.when(clean, reason)
+
+
+def _inputs(stream: Stream) -> dict[str, frozenset[str]]:
+    """For each column of the stream the payload columns it is made from."""
+    inputs = {column.name: frozenset({column.name}) for column in stream.format.columns}
+    for name, expression in stream.derived.items():
+        inputs[name] = frozenset[str]().union(*(inputs[column] for column in names_in(expression)))
+    return inputs
+
+
+def _event_time_reason(stream: Stream) -> Column:
+    time = F.col(stream.event_time)
+    limit = F.col(INGESTED_AT) + F.expr(f"interval {interval(stream.clock.max_ahead).total_seconds():.6f} seconds")
+    return (
+        F.when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
+        # Spark's own watermark starts at the epoch and would drop what lies before it.
+        .when(
+            time < F.timestamp_micros(F.lit(0)),
+            F.lit(f"event_time: {stream.event_time} is before 1970-01-01"),
+        )
+        .when(
+            time > limit,
+            F.lit(f"max_ahead: {stream.event_time} is more than {stream.clock.max_ahead} after its ingestion"),
+        )
+    )

@@ -22,7 +22,7 @@ from streaming.lease import lease
 from streaming.log import Batch
 from streaming.pipeline import Pipeline
 from streaming.progress import Progress, QueryProgress, Silent
-from streaming.views import FirstResults, first_results
+from streaming.views import FirstResults, first_results, native_drops
 from streaming.windowed import WINDOW
 
 
@@ -195,11 +195,7 @@ def _explain(error: StreamingQueryException) -> StreamingError:
 
 
 def _refuse_native_drops(query: StreamingQuery) -> None:
-    dropped = sum(
-        operator.numRowsDroppedByWatermark or 0
-        for progress in query.recentProgress
-        for operator in progress.stateOperators
-    )
+    dropped = native_drops(query)
     if dropped:
         raise QueryFailed(
             f"Spark itself dropped {dropped} groups in query {query.name!r}, which the stamped clock must prevent; the "

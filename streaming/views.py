@@ -7,6 +7,7 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import delta
 from streaming.errors import CheckpointError, ViewError
@@ -69,6 +70,7 @@ class FirstResults:
         self._view = view
         self._now = now
         self._on_batch = on_batch
+        self._dropped = 0
 
     def __call__(self, results: DataFrame, query_batch: int) -> None:
         query = query_id(self._spark, self._lake.checkpoint(self._view.of, self._view.name))
@@ -87,10 +89,27 @@ class FirstResults:
             written,
             uri,
             txn=txn,
-            metadata=lambda: {"query": query, "query_batch": query_batch},
+            metadata=lambda: {"query": query, "query_batch": query_batch, "dropped": self._newly_dropped(query)},
             statistics=("window_start", "window_end"),
         )
         self._on_batch(rows)
+
+    def _newly_dropped(self, query: str) -> int:
+        """What Spark dropped in the batches before this one and was not told yet."""
+        running = self._spark.streams.get(query)
+        if running is None:
+            return 0
+        before, self._dropped = self._dropped, max(self._dropped, native_drops(running))
+        return self._dropped - before
+
+
+def native_drops(query: StreamingQuery) -> int:
+    """Groups that Spark itself dropped as late in the batches it remembers; the stamped clock keeps this at 0."""
+    return sum(
+        operator.numRowsDroppedByWatermark or 0
+        for progress in query.recentProgress
+        for operator in progress.stateOperators
+    )
 
 
 def read_first(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame:

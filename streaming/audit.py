@@ -1,0 +1,214 @@
+"""The audit: every law of the design, checked on a lake as it stands, with plain batch reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType
+
+from streaming import delta, log
+from streaming.audit_source import changed_files
+from streaming.clock import ClockState
+from streaming.corrections import correction, plan, read_corrections
+from streaming.intervals import literal
+from streaming.lake import Lake
+from streaming.log import Batch
+from streaming.pipeline import Pipeline
+from streaming.views import current, read_first
+from streaming.windowed import WINDOW, Windowed
+
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How one law fares: what was counted (`checked`), how many of them break it, and in words what was compared."""
+
+    law: str
+    subject: str
+    checked: int
+    broken: int
+    compared: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing breaks the law."""
+        return self.broken == 0
+
+
+def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Finding]:
+    """Check the laws of a pipeline one after the other; each finding comes as soon as it is known.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+        ViewError: a view is not built yet.
+    """
+    stream = pipeline.stream
+    rows = log.read_log(spark, lake, stream).persist()
+    try:
+        batches = sorted(log.batches(lake, stream), key=lambda batch: batch.number)
+        yield _conservation_by_batch(rows, batches, stream.name)
+        yield _conservation_by_file(spark, lake, pipeline)
+        yield _stamps(rows, batches, pipeline)
+        yield _once(batches, stream.name)
+        for view in pipeline.views:
+            yield from _view(spark, lake, view, rows, batches)
+    finally:
+        rows.unpersist()
+
+
+def _conservation_by_batch(rows: DataFrame, batches: list[Batch], name: str) -> Finding:
+    valid, rejected = F.col("_day").isNotNull(), F.col("_rejected").isNotNull()
+    counted = {
+        row["_batch"]: (row["valid"], row["rejected"], row["unclear"])
+        for row in rows.where(F.col("_origin").isNotNull())
+        .groupBy("_batch")
+        .agg(
+            F.count_if(valid & ~rejected).alias("valid"),
+            F.count_if(~valid & rejected).alias("rejected"),
+            F.count_if(valid == rejected).alias("unclear"),
+        )
+        .collect()
+    }
+    broken = sum(
+        counted.get(batch.number, (0, 0, 0)) != (batch.summary.rows - batch.rejected, batch.rejected, 0)
+        for batch in batches
+    )
+    return Finding("conservation", name, len(batches), broken, "batches: rows read = valid + rejected")
+
+
+def _conservation_by_file(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Finding:
+    stream = pipeline.stream
+    findings = [finding for finding in changed_files(spark, lake, stream) if finding.kind == "changed"]
+    files = log.read_log(spark, lake, stream).where("_origin is not null").select("_origin.path").distinct().count()
+    return Finding(
+        "conservation", stream.name, files, len(findings), "files ingested: unchanged since, where they still exist"
+    )
+
+
+def _stamps(rows: DataFrame, batches: list[Batch], pipeline: Pipeline) -> Finding:
+    stream = pipeline.stream
+    stamped = {
+        row["_batch"]: (row["stamps"], row["micros"])
+        for row in rows.groupBy("_batch")
+        .agg(
+            F.count_distinct(F.coalesce(F.unix_micros("_watermark"), F.lit(-1))).alias("stamps"),
+            F.unix_micros(F.max("_watermark")).alias("micros"),
+        )
+        .collect()
+    }
+    broken, before = 0, None
+    for batch in batches:
+        expected = ClockState() if before is None else stream.clock.advance(before.state, before.summary)
+        watermark = batch.state.to_json()["watermark"]
+        replayed = expected == batch.state if batch.query else _not_before(batch.state, expected)
+        written = stamped.get(batch.number, (1, watermark)) == (1, watermark)
+        broken += not (replayed and written)
+        before = batch
+    return Finding(
+        "one clock", stream.name, len(batches), broken, "batches: one stamp each, equal to the clock replayed"
+    )
+
+
+def _not_before(state: ClockState, expected: ClockState) -> bool:
+    return expected.watermark is None or (state.watermark is not None and state.watermark >= expected.watermark)
+
+
+def _once(batches: list[Batch], name: str) -> Finding:
+    sources = [(batch.query, batch.query_batch) for batch in batches if batch.query]
+    numbers = [batch.number for batch in batches]
+    broken = len(sources) - len(set(sources)) + sum(number != index for index, number in enumerate(numbers))
+    return Finding("idempotence", name, len(batches), broken, "batches: in the log exactly once, without a gap")
+
+
+def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batches: list[Batch]) -> Iterator[Finding]:
+    watermark = max((batch.state.watermark for batch in batches if batch.state.watermark), default=None)
+    closed = F.coalesce(F.col(f"{WINDOW}.end") <= literal(watermark), F.lit(False))
+    pairs = view.pairs(rows).withColumn("_closed", closed)
+    counts = pairs.agg(
+        F.count(F.lit(1)).alias("pairs"),
+        F.count_if("_late").alias("late"),
+        F.count_if(~F.col("_late")).alias("on_time"),
+        F.count_if(F.col("_late") & ~F.col("_closed")).alias("late_in_open"),
+    ).first()
+    assert counts is not None
+    told = sum((batch.late or {}).get(view.name, 0) for batch in batches)
+    broken = (
+        abs(counts["pairs"] - counts["late"] - counts["on_time"]) + abs(told - counts["late"]) + counts["late_in_open"]
+    )
+    yield Finding("partition", view.name, counts["pairs"], broken, "(row, window) pairs: on time or late, as counted")
+
+    first = read_first(spark, lake, view)
+    yield _same(
+        "first result",
+        view,
+        first,
+        view.aggregate(pairs.where("_closed and not _late")),
+        view.columns,
+        "windows closed: stream = batch over on-time pairs",
+    )
+
+    waiting = {backlog.day for backlog in plan(spark, lake, view)}
+    corrections = read_corrections(spark, lake, view)
+    settled = ~F.col("_day").isin(*waiting) if waiting else F.lit(True)
+    yield _same(
+        "convergence",
+        view,
+        current(first, corrections, view).where(settled),
+        view.aggregate(pairs.where("_closed")).where(settled),
+        view.columns,
+        "windows closed: current = batch over all rows"
+        + (f"; {len(waiting)} days wait for their correction" if waiting else ""),
+    )
+    if corrections is not None:
+        yield _same(
+            "idempotence",
+            view,
+            corrections,
+            _recomputed(rows, corrections, view),
+            (*view.columns, "_late_rows", "_through_batch"),
+            "corrections: equal when computed again",
+        )
+    dropped = sum((commit["userMetadata"] or {}).get("dropped", 0) for commit in delta.history(lake.first(view)))
+    yield Finding("zero native drops", view.name, counts["pairs"], dropped, "pairs: none dropped by Spark itself")
+
+
+def _recomputed(rows: DataFrame, corrections: DataFrame, view: Windowed) -> DataFrame:
+    days: list[tuple[date, int]] = [
+        (row["_day"], row["_through_batch"])
+        for row in corrections.select("_day", "_through_batch").distinct().collect()
+    ]
+    parts = [correction(rows, view, day, through) for day, through in days]
+    return reduce(DataFrame.unionByName, parts) if parts else corrections.limit(0)
+
+
+def _same(
+    law: str, view: Windowed, stored: DataFrame, truth: DataFrame, columns: tuple[str, ...], compared: str
+) -> Finding:
+    left = stored.select(*columns, F.lit(1).alias("_there")).alias("stored")
+    right = truth.select(*columns, F.lit(1).alias("_there")).alias("truth")
+    joined = left.join(
+        right, [F.col(f"stored.{name}").eqNullSafe(F.col(f"truth.{name}")) for name in view.identity], "full_outer"
+    )
+    types = {field.name: field.dataType for field in truth.schema.fields}
+    same = reduce(
+        Column.__and__,
+        [_equal(name, isinstance(types.get(name), DoubleType | FloatType)) for name in (*columns, "_there")],
+    )
+    counts = joined.agg(F.count(F.lit(1)).alias("checked"), F.count_if(~same).alias("broken")).first()
+    assert counts is not None
+    return Finding(law, view.name, counts["checked"], counts["broken"], compared)
+
+
+def _equal(name: str, floating: bool) -> Column:
+    stored, truth = F.col(f"stored.{name}"), F.col(f"truth.{name}")
+    if not floating:
+        return stored.eqNullSafe(truth)
+    # The order in which doubles are added is not fixed.
+    near = F.abs(stored - truth) <= F.lit(_TOLERANCE) * F.greatest(F.lit(1.0), F.abs(truth))
+    return stored.eqNullSafe(truth) | F.coalesce(near, F.lit(False))

@@ -1,0 +1,74 @@
+"""The one way into a table: once per transaction, whole days replaced, old versions readable."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming import delta
+from streaming.lake import Lake
+
+FIRST, SECOND = date(2026, 1, 1), date(2026, 1, 2)
+
+
+def results(spark: SparkSession, *rows: tuple[int, date | None]) -> DataFrame:
+    """Rows of a tiny table partitioned by day."""
+    return spark.createDataFrame(list(rows), "n int, _day date")
+
+
+def content(spark: SparkSession, uri: str, version: int | None = None) -> set[tuple[int, date | None]]:
+    """The rows of one version."""
+    return {tuple(row) for row in delta.read(spark, uri, version).collect()}
+
+
+def test_replacing_a_day_leaves_the_other_days_and_the_old_version_alone(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST), (2, SECOND), (3, None))
+    delta.create(uri, rows.schema, append_only=False, description="three rows")
+    delta.replace_days(rows, uri, [FIRST, SECOND], metadata={})
+    assert delta.replace_days(results(spark, (10, FIRST)), uri, [FIRST], metadata={"why": "late"}) == 1
+    assert content(spark, uri) == {(10, FIRST), (2, SECOND), (3, None)}
+    delta.replace_days(results(spark), uri, [FIRST], metadata={})
+    assert content(spark, uri) == {(2, SECOND), (3, None)}
+    assert content(spark, uri, 1) == {(1, FIRST), (2, SECOND), (3, None)}
+    assert [commit["userMetadata"] for commit in delta.history(uri, 2)] == [{}, {"why": "late"}]
+
+
+def test_a_transaction_is_known_after_its_commit_and_not_before(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="one row")
+    assert not delta.has_written(uri, delta.Txn("query", 0))
+    delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=dict)
+    assert delta.has_written(uri, delta.Txn("query", 0))
+    assert not delta.has_written(uri, delta.Txn("query", 1))
+    assert not delta.has_written(uri, delta.Txn("another", 0))
+
+
+def test_a_second_writer_of_the_same_batch_is_refused(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="one row")
+
+    def overtaken() -> dict[str, str]:
+        # Another process commits the same batch between our write and our commit.
+        delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=dict)
+        return {}
+
+    with pytest.raises(CommitFailedError):
+        delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=overtaken)
+    assert content(spark, uri) == {(1, FIRST)}
+    assert delta.read(spark, uri).count() == 1
+
+
+def test_an_append_only_table_refuses_to_lose_rows(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="one row")
+    delta.append(rows, uri, txn=None, metadata=dict)
+    with pytest.raises(Exception, match="(?i)append"):
+        delta.replace_days(rows, uri, [FIRST], metadata={})
+    assert content(spark, uri) == {(1, FIRST)}

@@ -1,0 +1,40 @@
+"""Running a pipeline in a test, and reading a lake as plain tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming.corrections import read_corrections
+from streaming.drain import Drained, drain
+from streaming.lake import Lake
+from streaming.pipeline import Pipeline
+from streaming.views import current, read_first
+from streaming.windowed import Windowed
+from tests.support.feeds import Payload, land_all
+from tests.support.instants import NOW
+
+
+def run(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    *batches: Iterable[Payload],
+    end_of_input: bool = False,
+) -> Drained:
+    """Land the batches and drain the pipeline at the instant NOW."""
+    land_all(lake, pipeline.stream, *batches)
+    return drain(spark, lake, pipeline, end_of_input=end_of_input, now=lambda: NOW)
+
+
+def tuples(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    """The rows as plain tuples of `columns` (all by default), sorted; nulls come first."""
+    rows = (frame.select(*columns) if columns else frame).collect()
+    return sorted((tuple(row) for row in rows), key=lambda row: [(value is not None, str(value)) for value in row])
+
+
+def read_current(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
+    """First results overlaid with corrections."""
+    return current(read_first(spark, lake, view), read_corrections(spark, lake, view), view)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -185,13 +187,26 @@ def _await(queries: Sequence[StreamingQuery]) -> None:
 
 def _explain(error: StreamingQueryException) -> StreamingError:
     text = str(error)
-    causes = [line.strip() for line in text.splitlines() if line.strip()]
-    if "FileNotFoundException" in text or "FAILED_READ_FILE.FILE_NOT_EXIST" in text or "FILE_NOT_FOUND" in text:
+    missing = re.search(
+        r"FAILED_READ_FILE\.FILE_NOT_EXIST\][^\n]*?reading file (\S+?)\.? |FileNotFoundException: ([^\n]*)", text
+    )
+    if missing:
         return SourceError(
-            f"a file of the landing folder vanished before it was committed: {causes[0]} Put it back and run again; "
-            "files may be removed only after their batch is in the log."
+            f"a file vanished before its batch was committed: {missing[1] or missing[2]}. Put it back and run again; "
+            "files of the landing folder may be removed only after their batch is in the log."
         )
-    return QueryFailed(f"{causes[0]} Nothing is lost: correct the cause and run again, it goes on where it stopped.")
+    return QueryFailed(f"{_cause(text)} Nothing is lost: correct the cause and run again, it goes on where it stopped.")
+
+
+def _cause(text: str) -> str:
+    """What was raised in a batch, without Python's and Java's traces around it."""
+    told = [line for line in text.split("=== Streaming Query ===")[0].splitlines() if line.strip()]
+    frames = [number for number, line in enumerate(told) if line.startswith('  File "')]
+    if not frames:
+        return told[0].strip()
+    query = told[0].partition(" terminated with exception")[0]
+    raised = takewhile(lambda line: not re.match(r"\s+at |\s*SQLSTATE|JVM stacktrace", line), told[frames[-1] + 1 :])
+    return f"{query} failed: {' '.join(line for line in raised if not line.startswith('  '))}."
 
 
 def _refuse_native_drops(query: StreamingQuery) -> None:

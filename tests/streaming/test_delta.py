@@ -69,6 +69,6 @@ def test_an_append_only_table_refuses_to_lose_rows(spark: SparkSession, lake: La
     rows = results(spark, (1, FIRST))
     delta.create(uri, rows.schema, append_only=True, description="one row")
     delta.append(rows, uri, txn=None, metadata=dict)
-    with pytest.raises(Exception, match="(?i)append"):
+    with pytest.raises(Exception, match=r"(?i)append"):
         delta.replace_days(rows, uri, [FIRST], metadata={})
     assert content(spark, uri) == {(1, FIRST)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,9 +31,15 @@ def run(
 
 
 def tuples(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """The rows as plain tuples of `columns` (all by default), sorted; nulls come first."""
+    """The rows as plain tuples of `columns` (all by default), instants in UTC, sorted; nulls come first."""
     rows = (frame.select(*columns) if columns else frame).collect()
-    return sorted((tuple(row) for row in rows), key=lambda row: [(value is not None, str(value)) for value in row])
+    plain = [tuple(_in_utc(value) for value in row) for row in rows]
+    return sorted(plain, key=lambda row: [(value is not None, str(value)) for value in row])
+
+
+def _in_utc(value: Any) -> Any:
+    # Spark hands over instants as local time without a zone.
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
 def read_current(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:

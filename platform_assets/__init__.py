@@ -1,0 +1,1 @@
+"""The platform room: every table as a Dagster asset, made from the declarations."""

@@ -1,0 +1,97 @@
+"""Which days wait for a correction, told without Spark from what the tables and the last count already say.
+
+Windows are computed in Spark alone. So the days come from the newest count of late pairs (an asset event), what is
+done comes from the commits of the corrections, and batches newer than the count are known by their number only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import dagster as dg
+
+from platform_assets.keys import late_key
+from streaming import Lake, Windowed, delta
+from streaming.corrections import Backlog
+from streaming.log import batches, head
+
+_LATE = "backlog"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A view that needs corrections.
+
+    `days` are those that are known to; it is empty where late pairs came after the last count, and then the run
+    that corrects them plans the days itself. `newest_batch` is the newest batch that brought one.
+    """
+
+    days: tuple[date, ...]
+    newest_batch: int
+    log: str
+
+    @property
+    def identity(self) -> str:
+        """The same text for the same backlog, another one as soon as there is more to correct."""
+        return f"{self.log[:8]}-{self.newest_batch}-{'+'.join(day.isoformat() for day in self.days) or 'planned'}"
+
+
+def backlog_metadata(lake: Lake, view: Windowed, backlog: Iterable[Backlog], through: int | None) -> dict[str, Any]:
+    """A count of late pairs as metadata, in the words that `waiting` reads; `through` is the newest batch counted."""
+    return {
+        _LATE: {
+            "log": _log_id(lake, view),
+            "through": -1 if through is None else through,
+            "days": {entry.day.isoformat(): entry.newest_batch for entry in backlog},
+        }
+    }
+
+
+def waiting(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waiting | None:
+    """What the view needs corrected, or None when nothing is."""
+    newest, log = head(lake, view.of), _log_id(lake, view)
+    if newest is None or log is None:
+        return None
+    counted = _newest_count(instance, view)
+    if counted is None or counted["log"] != log:
+        counted = {"through": -1, "days": {}}
+    if newest.number > counted["through"]:
+        unknown = [
+            batch.number
+            for batch in batches(lake, view.of)
+            if batch.number > counted["through"] and (batch.late or {}).get(view.name)
+        ]
+        if unknown:
+            return Waiting((), max(unknown), log)
+    done = corrected_through(lake, view)
+    open_days = {
+        date.fromisoformat(day): batch
+        for day, batch in counted["days"].items()
+        if batch > done.get(date.fromisoformat(day), -1)
+    }
+    return Waiting(tuple(sorted(open_days)), max(open_days.values()), log) if open_days else None
+
+
+def corrected_through(lake: Lake, view: Windowed) -> dict[date, int]:
+    """Per corrected day, the batch up to which its newest correction goes."""
+    through: dict[date, int] = {}
+    for commit in reversed(delta.history(lake.corrections(view))):
+        for day, batch in ((commit["userMetadata"] or {}).get("through") or {}).items():
+            through[date.fromisoformat(day)] = batch
+    return through
+
+
+def _newest_count(instance: dg.DagsterInstance, view: Windowed) -> dict[str, Any] | None:
+    event = instance.get_latest_materialization_event(late_key(view))
+    if event is None or event.asset_materialization is None:
+        return None
+    entry = event.asset_materialization.metadata.get(_LATE)
+    return entry.value if isinstance(entry, dg.JsonMetadataValue) and isinstance(entry.value, dict) else None
+
+
+def _log_id(lake: Lake, view: Windowed) -> str | None:
+    table = delta.open_table(lake.log(view.of))
+    return None if table is None else str(table.metadata().id)

@@ -1,0 +1,5 @@
+"""The `tidemark` command."""
+
+from platform_assets.cli.app import main
+
+__all__ = ["main"]

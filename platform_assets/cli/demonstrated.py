@@ -1,0 +1,73 @@
+"""What a demo leaves on the terminal: first results beside the truth, the audit, and where to look next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from platform_assets.cli.render import next_step, print_findings
+from platform_assets.demo import REPORT, Demonstrated
+from platform_assets.instance import dagster_home
+from streaming import delta
+from streaming.audit import audit
+from streaming.pipelines.flights import pipeline
+from streaming.session import start_session
+
+_WHICH = ("first", "current")
+
+
+def show_demonstrated(console: Console, done: Demonstrated) -> bool:
+    """Print the report, the audit, the paths and the next command; returns whether every law holds."""
+    table = delta.open_table(done.lake.report(REPORT))
+    assert table is not None, "a demo that ended without an error has published its report"
+    _print_bias(console, table.to_pyarrow_table().sort_by([("day", "ascending"), ("origin", "ascending")]).to_pylist())
+    held = print_findings(console, audit(start_session(), done.lake, pipeline))
+    console.print(f"The demo took {sum(done.seconds.values()):.0f} s. It left", highlight=False)
+    for what, where in (
+        ("tables", done.lake.root),
+        ("report", done.lake.report(REPORT)),
+        ("csv", f"{done.lake.report(REPORT)}.csv"),
+        ("chart", f"{done.lake.report(REPORT)}.png"),
+        ("Dagster", str(dagster_home())),
+    ):
+        console.print(f"  {what:8} {where}", highlight=False, soft_wrap=True)
+    next_step(console, "make ui", "opens Dagster on the runs, the graph, the checks and the chart.")
+    return held
+
+
+def _print_bias(console: Console, rows: list[dict[str, Any]]) -> None:
+    table = Table(title="First results and current ones", title_justify="left", header_style="bold")
+    for name in ("day", "origin"):
+        table.add_column(name)
+    for name in ("flights", "", "late rows", "mean delay (min)", "", "on time", ""):
+        table.add_column(name, justify="right")
+    table.add_row("", "", "first", "current", "", "first", "current", "first", "current", style="dim")
+    for row in rows:
+        table.add_row(
+            str(row["day"]),
+            row["origin"],
+            *(f"{row[f'{which}_flights']:,}" for which in _WHICH),
+            f"{row['late_rows']:,}",
+            *(_number(row[f"{which}_mean_dep_delay"], "{:.1f}") for which in _WHICH),
+            *(_number(row[f"{which}_on_time_share"], "{:.1%}") for which in _WHICH),
+        )
+    console.print(table)
+    first, current = (_mean_delay(rows, which) for which in _WHICH)
+    console.print(
+        f"Mean delay of all departures: [bold]{first:.1f}[/] minutes in the first results, [bold]{current:.1f}[/] once "
+        "the late rows are in:\nthe most delayed flights are exactly those that arrive late.\n",
+        highlight=False,
+    )
+
+
+def _mean_delay(rows: list[dict[str, Any]], which: str) -> float:
+    """The mean over all rows, weighted by the flights that left."""
+    left = [(row[f"{which}_flights"] - row[f"{which}_cancelled"], row[f"{which}_mean_dep_delay"]) for row in rows]
+    departures = sum(flights for flights, mean in left if mean is not None)
+    return sum(flights * mean for flights, mean in left if mean is not None) / departures
+
+
+def _number(value: float | None, shape: str) -> str:
+    return "" if value is None else shape.format(value)

@@ -1,0 +1,142 @@
+"""The assets that a drain brings up to date: log, rejected rows, first results and late pairs of one pipeline."""
+
+from collections.abc import Iterator
+from datetime import date
+
+import dagster as dg
+from pydantic import Field
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+
+from platform_assets import keys
+from platform_assets.backlog import backlog_metadata
+from platform_assets.metadata import counted, table_metadata, watermark_metadata
+from platform_assets.partitions import add_days
+from platform_assets.resources import LakeResource, SparkResource
+from streaming import Lake, Pipeline, Windowed, delta, drain, plan
+from streaming.log import batches, head, read_log, rejected
+from streaming.progress import shown_on
+
+
+class DrainConfig(dg.Config):
+    """How a drain ends."""
+
+    end_of_input: bool = Field(
+        default=False, description="Close the windows still open; rows that come later are late for them."
+    )
+
+
+def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
+    """Log, rejected, and per view first results and late pairs: one step, because one process owns both tables.
+
+    Rejected rows and late pairs are reads of the log, so here they are counted, not copied.
+    """
+
+    @dg.multi_asset(name=drain_step(pipeline), specs=list(_specs(pipeline)), can_subset=False)
+    def run(
+        context: dg.AssetExecutionContext, config: DrainConfig, lake: LakeResource, spark: SparkResource
+    ) -> Iterator[dg.MaterializeResult]:
+        where, session = lake.lake, spark.spark_session
+        with shown_on(Console(soft_wrap=True)) as progress:
+            drained = drain(session, where, pipeline, end_of_input=config.end_of_input, progress=progress)
+        new = {name: query.rows for name, query in drained.queries.items()}
+        yield dg.MaterializeResult(
+            asset_key=keys.log_key(pipeline),
+            metadata={
+                **table_metadata(where.log(pipeline.stream)),
+                **watermark_metadata(where, pipeline),
+                "new_rows": new.get("log", 0),
+            },
+        )
+        yield _count_rejected(session, where, pipeline)
+        for view in pipeline.views:
+            yield dg.MaterializeResult(
+                asset_key=keys.view_key(view),
+                metadata={
+                    **table_metadata(where.first(view)),
+                    **watermark_metadata(where, pipeline),
+                    "new_windows": new.get(view.name, 0),
+                },
+            )
+            late = count_late(context.instance, session, where, view)
+            yield dg.MaterializeResult(asset_key=late.asset_key, metadata=late.metadata)
+
+    return run
+
+
+def drain_step(pipeline: Pipeline) -> str:
+    """The name of the step, which run configurations speak of."""
+    return f"drain_{pipeline.name}"
+
+
+def count_late(
+    instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, view: Windowed
+) -> dg.AssetMaterialization:
+    """Count the late pairs, make their days partitions of the corrections, and say which wait for a correction."""
+    newest = head(lake, view.of)
+    backlog = [] if newest is None else plan(spark, lake, view, delta.version_of(lake.log(view.of)))
+    days: dict[date, int] = {entry.day: entry.late_pairs for entry in backlog}
+    add_days(instance, view, days)
+    late = sum((batch.late or {}).get(view.name, 0) for batch in batches(lake, view.of))
+    return dg.AssetMaterialization(
+        keys.late_key(view),
+        metadata={
+            "dagster/row_count": late,
+            "dagster/uri": dg.MetadataValue.path(lake.log(view.of)),
+            "days_to_correct": len(days),
+            "late_pairs_to_correct": counted("day", {day.isoformat(): pairs for day, pairs in days.items()}),
+            **backlog_metadata(lake, view, backlog, None if newest is None else newest.number),
+        },
+    )
+
+
+def _count_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> dg.MaterializeResult:
+    reasons: dict[str, int] = {}
+    total = sum(batch.rejected for batch in batches(lake, pipeline.stream))
+    if total:
+        rows = rejected(read_log(spark, lake, pipeline.stream))
+        rules = rows.select(F.explode("_rejected").alias("reason")).groupBy(F.split("reason", ": ")[0]).count()
+        reasons = {row[0]: row[1] for row in rules.collect()}
+    return dg.MaterializeResult(
+        asset_key=keys.rejected_key(pipeline),
+        metadata={
+            "dagster/row_count": total,
+            "dagster/uri": dg.MetadataValue.path(lake.log(pipeline.stream)),
+            "reasons": counted("rule", reasons),
+        },
+    )
+
+
+def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
+    stream, log = pipeline.stream, keys.log_key(pipeline)
+    read = "A read of the log, counted here and never copied."
+    yield _spec(pipeline, log, keys.EVENT_LOG, f"Event log. {stream.description}", {"spark", "delta"})
+    yield _spec(
+        pipeline,
+        keys.rejected_key(pipeline),
+        keys.EVENT_LOG,
+        f"Rows that broke a rule, with payload and reasons. {read}",
+        {"spark"},
+        log,
+    )
+    for view in pipeline.views:
+        meaning = "\n".join(f"- `{name}`: {one.meaning}" for name, one in view.aggregates.items())
+        description = f"First results, one row per closed window. {view.description}\n\n{meaning}"
+        yield _spec(pipeline, keys.view_key(view), keys.FIRST_RESULTS, description, {"spark", "delta"}, log)
+        yield _spec(
+            pipeline,
+            keys.late_key(view),
+            keys.FIRST_RESULTS,
+            f"Pairs of row and window that came after their window was closed. {read}",
+            {"spark"},
+            log,
+        )
+
+
+def _spec(
+    pipeline: Pipeline, key: dg.AssetKey, group: str, description: str, kinds: set[str], *deps: dg.AssetKey
+) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        key, deps=deps, group_name=group, description=description, kinds=kinds, owners=[pipeline.owner]
+    )

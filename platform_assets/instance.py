@@ -1,0 +1,128 @@
+"""The Dagster instance of this project, and runs that this very process executes on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from platform_assets.errors import InstanceError, RunFailed, UnknownJob
+
+LOCATION = "tidemark"
+"""The code location's name in workspace.yaml; runs carry it, so that the UI shows them under their job."""
+
+_PROCESS = "tidemark/process"
+_REPOSITORY = ".dagster/repository"
+_CONFIG = """\
+telemetry: {enabled: false}
+nux: {enabled: false}
+# A run is a JVM of about a gigabyte; the runs of one pipeline follow each other, for each table has one writer.
+concurrency:
+  runs:
+    max_concurrent_runs: 2
+    tag_concurrency_limits:
+      - {key: tidemark/pipeline, value: {applyLimitPerUniqueValue: true}, limit: 1}
+run_monitoring: {enabled: true, start_timeout_seconds: 300, cancel_timeout_seconds: 60, poll_interval_seconds: 30}
+# Only a worker that died is started again; every step can be repeated.
+run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}
+retention:
+  schedule: {purge_after_days: 30}
+  sensor: {purge_after_days: {skipped: 1, failure: 30, success: 30}}
+code_servers: {local_startup_timeout: 360, wait_for_local_processes_on_shutdown: false}
+"""
+
+
+def project_folder() -> Path:
+    """The checkout that this module runs from, or the current folder where it is installed."""
+    checkout = Path(__file__).resolve().parent.parent
+    return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
+
+
+def dagster_home() -> Path:
+    """The instance's folder: `DAGSTER_HOME`, or `.tidemark/dagster` in the project; configured when it is new.
+
+    Raises:
+        InstanceError: it cannot be written.
+    """
+    home = Path(os.environ.get("DAGSTER_HOME") or project_folder() / ".tidemark" / "dagster").expanduser().resolve()
+    config = home / "dagster.yaml"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        if not config.exists():
+            config.write_text(_CONFIG)
+    except OSError as error:
+        raise InstanceError(
+            f"cannot write Dagster's folder {str(home)!r} ({error.strerror}); make it writable, or point DAGSTER_HOME "
+            "to another one."
+        ) from error
+    return home
+
+
+def open_instance() -> dg.DagsterInstance:
+    """The persistent instance, which the caller closes; runs whose process died are marked as failed.
+
+    Dagster watches the workers it launches, but not a process that runs a job by itself.
+    """
+    instance = dg.DagsterInstance.from_config(str(dagster_home()))
+    for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
+        process = run.tags.get(_PROCESS)
+        if process is not None and not _alive(int(process)):
+            instance.report_run_failed(run, f"process {process}, which executed this run, is gone")
+    return instance
+
+
+def run_job(
+    instance: dg.DagsterInstance,
+    name: str,
+    run_config: Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> str:
+    """Execute a job in this process, so that several share one JVM; returns the run's id.
+
+    The UI shows the run as it does any other.
+
+    Raises:
+        UnknownJob: there is none of that name.
+        RunFailed: the run ended without success.
+    """
+    from platform_assets.definitions import defs
+
+    jobs = {job.name: job for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")}
+    if name not in jobs:
+        raise UnknownJob(f"there is no job {name!r}; declared are: {', '.join(sorted(jobs))}.")
+    result = jobs[name].execute_in_process(
+        instance=instance,
+        # Dagster's own lines are in the run's log; this console is for progress.
+        run_config={**(run_config or {}), "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        tags={**(tags or {}), _PROCESS: str(os.getpid()), _REPOSITORY: f"__repository__@{LOCATION}"},
+        raise_on_error=False,
+    )
+    if not result.success:
+        raise RunFailed(f"run {result.run_id} of {name!r} failed: {_reason(result)}")
+    return result.run_id
+
+
+def _reason(result: dg.ExecuteInProcessResult) -> str:
+    for event in result.all_events:
+        if event.is_step_failure:
+            failure = event.step_failure_data
+            told = failure.user_failure_data
+            error = failure.error
+            while error is not None and error.cause is not None:
+                error = error.cause
+            text = told.description if told is not None and told.description else (error.message if error else "")
+            return f"step {event.step_key!r}: {(text or 'no reason given').strip()}"
+    return "no step says why; `tidemark ui` shows the run's log."
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

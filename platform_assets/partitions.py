@@ -1,0 +1,47 @@
+"""The days of a view's corrections, one partition each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+
+import dagster as dg
+
+from platform_assets.errors import BadDay
+from streaming import Windowed
+
+
+def days_of(view: Windowed) -> dg.DynamicPartitionsDefinition:
+    """One partition per day that ever had late pairs, added as they are found.
+
+    Not a calendar: event time knows no first and no last day, and a day without late pairs has nothing to correct.
+    So a partition that is missing in the UI is exactly a day that still waits for its first correction.
+    """
+    return dg.DynamicPartitionsDefinition(name=f"{view.of.name}_{view.name}_days")
+
+
+def add_days(instance: dg.DagsterInstance, view: Windowed, days: Iterable[date]) -> None:
+    """Make `days` partitions of the view's corrections; those that are there already stay."""
+    name = days_of(view).name
+    known = set(instance.get_dynamic_partitions(str(name)))
+    new = [day.isoformat() for day in sorted(days) if day.isoformat() not in known]
+    if new:
+        instance.add_dynamic_partitions(str(name), new)
+
+
+def parse_days(days: Iterable[str]) -> list[date]:
+    """ISO days as dates, sorted, each once.
+
+    Raises:
+        BadDay: one of them is no ISO date.
+    """
+    parsed = set()
+    for day in days:
+        try:
+            parsed.add(date.fromisoformat(day))
+        except ValueError as error:
+            raise BadDay(
+                f"{day!r} is no day; write days as ISO dates, such as '2013-01-05', or give none and the planner "
+                "corrects every day that needs it."
+            ) from error
+    return sorted(parsed)

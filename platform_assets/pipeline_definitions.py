@@ -1,0 +1,69 @@
+"""Everything Dagster knows of one pipeline, made from its declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from platform_assets import keys
+from platform_assets.checks import check_table, evaluations_of, table_checks
+from platform_assets.corrections_assets import Evaluate, corrections_asset
+from platform_assets.drain_assets import drain_assets
+from platform_assets.jobs import corrections_job, drain_job, report_job
+from platform_assets.report_assets import report_asset, report_checks
+from platform_assets.reports.report import Report
+from platform_assets.schedules import corrections_schedule
+from platform_assets.sensors import backlog_sensor, report_sensor
+from quality import Suite, role_of_corrections, suites_for
+from streaming import Lake, Pipeline, Windowed
+
+if TYPE_CHECKING:
+    from platform_assets.jobs import AssetJob
+
+
+def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> dg.Definitions:
+    """Assets, checks, jobs, sensors and schedule of a pipeline and of the `reports` on it."""
+    suites = suites_for(pipeline)
+    drain = drain_job(pipeline)
+    corrections = corrections_job(pipeline, lambda view: _checks_of_corrections(pipeline, view, suites))
+    own = dg.Definitions(
+        assets=[drain_assets(pipeline), *(corrections_asset(pipeline, view) for view in pipeline.views)],
+        asset_checks=[
+            table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()
+        ],
+        jobs=[drain, corrections],
+        sensors=[backlog_sensor(pipeline, corrections)],
+        schedules=[corrections_schedule(pipeline, corrections)],
+    )
+    return dg.Definitions.merge(own, *(_report_definitions(report, (drain, corrections)) for report in reports))
+
+
+def _report_definitions(report: Report, after: Sequence[AssetJob | dg.JobDefinition]) -> dg.Definitions:
+    job = report_job(report)
+    return dg.Definitions(
+        assets=[report_asset(report)],
+        asset_checks=[report_checks(section, report) for section in report.sections],
+        jobs=[job],
+        sensors=[report_sensor(report, job, after)],
+    )
+
+
+def roles(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
+    """The judged tables of a pipeline: their role in the quality room and their asset."""
+    found = {"log": keys.log_key(pipeline)}
+    for view in pipeline.views:
+        found[view.name] = keys.view_key(view)
+        found[role_of_corrections(view.name)] = keys.corrections_key(view)
+    return found
+
+
+def _checks_of_corrections(pipeline: Pipeline, view: Windowed, suites: dict[str, Suite]) -> Evaluate:
+    role, key = role_of_corrections(view.name), keys.corrections_key(view)
+
+    def evaluate(spark: SparkSession, lake: Lake, run_id: str) -> Iterable[dg.AssetCheckEvaluation]:
+        return evaluations_of(check_table(pipeline, role, key, suites[role], lake, lambda: spark, run_id).values())
+
+    return evaluate

@@ -1,0 +1,1 @@
+"""Reports: pure queries over pinned versions that passed the gate, one module per report."""

@@ -1,0 +1,17 @@
+"""The errors of reports; what the gate refuses is `quality.GateClosed`."""
+
+from __future__ import annotations
+
+from platform_assets.errors import PlatformError
+
+
+class ReportError(PlatformError):
+    """Base of all errors of reports."""
+
+
+class UnknownReport(ReportError):
+    """There is no report of that name."""
+
+
+class NothingToReport(ReportError):
+    """The pinned versions hold nothing that the report could tell."""

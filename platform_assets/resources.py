@@ -1,0 +1,49 @@
+"""What assets, checks and sensors are given: the lake and a Spark session that starts when it is first used."""
+
+# Not with postponed annotations: dagster reads those of resources, assets and ops when they are declared.
+from typing import Any
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+
+from streaming import Lake, Settings, start_session
+
+
+class LakeResource(dg.ConfigurableResource):
+    """The lake at `home`, or where `TIDEMARK_HOME` says; the environment is read when a run needs it."""
+
+    home: str | None = Field(default=None, description="Root of the lake; without it, TIDEMARK_HOME decides.")
+
+    @property
+    def settings(self) -> Settings:
+        """The platform's settings, with this `home`."""
+        return Settings() if self.home is None else Settings(home=self.home)
+
+    @property
+    def lake(self) -> Lake:
+        """Where every table is."""
+        return self.settings.lake
+
+
+class SparkResource(LazyPySparkResource):
+    """dagster-pyspark's lazy session, started by the platform's one session factory.
+
+    A process has one session, which all steps share and which nobody stops: it ends with the run's process. In the
+    tests, and in the demo, it outlives the run.
+    """
+
+    lake: dg.ResourceDependency[LakeResource]
+    spark_config: dict[str, Any] = Field(default={}, description="Spark SQL settings on top of the factory's.")
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:
+            self._spark_session = start_session(self.lake.settings)
+            for key, value in self.spark_config.items():
+                self._spark_session.conf.set(key, value)
+
+
+def default_resources() -> dict[str, Any]:
+    """The resources of the code location, by the names that assets and sensors ask for."""
+    lake = LakeResource()
+    return {"lake": lake, "spark": SparkResource(lake=lake)}

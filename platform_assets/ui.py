@@ -1,0 +1,44 @@
+"""Dagster's user interface and daemon, on this machine only."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import NoReturn
+
+from rich.console import Console
+
+from platform_assets.errors import InstanceError
+from platform_assets.instance import dagster_home, open_instance, project_folder
+from streaming import Settings
+
+_HOST = "127.0.0.1"
+
+
+def start_ui(console: Console, port: int = 3000) -> NoReturn:
+    """Replace this process by `dagster dev`: the pages, the sensors and the schedules, until it is interrupted.
+
+    Raises:
+        InstanceError: the port is taken, or workspace.yaml is missing.
+    """
+    workspace = project_folder() / "workspace.yaml"
+    if not workspace.is_file():
+        raise InstanceError(f"there is no {str(workspace)!r}; run this in a checkout of the project.")
+    with socket.socket() as probe:
+        if probe.connect_ex((_HOST, port)) == 0:
+            raise InstanceError(
+                f"port {port} of {_HOST} is taken, perhaps by another `tidemark ui`; stop that one, or choose another "
+                "with --port."
+            )
+    # Marks what a killed process left behind before the queue counts it.
+    open_instance().dispose()
+    console.print(f"Dagster on http://{_HOST}:{port} in a few seconds; Ctrl-C stops it.")
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(dagster_home()),
+        # Runs have other working folders.
+        "TIDEMARK_HOME": Settings().lake.root,
+    }
+    command = ["dagster", "dev", "-w", str(workspace), "-h", _HOST, "-p", str(port), "--log-level", "warning"]
+    os.execve(sys.executable, [sys.executable, "-W", "ignore", "-m", *command], environment)

@@ -1,0 +1,43 @@
+"""The quality room's public API: suites run on exact versions, verdicts are stored, and a gate reads them."""
+
+from quality.errors import GateClosed, NotBuiltYet, QualityError, Reason, SuiteError
+from quality.expectations import Expectation, Suite, always, mostly_absent, nothing_from, of_type, unique
+from quality.find import role_of_corrections, suites_for
+from quality.gate import open_gate, reasons_of, reasons_to_close
+from quality.judging import judge, judge_frame, judge_table
+from quality.pins import Pin, Pins, pin
+from quality.runner import Finding, run_suite
+from quality.verdicts import Subject, Verdict, all_verdicts, store_verdicts, verdicts_for
+
+__all__ = [
+    "Expectation",
+    "Finding",
+    "GateClosed",
+    "NotBuiltYet",
+    "Pin",
+    "Pins",
+    "QualityError",
+    "Reason",
+    "Subject",
+    "Suite",
+    "SuiteError",
+    "Verdict",
+    "all_verdicts",
+    "always",
+    "judge",
+    "judge_frame",
+    "judge_table",
+    "mostly_absent",
+    "nothing_from",
+    "of_type",
+    "open_gate",
+    "pin",
+    "reasons_of",
+    "reasons_to_close",
+    "role_of_corrections",
+    "run_suite",
+    "store_verdicts",
+    "suites_for",
+    "unique",
+    "verdicts_for",
+]

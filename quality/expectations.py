@@ -1,0 +1,90 @@
+"""Expectations as values: a name for people and what Great Expectations is asked, without importing it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from quality.errors import SuiteError
+
+QUERY = "UnexpectedRowsExpectation"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One named expectation: `kind` is a class of Great Expectations, `arguments` (JSON values) are what it takes.
+
+    `meaning` is one line for people.
+    """
+
+    name: str
+    meaning: str
+    kind: str
+    arguments: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", MappingProxyType(dict(self.arguments)))
+
+    @property
+    def definition(self) -> str:
+        """What exactly is asked, as JSON: a verdict on another definition is no verdict on this one."""
+        return json.dumps({"kind": self.kind, **self.arguments}, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The expectations of one table; `only`, an SQL condition, limits them to some rows.
+
+    Raises:
+        SuiteError: there is no expectation, or two have the same name.
+    """
+
+    expectations: tuple[Expectation, ...]
+    only: str = "true"
+
+    def __post_init__(self) -> None:
+        names = [expectation.name for expectation in self.expectations]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise SuiteError(f"expectation {', '.join(map(repr, repeated))} is declared twice in a suite; rename one.")
+        if not names:
+            raise SuiteError("a suite without expectations would let everything pass; add one, such as unique(...).")
+
+    def extended(self, more: Sequence[Expectation]) -> Suite:
+        """This suite with `more` expectations after its own."""
+        return Suite((*self.expectations, *more), self.only)
+
+
+def always(name: str, condition: str, meaning: str) -> Expectation:
+    """Every row satisfies the SQL `condition`; where that is null, the row breaks it."""
+    query = f"SELECT * FROM {{batch}} WHERE NOT coalesce(({condition}), false)"
+    return Expectation(name, meaning, QUERY, {"unexpected_rows_query": query})
+
+
+def nothing_from(name: str, query: str, meaning: str) -> Expectation:
+    """The SQL `query`, which calls the table `{batch}`, has no rows; those it has are the defects."""
+    return Expectation(name, meaning, QUERY, {"unexpected_rows_query": query})
+
+
+def unique(name: str, columns: Sequence[str]) -> Expectation:
+    """No two rows agree in all of `columns`; null equals null."""
+    key = ", ".join(columns)
+    # Not GX's own kinds: they leave nulls out, and want two columns or exactly one.
+    repeated = f"SELECT {key}, count(*) AS times FROM {{batch}} GROUP BY {key} HAVING count(*) > 1"
+    return nothing_from(name, repeated, f"one row per {key}")
+
+
+def of_type(column: str, spark_type: str) -> Expectation:
+    """`column` has the Spark type class `spark_type`, such as `LongType`."""
+    arguments = {"column": column, "type_": spark_type}
+    return Expectation(
+        f"type_of_{column.lstrip('_')}", f"{column} is a {spark_type}", "ExpectColumnValuesToBeOfType", arguments
+    )
+
+
+def mostly_absent(name: str, column: str, share: float, meaning: str) -> Expectation:
+    """`column` is null in at least the `share` (0 to 1) of the rows."""
+    return Expectation(name, meaning, "ExpectColumnValuesToBeNull", {"column": column, "mostly": share})

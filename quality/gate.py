@@ -1,0 +1,152 @@
+"""The gate: it opens only when every expectation on exactly the pinned versions is known to have passed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+
+from pyspark.sql import SparkSession
+
+from quality.errors import GateClosed, QualityError, Reason, Why
+from quality.expectations import Expectation, Suite
+from quality.find import LOG, role_of_corrections, suites_for
+from quality.pins import Pin, Pins
+from quality.tables import table_id, table_name
+from quality.verdicts import Subject, Verdict, all_verdicts, verdicts_for
+from streaming import delta
+from streaming.corrections import plan
+from streaming.lake import Lake
+from streaming.pipeline import Pipeline
+from streaming.windowed import Windowed
+
+_WAYS_OUT: dict[Why, str] = {
+    "failed": "Correct the data at its source, or the expectation in quality/suites.",
+    "could_not_run": "Remove the cause, then judge these versions again.",
+    "missing": "Judge these versions first.",
+    "stale": "Judge these versions first.",
+    "uncorrected": "Run the corrections, then pin and judge again.",
+    "moved": "Pin and judge again.",
+}
+
+
+def open_gate(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pins, days: Iterable[date] | None = None
+) -> None:
+    """Return if the pinned versions may be reported for `days` (all days without it).
+
+    Raises:
+        GateClosed: with every reason; nothing may be published.
+        QualityError: the pins are not this pipeline's.
+    """
+    reasons = reasons_to_close(spark, lake, pipeline, pins, days)
+    if reasons:
+        ways_out = dict.fromkeys(_WAYS_OUT[reason.why] for reason in reasons)
+        raise GateClosed(reasons, f"Nothing was published. {' '.join(ways_out)}")
+
+
+def reasons_to_close(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pins, days: Iterable[date] | None = None
+) -> list[Reason]:
+    """Everything that keeps the gate closed, tables in the order of their suites, then late pairs; empty if none.
+
+    Raises:
+        QualityError: the pins are not this pipeline's, or lack one of its tables.
+    """
+    may_be_absent = {role_of_corrections(view.name) for view in pipeline.views}
+    if pins.pipeline != pipeline.name or not may_be_absent.issuperset(pins.absent):
+        raise QualityError(
+            f"the pins are of pipeline {pins.pipeline!r} without {', '.join(pins.absent) or 'nothing'}, and pipeline "
+            f"{pipeline.name!r} needs all but {', '.join(sorted(may_be_absent))}; pin again."
+        )
+    reasons = []
+    for role, suite in suites_for(pipeline).items():
+        pin = pins.pin(role)
+        if pin is not None:
+            reasons += _rebuilt(pin)
+            reasons += reasons_of(
+                suite, pin.subject, verdicts_for(lake, pin.table, pin.version), all_verdicts(lake, pin.table)
+            )
+    wanted = None if days is None else set(days)
+    for view in pipeline.views:
+        reasons += _uncorrected(spark, lake, view, pins, wanted)
+    return reasons
+
+
+def reasons_of(
+    suite: Suite, subject: Subject, stored: Mapping[str, Verdict], others: Iterable[Verdict] = ()
+) -> list[Reason]:
+    """What the `stored` verdicts on `subject` leave open; `others` (any version) tell stale from missing."""
+    elsewhere = {verdict.expectation: verdict for verdict in others}
+    found = (
+        _reason(expectation, subject, stored.get(expectation.name) or elsewhere.get(expectation.name))
+        for expectation in suite.expectations
+    )
+    return [reason for reason in found if reason is not None]
+
+
+def _reason(expectation: Expectation, subject: Subject, verdict: Verdict | None) -> Reason | None:
+    def because(why: Why, text: str) -> Reason:
+        what = f"expectation {expectation.name!r} on {subject.table} version {subject.version}"
+        observed = None if verdict is None else verdict.observed
+        return Reason(why, subject.table, subject.version, expectation.name, observed, f"{what} {text}")
+
+    if verdict is None:
+        return because("missing", "has no verdict")
+    whose = _of_another(expectation, subject, verdict)
+    if whose is not None:
+        seen = f"{verdict.outcome}, observed {verdict.observed}, run {verdict.run_id}"
+        return because("stale", f"has a stale verdict only, that of {whose} ({seen})")
+    if verdict.outcome == "could_not_run":
+        return because("could_not_run", f"could not run: {verdict.observed}")
+    if verdict.outcome != "passed":
+        return because("failed", f"failed: observed {verdict.observed}; expected: {expectation.meaning}")
+    return None
+
+
+def _of_another(expectation: Expectation, subject: Subject, verdict: Verdict) -> str | None:
+    if verdict.version != subject.version:
+        return f"version {verdict.version}"
+    if verdict.table_id != subject.table_id:
+        return "an earlier table in the same place"
+    if verdict.definition != expectation.definition:
+        return "an earlier definition of the expectation"
+    return None
+
+
+def _rebuilt(pin: Pin) -> list[Reason]:
+    table = delta.open_table(pin.uri)
+    if table is not None and table_id(table) == pin.table_id:
+        return []
+    text = f"{pin.table} is another table than the one that was pinned as version {pin.version}; pin and judge again"
+    return [Reason("moved", pin.table, pin.version, None, None, text)]
+
+
+def _uncorrected(spark: SparkSession, lake: Lake, view: Windowed, pins: Pins, days: set[date] | None) -> list[Reason]:
+    log, corrections = pins.pin(LOG), pins.pin(role_of_corrections(view.name))
+    table = table_name(lake, lake.corrections(view))
+    version = None if corrections is None else corrections.version
+    reasons = []
+    for entry in plan(spark, lake, view, None if log is None else log.version):
+        through = entry.through_batch
+        text = (
+            f"{entry.day} has {entry.late_pairs} late rows in {view.name}, the newest of batch {entry.newest_batch}, "
+            f"and {'no correction' if through is None else f'a correction through batch {through} only'}; run "
+            f"`tidemark correct {view.of.name} --day {entry.day}`"
+        )
+        if days is None or entry.day in days:
+            reasons.append(Reason("uncorrected", table, version, None, str(entry.late_pairs), text))
+    # The plan knows the newest corrections; the report will read the pinned ones.
+    for day in sorted(_corrected_after(lake.corrections(view), version)):
+        if days is None or day in days:
+            text = f"{day} of {view.name} was corrected after its tables were pinned; pin and judge again"
+            reasons.append(Reason("moved", table, version, None, None, text))
+    return reasons
+
+
+def _corrected_after(uri: str, version: int | None) -> set[date]:
+    return {
+        date.fromisoformat(day)
+        for commit in delta.history(uri)
+        if version is None or commit["version"] > version
+        for day in (commit["userMetadata"] or {}).get("through") or {}
+    }

@@ -1,0 +1,48 @@
+"""Judging: suites run on exact versions, and every verdict is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+
+from quality.expectations import Suite
+from quality.find import suites_for
+from quality.pins import Pin, Pins
+from quality.runner import run_suite
+from quality.verdicts import Subject, Verdict, store_verdicts, verdicts_on
+from streaming.lake import Lake
+from streaming.pipeline import Pipeline
+
+
+def judge(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pins, run_id: str, now: Callable[[], datetime]
+) -> list[Verdict]:
+    """Run the suite of every pinned table on exactly its version; store and return the verdicts.
+
+    A bad table is a verdict, not an error: it is the gate that refuses.
+    """
+    suites = suites_for(pipeline)
+    return [verdict for pin in pins.tables for verdict in judge_table(spark, lake, pin, suites[pin.role], run_id, now)]
+
+
+def judge_table(
+    spark: SparkSession, lake: Lake, pin: Pin, suite: Suite, run_id: str, now: Callable[[], datetime]
+) -> list[Verdict]:
+    """Run one suite on one pinned table; store and return a verdict for each of its expectations."""
+    return judge_frame(lambda: pin.read(spark), lake, pin.subject, suite, run_id, now)
+
+
+def judge_frame(
+    read: Callable[[], DataFrame],
+    lake: Lake,
+    subject: Subject,
+    suite: Suite,
+    run_id: str,
+    now: Callable[[], datetime],
+) -> list[Verdict]:
+    """Run one suite on the frame that `read` returns, which is or will be `subject`; store and return the verdicts."""
+    verdicts = verdicts_on(subject, run_suite(read, suite), run_id, now())
+    store_verdicts(lake, verdicts)
+    return verdicts

@@ -1,0 +1,105 @@
+"""Pins: the exact versions of a pipeline's tables that are judged, let through the gate, and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from quality.errors import NotBuiltYet, QualityError
+from quality.find import LOG, role_of_corrections
+from quality.tables import table_id, table_name
+from quality.verdicts import Subject
+from streaming import delta
+from streaming.lake import Lake
+from streaming.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One version of one table: its `role` in the pipeline, its name (`flights/log`), place, identity and version."""
+
+    role: str
+    table: str
+    uri: str
+    table_id: str
+    version: int
+
+    @property
+    def subject(self) -> Subject:
+        """What verdicts on this pin speak of."""
+        return Subject(self.table, self.table_id, self.version)
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Exactly this version as a batch frame."""
+        return delta.read(spark, self.uri, self.version)
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The pinned tables of a pipeline, the log last; `absent` are corrections that do not exist yet, by role."""
+
+    pipeline: str
+    tables: tuple[Pin, ...]
+    absent: tuple[str, ...] = ()
+
+    def pin(self, role: str) -> Pin | None:
+        """The pin of a role, or None where that table is absent.
+
+        Raises:
+            QualityError: the role is neither pinned nor absent.
+        """
+        for pin in self.tables:
+            if pin.role == role:
+                return pin
+        if role in self.absent:
+            return None
+        known = ", ".join((*(pin.role for pin in self.tables), *self.absent))
+        raise QualityError(f"{role!r} is not pinned for pipeline {self.pipeline!r}; pinned are: {known}. Pin again.")
+
+    def versions(self) -> dict[str, int | None]:
+        """Version per role, null for what is absent: for people and for a commit's metadata."""
+        return {**{pin.role: pin.version for pin in self.tables}, **dict.fromkeys(self.absent)}
+
+    def to_json(self) -> dict[str, Any]:
+        """The pins as JSON values, to hand them to another process."""
+        return {"pipeline": self.pipeline, "tables": [asdict(pin) for pin in self.tables], "absent": list(self.absent)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Pins:
+        """The inverse of `to_json`."""
+        return cls(value["pipeline"], tuple(Pin(**pin) for pin in value["tables"]), tuple(value["absent"]))
+
+
+def pin(lake: Lake, pipeline: Pipeline) -> Pins:
+    """The newest versions of log, first results and corrections.
+
+    Raises:
+        NotBuiltYet: there is no log or no view yet, so nothing can be reported.
+    """
+    pins: list[Pin] = []
+    absent: list[str] = []
+    # The log comes last: what the others hold must be known to it, also while the stream goes on.
+    for view in pipeline.views:
+        role = role_of_corrections(view.name)
+        found = _pin(lake, role, lake.corrections(view))
+        if found is None:
+            absent.append(role)
+        else:
+            pins.append(found)
+    for role, uri in [*((view.name, lake.first(view)) for view in pipeline.views), (LOG, lake.log(pipeline.stream))]:
+        found = _pin(lake, role, uri)
+        if found is None:
+            raise NotBuiltYet(
+                f"pipeline {pipeline.name!r} has no table {table_name(lake, uri)!r} in {lake.root!r} yet; bring data "
+                f"into {lake.landing(pipeline.stream)!r} and run `tidemark run {pipeline.name}` first."
+            )
+        pins.append(found)
+    return Pins(pipeline.name, tuple(pins), tuple(absent))
+
+
+def _pin(lake: Lake, role: str, uri: str) -> Pin | None:
+    table = delta.open_table(uri)
+    return None if table is None else Pin(role, table_name(lake, uri), uri, table_id(table), table.version())

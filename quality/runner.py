@@ -1,0 +1,97 @@
+"""Runs a suite on a frame: one finding per expectation, whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame
+
+from quality.engine import NAME, validate
+from quality.expectations import QUERY, Expectation, Suite
+
+Outcome = Literal["passed", "failed", "could_not_run"]
+_EXAMPLES = 3
+_LONGEST = 500
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one expectation; `observed` is a value or defect for people, or why it could not run."""
+
+    expectation: Expectation
+    outcome: Outcome
+    observed: str
+
+
+def run_suite(read: Callable[[], DataFrame], suite: Suite) -> list[Finding]:
+    """One finding for every expectation of the suite, in its order, on the frame that `read` returns.
+
+    What cannot be read or computed is `could_not_run`, never `failed`: it tells nothing of the data.
+    """
+    try:
+        results = _results(read(), suite)
+    # Whatever breaks is recorded with its text as the outcome of every expectation, and closes the gate.
+    except Exception as error:
+        why = _short(str(error) or type(error).__name__)
+        return [Finding(expectation, "could_not_run", why) for expectation in suite.expectations]
+    return [_finding(expectation, results.get(expectation.name)) for expectation in suite.expectations]
+
+
+def _results(frame: DataFrame, suite: Suite) -> dict[str, Any]:
+    reduced = frame.where(suite.only).persist()
+    try:
+        return {result.expectation_config.meta[NAME]: result for result in validate(reduced, suite)}
+    finally:
+        reduced.unpersist()
+
+
+def _finding(expectation: Expectation, result: Any) -> Finding:
+    if result is None:
+        return Finding(expectation, "could_not_run", "Great Expectations gave no result")
+    crash = _crash(result.exception_info)
+    if crash is not None:
+        return Finding(expectation, "could_not_run", _short(crash))
+    observed = _observed(expectation, result.result or {})
+    if observed is None:
+        return Finding(expectation, "could_not_run", "Great Expectations observed nothing")
+    if result.success is True:
+        return Finding(expectation, "passed", observed)
+    return Finding(expectation, "failed", _short(observed + _examples(result.result)))
+
+
+def _crash(info: Mapping[str, Any] | None) -> str | None:
+    """The messages of what raised; the information is flat, or one entry per metric when a metric raised."""
+    if not info:
+        return None
+    entries = [info] if "raised_exception" in info else [entry for entry in info.values() if isinstance(entry, Mapping)]
+    messages = {str(entry.get("exception_message")) for entry in entries if entry.get("raised_exception")}
+    return "; ".join(sorted(messages)) or None
+
+
+def _observed(expectation: Expectation, result: Mapping[str, Any]) -> str | None:
+    if expectation.kind == QUERY and "observed_value" in result:
+        return f"{result['observed_value']} rows"
+    if result.get("observed_value") is not None:
+        return str(result["observed_value"])
+    if result.get("element_count") is None:
+        return None
+    count, total = result.get("unexpected_count") or 0, result["element_count"]
+    return f"{count} of {total} rows" + (f" ({count / total:.2%})" if count else "")
+
+
+def _examples(result: Mapping[str, Any]) -> str:
+    defects = (result.get("details") or {}).get("unexpected_rows") or result.get("partial_unexpected_list") or []
+    return f", such as {'; '.join(_readable(defect) for defect in defects[:_EXAMPLES])}" if defects else ""
+
+
+def _readable(example: Any) -> str:
+    if isinstance(example, Mapping):
+        return ", ".join(f"{name}={value}" for name, value in example.items())
+    return str(example)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -1,0 +1,1 @@
+"""What only one pipeline can know of its tables: one module per pipeline, named after it."""

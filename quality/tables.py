@@ -1,0 +1,57 @@
+"""Small tables that Python computes: verdicts and reports are written without a Spark job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from streaming import delta
+from streaming.lake import Lake
+
+
+def table_name(lake: Lake, uri: str) -> str:
+    """What people call the table at `uri`: its path below the lake's root, such as `flights/log`."""
+    return uri.removeprefix(f"{lake.root.rstrip('/')}/")
+
+
+def table_id(table: DeltaTable) -> str:
+    """The identity of a table: one that was deleted and rebuilt in its place has another."""
+    return str(table.metadata().id)
+
+
+def write_rows(
+    uri: str, rows: pa.Table, mode: Literal["append", "overwrite"], *, metadata: Mapping[str, Any], description: str
+) -> int:
+    """Write `rows` in one commit that carries `metadata` (JSON values); returns the version it made.
+
+    `append` adds to an append-only table, `overwrite` replaces rows and schema.
+    """
+    options: dict[str, Any] = {
+        "mode": mode,
+        "commit_properties": CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}),
+    }
+    if mode == "overwrite":
+        options["schema_mode"] = "overwrite"
+    table = delta.open_table(uri)
+    if table is None:
+        write_deltalake(
+            # delta-rs knows S3 under one name only.
+            f"s3://{uri.removeprefix('s3a://')}" if uri.startswith("s3a://") else uri,
+            rows,
+            description=description,
+            configuration={
+                "delta.appendOnly": str(mode == "append").lower(),
+                "delta.checkpointInterval": "10",
+                "delta.logRetentionDuration": "interval 3650 days",
+            },
+            **options,
+        )
+    else:
+        write_deltalake(table, rows, **options)
+    version = delta.version_of(uri)
+    assert version is not None, uri
+    return version

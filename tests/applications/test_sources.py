@@ -1,0 +1,47 @@
+"""Golden tests of sources."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streaming import log
+from streaming.audit_source import changed_files
+from streaming.examples.late_counts import pipeline
+from streaming.examples.late_counts import readings as stream
+from streaming.lake import Lake
+from tests.support.feeds import land, line, readings
+from tests.support.instants import T0, at
+from tests.support.runs import run, tuples
+
+
+def test_s7_a_file_is_read_once_whatever_its_age_and_a_later_change_of_it_is_reported(
+    spark: SparkSession, lake: Lake
+) -> None:
+    def findings() -> list[tuple[str, str]]:
+        return [(entry.kind, Path(entry.found.path).name) for entry in changed_files(spark, lake, stream)]
+
+    landing = lake.landing(stream)
+    f1 = land(landing, readings("a@1, a@2"), name="f1.json")
+    run(spark, lake, pipeline)
+    assert findings() == []
+
+    f2 = land(landing, readings("a@3"), name="f2.json", modified=T0 - timedelta(days=30))
+    for hidden in (".f3.json", "_f4.json"):
+        (Path(landing) / hidden).write_bytes(line(readings("x@3")[0]))
+    assert findings() == [("waiting", "f2.json")]
+    run(spark, lake, pipeline)
+    f2.unlink()  # it is in the log, so it may go
+
+    with f1.open("ab") as appended:
+        appended.write(line(readings("a@4")[0]) + b"\n")
+    again = run(spark, lake, pipeline)
+
+    assert "log" not in again.queries
+    rows = log.valid(log.read_log(spark, lake, stream))
+    assert tuples(rows, "id", "event_time") == [("a", at(1)), ("a", at(2)), ("a", at(3))]
+    assert findings() == [("changed", "f1.json")]
+    (finding,) = changed_files(spark, lake, stream)
+    assert "f1.json" in finding.text() and "under a new name" in finding.text()

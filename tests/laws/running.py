@@ -1,0 +1,284 @@
+"""Runs a feed through the engine and reads back, as plain Python values, everything the laws speak of."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from streaming import Lake, Pipeline, Windowed, correct, drain, plan
+from streaming.corrections import read_corrections
+from streaming.late import late_pairs
+from streaming.log import Batch, batches, read_log, rejected
+from streaming.views import current, read_first
+from tests.laws.oracle import Identity, Timeline, micros
+from tests.laws.readings import AGGREGATES, NOW, VIEWS, pipeline
+from tests.laws.strategies import Feed
+from tests.support.feeds import land
+
+_DRAINED_IN_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """A row of the log as it is stored."""
+
+    file: str | None
+    position: int | None
+    raw: bytes | None
+    key: str | None
+    at: int | None
+    value: int | None
+    unit: str | None
+    rejected: tuple[str, ...] | None
+    batch: int
+    stamp: int | None
+    day: date | None
+
+    @property
+    def is_heartbeat(self) -> bool:
+        """Whether it has only a stamp."""
+        return self.file is None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The reasons as the oracle names them."""
+        reasons = self.rejected or ()
+        return tuple(text.split(" is ")[0] if text.startswith("type:") else text.split(":")[0] for text in reasons)
+
+
+@dataclass
+class ViewTables:
+    """A view's results, each a list so that a result given twice shows."""
+
+    first: list[tuple[Identity, tuple[Any, ...]]] = field(default_factory=list)
+    corrections: list[tuple[Identity, tuple[Any, ...]]] = field(default_factory=list)
+    current: list[tuple[Identity, tuple[Any, ...]]] = field(default_factory=list)
+    late: list[tuple[str, int, int, int]] = field(default_factory=list)
+    backlog: dict[date, int] = field(default_factory=dict)
+
+
+@dataclass
+class Tables:
+    """A lake, read back."""
+
+    log: list[LogRow] = field(default_factory=list)
+    rejected: list[tuple[str, int]] = field(default_factory=list)
+    views: dict[str, ViewTables] = field(default_factory=dict)
+
+
+@dataclass
+class Ran:
+    """A feed, what the oracle says must come of it, and what came of it, once and after every step was repeated."""
+
+    feed: Feed
+    expected: Timeline
+    lake: Lake
+    pipeline: Pipeline
+    tables: Tables
+    commits: list[Batch]
+    native_drops: dict[str, int]
+    backlogs: list[dict[str, dict[date, int]]]
+    expected_backlogs: list[dict[str, dict[date, int]]]
+    repeated: Tables
+    backlog_afterwards: dict[str, dict[date, int]]
+
+
+def run(spark: SparkSession, lake: Lake, feed: Feed) -> Ran:
+    """Each drain and its corrections in turn, reading back at the end; then every step once more, and read again."""
+    declared = pipeline(feed.files_per_batch)
+    expected = Timeline(micros(NOW), VIEWS)
+    backlogs: list[dict[str, dict[date, int]]] = []
+    expected_backlogs: list[dict[str, dict[date, int]]] = []
+    corrected: dict[str, dict[date, int]] = {view.name: {} for view in VIEWS}
+    with counted_drops(spark) as drops:
+        for number, files in enumerate(feed.drains):
+            is_last = number == len(feed.drains) - 1
+            ends = feed.ends_between or is_last
+            names = [land(lake.landing(declared.stream), lines).name for lines in files]
+            drain(spark, lake, declared, end_of_input=ends, now=lambda: NOW)
+            _expect(expected, list(zip(names, files, strict=True)), feed.files_per_batch, ends)
+            backlogs.append(_backlog(spark, lake, declared))
+            late = {view.name: expected.late_days(view) for view in VIEWS}
+            expected_backlogs.append(
+                {
+                    name: {day: pairs for day, pairs in days.items() if corrected[name].get(day) != pairs}
+                    for name, days in late.items()
+                }
+            )
+            corrected = late
+            _correct(spark, lake, declared, backlogs[-1])
+        tables = read_back(spark, lake, declared)
+        commits = batches(lake, declared.stream)[::-1]
+        for _ in range(2):
+            drain(spark, lake, declared, end_of_input=True, now=lambda: NOW)
+        afterwards = _backlog(spark, lake, declared)
+        _correct(spark, lake, declared, {view.name: list(expected.late_days(view)) for view in VIEWS})
+    return Ran(
+        feed,
+        expected,
+        lake,
+        declared,
+        tables,
+        commits,
+        drops,
+        backlogs,
+        expected_backlogs,
+        read_back(spark, lake, declared),
+        afterwards,
+    )
+
+
+def current_of(spark: SparkSession, lake: Lake, declared: Pipeline, files: Sequence[Sequence[bytes]]) -> Tables:
+    """What one drain to the end of input and its corrections make of the files."""
+    for lines in files:
+        land(lake.landing(declared.stream), lines)
+    drain(spark, lake, declared, end_of_input=True, now=lambda: NOW)
+    _correct(spark, lake, declared, _backlog(spark, lake, declared))
+    return read_back(spark, lake, declared)
+
+
+def _expect(expected: Timeline, files: list[tuple[str, tuple[bytes, ...]]], per_batch: int, ends: bool) -> None:
+    for start in range(0, len(files), per_batch):
+        expected.batch(files[start : start + per_batch])
+    expected.settle()
+    if ends:
+        expected.end_of_input()
+
+
+def _backlog(spark: SparkSession, lake: Lake, declared: Pipeline) -> dict[str, dict[date, int]]:
+    return {
+        view.name: {entry.day: entry.late_pairs for entry in plan(spark, lake, view)} for view in declared.views
+    }
+
+
+def _correct(
+    spark: SparkSession, lake: Lake, declared: Pipeline, days: Mapping[str, Sequence[date] | Mapping[date, int]]
+) -> None:
+    for view in declared.views:
+        correct(spark, lake, view, days[view.name], now=lambda: NOW)
+
+
+def read_back(spark: SparkSession, lake: Lake, declared: Pipeline) -> Tables:
+    """Tables by delta-rs, reads over the log by Spark."""
+    log = read_log(spark, lake, declared.stream)
+    tables = Tables(log=_log_rows(lake.log(declared.stream)))
+    tables.rejected = [
+        (PurePosixPath(row["path"]).name, row["position"])
+        for row in rejected(log).select("_origin.path", "_origin.position").collect()
+    ]
+    for view in declared.views:
+        stored = ViewTables()
+        stored.first = _results(_arrow(lake.first(view)), view)
+        corrections = read_corrections(spark, lake, view)
+        if corrections is not None:
+            stored.corrections = _results(_arrow(lake.corrections(view)), view, "_late_rows")
+        stored.current = _results(_collected(current(read_first(spark, lake, view), corrections, view)), view)
+        stored.late = [
+            (PurePosixPath(row["path"]).name, row["position"], row["start"], row["end"])
+            for row in late_pairs(log, view)
+            .select(
+                "_origin.path",
+                "_origin.position",
+                F.unix_micros("window_start").alias("start"),
+                F.unix_micros("window_end").alias("end"),
+            )
+            .collect()
+        ]
+        tables.views[view.name] = stored
+    return tables
+
+
+def _arrow(uri: str) -> pa.Table:
+    return DeltaTable(uri).to_pyarrow_table()
+
+
+def _collected(frame: DataFrame) -> pa.Table:
+    return frame.toArrow()
+
+
+def _micros(table: pa.Table, column: str) -> list[int | None]:
+    return table[column].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+
+
+def _log_rows(uri: str) -> list[LogRow]:
+    table = _arrow(uri)
+    origins = [origin or {} for origin in table["_origin"].to_pylist()]
+    columns = [
+        [PurePosixPath(origin["path"]).name if origin else None for origin in origins],
+        [origin.get("position") for origin in origins],
+        *(table[name].to_pylist() for name in ("_raw", "key")),
+        _micros(table, "at"),
+        *(table[name].to_pylist() for name in ("value", "unit")),
+        [None if reasons is None else tuple(reasons) for reasons in table["_rejected"].to_pylist()],
+        table["_batch"].to_pylist(),
+        _micros(table, "_watermark"),
+        table["_day"].to_pylist(),
+    ]
+    return [LogRow(*values) for values in zip(*columns, strict=True)]
+
+
+def _results(table: pa.Table, view: Windowed, *extra: str) -> list[tuple[Identity, tuple[Any, ...]]]:
+    identity = [
+        *(table[key].to_pylist() for key in view.by),
+        _micros(table, "window_start"),
+        _micros(table, "window_end"),
+    ]
+    values = [table[name].to_pylist() for name in (*AGGREGATES, *extra)]
+    return list(zip(zip(*identity, strict=True), zip(*values, strict=True), strict=True))
+
+
+class _Drops(StreamingQueryListener):
+    """Adds up what Spark's own operators dropped, told by their progress; knows when all that was told."""
+
+    def __init__(self) -> None:
+        self.dropped: dict[str, int] = {}
+        self._running: set[str] = set()
+        self._told = threading.Condition()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        with self._told:
+            self._running.add(str(event.runId))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        name = progress.name or ""
+        dropped = sum(operator.numRowsDroppedByWatermark or 0 for operator in progress.stateOperators)
+        self.dropped[name] = self.dropped.get(name, 0) + dropped
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        with self._told:
+            self._running.discard(str(event.runId))
+            self._told.notify_all()
+
+    def await_all(self) -> None:
+        """Wait for the last word of every query that began."""
+        with self._told:
+            assert self._told.wait_for(lambda: not self._running, _DRAINED_IN_SECONDS), "a query never ended"
+
+
+@contextmanager
+def counted_drops(spark: SparkSession) -> Iterator[dict[str, int]]:
+    """Rows dropped natively per query while the body runs; complete once it is left."""
+    listener = _Drops()
+    spark.streams.addListener(listener)
+    try:
+        yield listener.dropped
+        listener.await_all()
+    finally:
+        spark.streams.removeListener(listener)

@@ -1,0 +1,195 @@
+"""What hypothesis draws: lines in disorder and dirt, cut into files and drains."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta, timezone
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.laws.oracle import EPOCH, SECOND, micros
+from tests.laws.readings import MIDNIGHT
+
+T = TypeVar("T")
+
+KEYS = ("a", "b", "A", "", " a", "ü", "u\u0308", "日本", "😀", 'quo"te\\', "\x00", None)
+GRAINS = (0, 0, 1, -1, 1_000, -1_000)
+START = micros(MIDNIGHT)
+HORIZON = START + 90 * SECOND
+
+NOT_JSON = (
+    b"",
+    b"   ",
+    b"hello",
+    b'{"key": "a", "at": "2026-01-02T00',
+    b"\xff\xfe\x00",
+    b'{"key": "\xc3\x28"}',
+    b"[]",
+    b"[1, 2]",
+    b"null",
+    b"true",
+    b"42",
+    b'"{}"',
+    b"{} {}",
+    b"{},",
+    b'{"unit": "C"}}',
+    b'{"value": NaN}',
+    b"\x00",
+)
+NOT_TIMES: tuple[Any, ...] = (
+    "yesterday",
+    "",
+    "2026-01-02",
+    "2026-01-02T00:00:10",
+    "2026-02-30T00:00:00Z",
+    "2026-01-02T25:00:00Z",
+    "2026-01-02T00:61:00Z",
+    "2026-01-02 00:00:10Z",
+    1767312000,
+    1.5,
+    True,
+    [],
+    {},
+)
+OUT_OF_TIME = (HORIZON + 1, HORIZON + 3600 * SECOND, -1, -SECOND, -86_400 * SECOND * 365, 253_402_300_799 * SECOND)
+NOT_VALUES: tuple[Any, ...] = ("7", 2.5, 1.0, 1e2, True, [], {"v": 1}, 2**63, -(2**63) - 1, 10**30)
+IMPLAUSIBLE = (101, -101, 2**63 - 1, -(2**63))
+NOT_STRINGS: tuple[Any, ...] = (1, 2.5, False, ["C"], {"C": 1})
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A run: per drain the files that are there for it (lines of each), how many make a batch, and how it ends.
+
+    `ends_between`: whether each drain but the last ends its input too; the last one always does.
+    """
+
+    drains: tuple[tuple[tuple[bytes, ...], ...], ...]
+    files_per_batch: int
+    ends_between: bool
+
+    def lines(self) -> list[bytes]:
+        """Every line, in order of arrival."""
+        return [line for files in self.drains for lines in files for line in lines]
+
+
+def times(around: int) -> st.SearchStrategy[int]:
+    """Event times about an instant, mostly within a few windows, many of them next to a window's bound."""
+    on_bounds = st.builds(
+        lambda size, steps, grain: max(0, (around // size + steps) * size + grain),
+        st.sampled_from((10 * SECOND, 7 * SECOND)),
+        st.integers(-3, 1),
+        st.sampled_from(GRAINS),
+    )
+    anywhere = st.integers(-25 * SECOND, 8 * SECOND).map(lambda shift: around + shift)
+    behind_seven = on_bounds.map(lambda at: at + 3 * SECOND)
+    first_instants = st.sampled_from((0, 1, 5))
+    usual = (on_bounds, anywhere, behind_seven)
+    return st.one_of(*usual, *usual, *usual, first_instants)
+
+
+@st.composite
+def written(draw: st.DrawFn, at: int) -> str:
+    """An instant as a sender may write it: any offset, no more digits than needed, or all of them."""
+    minutes = draw(st.sampled_from((0, 0, 0, 120, -330)))
+    local = (EPOCH + timedelta(microseconds=at)).astimezone(timezone(timedelta(minutes=minutes)))
+    text = local.strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f"{at % SECOND:06d}"
+    if draw(st.booleans()):
+        fraction = fraction.rstrip("0")
+    offset = "Z" if not minutes else f"{'+' if minutes > 0 else '-'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+    return text.rjust(19, "0") + (f".{fraction}" if fraction else "") + offset
+
+
+@st.composite
+def events(draw: st.DrawFn, around: int) -> dict[str, Any]:
+    """A good event as its sender's fields; some fields are null, missing or unknown to us."""
+    document: dict[str, Any] = {"at": draw(written(draw(times(around)))), "unit": "C"}
+    key, value = draw(st.sampled_from(KEYS)), draw(st.one_of(st.none(), st.integers(-100, 100)))
+    leave_out = draw(st.booleans())
+    if key is not None or not leave_out:
+        document["key"] = key
+    if value is not None or not leave_out:
+        document["value"] = value
+    if draw(st.integers(0, 7)) == 0:
+        document["later_field"] = {"nested": [1, None]}
+    return document
+
+
+@st.composite
+def dirty_events(draw: st.DrawFn, around: int) -> dict[str, Any]:
+    """An event with one or two fields spoilt."""
+    document = draw(events(around))
+    for defect in draw(st.lists(st.sampled_from(_DEFECTS), min_size=1, max_size=2)):
+        field, spoilt = defect
+        value = draw(st.sampled_from(spoilt))
+        if field == "time":
+            document["at"] = draw(written(value))
+        elif value is _MISSING:
+            document.pop(field, None)
+        else:
+            document[field] = value
+    return document
+
+
+_MISSING: Any = object()
+_DEFECTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("at", NOT_TIMES),
+    ("at", (_MISSING, None)),
+    ("time", OUT_OF_TIME),
+    ("value", NOT_VALUES),
+    ("value", IMPLAUSIBLE),
+    ("key", NOT_STRINGS),
+    ("unit", (*NOT_STRINGS, "F", "c", "", None, _MISSING)),
+)
+
+
+@st.composite
+def lines(draw: st.DrawFn, around: int = START, dirt: int = 4) -> bytes:
+    """A line as it lies in a file; one in `dirt` is spoilt, some of those beyond JSON."""
+    kind = draw(st.integers(0, 2 * dirt - 1))
+    if kind == 0:
+        return draw(st.sampled_from(NOT_JSON))
+    document = draw(dirty_events(around) if kind == 1 else events(around))
+    return json.dumps(document, ensure_ascii=draw(st.booleans())).encode()
+
+
+@st.composite
+def feeds(draw: st.DrawFn) -> Feed:
+    """Five to seven files, time moving on from file to file; some are empty, some delivered twice."""
+    files: list[tuple[bytes, ...]] = []
+    for number in range(draw(st.integers(5, 7))):
+        around = START + (number * 11 - 20) * SECOND
+        what = draw(st.integers(0, 9))
+        if what == 0:
+            files.append(())
+        elif what == 1 and files:
+            files.append(draw(st.sampled_from(files)))
+        else:
+            files.append(tuple(draw(st.lists(lines(around), min_size=4, max_size=8))))
+    cut = draw(st.integers(2, len(files) - 1))
+    drains = (tuple(files[:cut]), tuple(files[cut:]))
+    return Feed(drains, draw(st.sampled_from((1, 1, 2))), draw(st.booleans()))
+
+
+def generated(strategy: st.SearchStrategy[T], number: int) -> list[T]:
+    """`number` examples, the same ones in every run: what costs a Spark job each is drawn first and judged at once."""
+    found: list[T] = []
+
+    def collect(example: T) -> None:
+        found.append(example)
+
+    draw_all: Callable[[], None] = settings(
+        max_examples=number,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )(given(strategy)(collect))
+    draw_all()
+    return found

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from quality import Suite, SuiteError, always, mostly_absent, nothing_from, of_type, run_suite, unique
+
+
+@pytest.fixture(scope="module")
+def hours(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(
+        [
+            ("EWR", 3, -1, "not asked"),
+            ("EWR", 1, 5, None),
+            ("JFK", 1, 0, "bad"),
+            ("JFK", 1, None, None),
+            (None, 2, 3, None),
+        ],
+        "origin string, hour int, flights bigint, _rejected string",
+    )
+
+
+def test_every_expectation_has_one_finding_in_order_and_says_what_it_saw(hours: DataFrame) -> None:
+    suite = Suite(
+        (
+            always("hour_positive", "hour > 0", "hours begin at one"),
+            always("flights_positive", "flights > 0", "flights are positive"),  # 0 breaks it, and so does null
+            unique("key", ("origin", "hour")),
+            unique("hour_only", ("flights",)),
+            of_type("flights", "LongType"),
+            of_type("hour", "LongType"),
+            of_type("_rejected", "StringType"),
+            mostly_absent("few_rejected", "_rejected", 0.75, "few"),
+            mostly_absent("fewer_rejected", "_rejected", 0.8, "few"),
+            nothing_from(
+                "every_origin",
+                "SELECT explode(array('EWR', 'LGA')) AS origin EXCEPT SELECT origin FROM {batch}",
+                "every origin is there",
+            ),
+            always("no_such_column", "nope > 0", "cannot be computed"),
+            always("crashes", "raise_error('boom') is null", "cannot be computed"),
+            of_type("nope", "LongType"),
+        ),
+        only="hour < 3",
+    )
+
+    findings = run_suite(lambda: hours, suite)
+
+    seen = [(finding.expectation.name, finding.outcome, finding.observed) for finding in findings]
+    assert seen[:10] == [
+        ("hour_positive", "passed", "0 rows"),
+        (
+            "flights_positive",
+            "failed",
+            "2 rows, such as origin=JFK, hour=1, flights=0, _rejected=bad; "
+            "origin=JFK, hour=1, flights=None, _rejected=None",
+        ),
+        ("key", "failed", "1 rows, such as origin=JFK, hour=1, times=2"),
+        ("hour_only", "passed", "0 rows"),
+        ("type_of_flights", "passed", "LongType"),
+        ("type_of_hour", "failed", "IntegerType"),
+        ("type_of_rejected", "passed", "StringType"),
+        ("few_rejected", "passed", "1 of 4 rows (25.00%)"),
+        ("fewer_rejected", "failed", "1 of 4 rows (25.00%), such as bad"),
+        ("every_origin", "failed", "1 rows, such as origin=LGA"),
+    ]
+    assert [(name, outcome) for name, outcome, _ in seen[10:]] == [
+        ("no_such_column", "could_not_run"),
+        ("crashes", "could_not_run"),
+        ("type_of_nope", "could_not_run"),
+    ]
+    assert "nope" in seen[10][2]
+    assert "boom" in seen[11][2]
+    assert not hours.sparkSession.catalog.tableExists("tmp_view")
+    assert not hours.is_cached
+
+
+def test_what_cannot_even_be_read_leaves_every_expectation_not_run() -> None:
+    def read() -> DataFrame:
+        raise OSError("version 7 is gone")
+
+    findings = run_suite(read, Suite((unique("a", ("x",)), unique("b", ("y",)))))
+
+    assert [(finding.outcome, finding.observed) for finding in findings] == [("could_not_run", "version 7 is gone")] * 2
+
+
+def test_a_suite_is_checked_when_declared() -> None:
+    with pytest.raises(SuiteError, match="'key' is declared twice"):
+        Suite((unique("key", ("a",)), unique("key", ("b",))))
+    with pytest.raises(SuiteError, match="let everything pass"):
+        Suite(())
+
+
+def test_great_expectations_can_be_imported_in_a_spawned_process() -> None:
+    """Dagster's run workers are spawned; there the import may end the process with exit code 0."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(exec, "import great_expectations.expectations").result(timeout=120)

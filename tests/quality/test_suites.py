@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from quality import SuiteError, suites_for, unique
+from streaming.examples.orders import pipeline as orders
+from streaming.pipelines.flights import pipeline as flights
+
+
+def names(suites: dict, role: str) -> list[str]:
+    return [expectation.name for expectation in suites[role].expectations]
+
+
+def test_a_pipeline_without_a_module_has_the_suites_its_declarations_imply() -> None:
+    suites = suites_for(orders)
+
+    assert {role: names(suites, role) for role in suites} == {
+        "log": [
+            "type_of_order_id",
+            "type_of_ordered_at",
+            "type_of_amount",
+            "type_of_rejected",
+            "type_of_batch",
+            "type_of_watermark",
+            "type_of_day",
+            "rejected_share",
+            "valid_has_event_time",
+            "valid_or_rejected",
+        ],
+        "orders_per_day": ["unique_key", "day_of_window"],
+        "orders_per_day_corrections": ["unique_key", "day_of_window", "has_late_rows"],
+    }
+
+
+def test_a_pipelines_own_module_adds_to_them() -> None:
+    suites = suites_for(flights)
+    own = ["flights_at_least_one", "cancelled_at_most_flights", "on_time_share_between_0_and_1"]
+
+    assert names(suites, "departures_by_origin") == ["unique_key", "day_of_window", *own]
+    assert names(suites, "departures_by_origin_corrections") == ["unique_key", "day_of_window", "has_late_rows", *own]
+
+
+def test_expectations_for_a_table_that_is_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("quality.suites.orders")
+    module.__spec__ = __spec__
+    module.expectations = {"orders_per_hour": (unique("key", ("x",)),)}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "quality.suites.orders", module)
+
+    with pytest.raises(SuiteError, match=r"'orders_per_hour'.*orders_per_day"):
+        suites_for(orders)
+
+
+def test_a_definition_tells_two_limits_apart() -> None:
+    assert unique("key", ("a",)).definition != unique("key", ("b",)).definition

@@ -121,7 +121,7 @@ def _result(expectation: Expectation, key: dg.AssetKey, verdict: Verdict | None)
             "outcome": verdict.outcome,
             "observed": verdict.observed,
             "table": verdict.table,
-            "delta_version": verdict.version,
+            "delta_version": str(verdict.version),
             "judged_at": dg.MetadataValue.timestamp(verdict.judged_at),
         }
     return dg.AssetCheckResult(

@@ -87,9 +87,7 @@ def corrections_op(view: Windowed, evaluate: Evaluate) -> dg.OpDefinition:
                 context.log_event(evaluation)  # type: ignore[arg-type]
                 failed += [] if evaluation.passed else [f"{evaluation.check_name}: {evaluation.description}"]
             if failed:
-                raise dg.Failure(
-                    f"corrections of {view.name} broke {'; '.join(failed)}", allow_retries=False
-                )
+                raise dg.Failure(f"corrections of {view.name} broke {'; '.join(failed)}", allow_retries=False)
 
     return run
 

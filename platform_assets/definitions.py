@@ -1,11 +1,16 @@
 """The code location: everything Dagster knows, made from what is declared."""
 
+import warnings
+
 import dagster as dg
 
 from platform_assets.pipeline_definitions import pipeline_definitions
 from platform_assets.reports.registry import declared_reports
 from platform_assets.resources import default_resources
 from streaming import declared_pipelines
+
+# Versions are pinned, so that a beta parameter does not change under us.
+warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
 _reports = declared_reports().values()
 

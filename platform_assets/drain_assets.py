@@ -1,7 +1,6 @@
 """The assets that a drain brings up to date: log, rejected rows, first results and late pairs of one pipeline."""
 
 from collections.abc import Iterator
-from datetime import date
 
 import dagster as dg
 from pydantic import Field
@@ -15,6 +14,7 @@ from platform_assets.metadata import counted, table_metadata, watermark_metadata
 from platform_assets.partitions import add_days
 from platform_assets.resources import LakeResource, SparkResource
 from streaming import Lake, Pipeline, Windowed, delta, drain, plan
+from streaming.late import late_pairs
 from streaming.log import batches, head, read_log, rejected
 from streaming.progress import shown_on
 
@@ -76,19 +76,23 @@ def count_late(
     """Count the late pairs, make their days partitions of the corrections, and say which wait for a correction."""
     newest = head(lake, view.of)
     backlog = [] if newest is None else plan(spark, lake, view, delta.version_of(lake.log(view.of)))
-    days: dict[date, int] = {entry.day: entry.late_pairs for entry in backlog}
-    add_days(instance, view, days)
-    late = sum((batch.late or {}).get(view.name, 0) for batch in batches(lake, view.of))
+    add_days(instance, view, (entry.day for entry in backlog))
+    per_day = {} if newest is None else _late_per_day(spark, lake, view)
     return dg.AssetMaterialization(
         keys.late_key(view),
         metadata={
-            "dagster/row_count": late,
+            "dagster/row_count": sum(per_day.values()),
             "dagster/uri": dg.MetadataValue.path(lake.log(view.of)),
-            "days_to_correct": len(days),
-            "late_pairs_to_correct": counted("day", {day.isoformat(): pairs for day, pairs in days.items()}),
+            "late_pairs": counted("day", per_day),
+            "days_to_correct": len(backlog),
             **backlog_metadata(lake, view, backlog, None if newest is None else newest.number),
         },
     )
+
+
+def _late_per_day(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, int]:
+    days = late_pairs(read_log(spark, lake, view.of), view).groupBy("window_day").count()
+    return {row["window_day"].isoformat(): row["count"] for row in days.orderBy("window_day").collect()}
 
 
 def _count_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> dg.MaterializeResult:
@@ -137,6 +141,4 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
 def _spec(
     pipeline: Pipeline, key: dg.AssetKey, group: str, description: str, kinds: set[str], *deps: dg.AssetKey
 ) -> dg.AssetSpec:
-    return dg.AssetSpec(
-        key, deps=deps, group_name=group, description=description, kinds=kinds, owners=[pipeline.owner]
-    )
+    return dg.AssetSpec(key, deps=deps, group_name=group, description=description, kinds=kinds, owners=[pipeline.owner])

@@ -14,7 +14,9 @@ from platform_assets.errors import InstanceError, RunFailed, UnknownJob
 LOCATION = "tidemark"
 """The code location's name in workspace.yaml; runs carry it, so that the UI shows them under their job."""
 
-_PROCESS = "tidemark/process"
+PROCESS_TAG = "tidemark/process"
+"""Marks a run that a process executes by itself, which then also sees to what follows it."""
+
 _REPOSITORY = ".dagster/repository"
 _CONFIG = """\
 telemetry: {enabled: false}
@@ -68,7 +70,7 @@ def open_instance() -> dg.DagsterInstance:
     """
     instance = dg.DagsterInstance.from_config(str(dagster_home()))
     for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
-        process = run.tags.get(_PROCESS)
+        process = run.tags.get(PROCESS_TAG)
         if process is not None and not _alive(int(process)):
             instance.report_run_failed(run, f"process {process}, which executed this run, is gone")
     return instance
@@ -97,7 +99,7 @@ def run_job(
         instance=instance,
         # Dagster's own lines are in the run's log; this console is for progress.
         run_config={**(run_config or {}), "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        tags={**(tags or {}), _PROCESS: str(os.getpid()), _REPOSITORY: f"__repository__@{LOCATION}"},
+        tags={**(tags or {}), PROCESS_TAG: str(os.getpid()), _REPOSITORY: f"__repository__@{LOCATION}"},
         raise_on_error=False,
     )
     if not result.success:

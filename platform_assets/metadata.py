@@ -14,6 +14,8 @@ from deltalake.schema import ArrayType, MapType, StructType
 from streaming import Lake, Pipeline, delta
 from streaming.log import head
 
+_SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+
 
 def table_metadata(uri: str) -> dict[str, Any]:
     """Path, Delta version, row count and column schema of the table's newest version; only the path without one."""
@@ -48,8 +50,8 @@ def chart_metadata(picture: Path) -> dict[str, Any]:
 
 
 def counted(what: str, counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:
-    """A two-column table of counts, greatest first."""
-    rows = "\n".join(f"| {name} | {count:,} |" for name, count in sorted(counts.items(), key=lambda kv: -kv[1]))
+    """A two-column table of counts."""
+    rows = "\n".join(f"| {name} | {count:,} |" for name, count in counts.items())
     return dg.MetadataValue.md(f"| {what} | count |\n|---|---:|\n{rows}" if counts else "none")
 
 
@@ -61,4 +63,4 @@ def _type_name(type_: Any) -> str:
             return f"array<{_type_name(type_.element_type)}>"
         case MapType():
             return f"map<{_type_name(type_.key_type)}, {_type_name(type_.value_type)}>"
-    return str(type_.type)
+    return _SQL_NAMES.get(type_.type, type_.type)

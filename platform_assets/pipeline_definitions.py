@@ -31,9 +31,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
     corrections = corrections_job(pipeline, lambda view: _checks_of_corrections(pipeline, view, suites))
     own = dg.Definitions(
         assets=[drain_assets(pipeline), *(corrections_asset(pipeline, view) for view in pipeline.views)],
-        asset_checks=[
-            table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()
-        ],
+        asset_checks=[table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()],
         jobs=[drain, corrections],
         sensors=[backlog_sensor(pipeline, corrections)],
         schedules=[corrections_schedule(pipeline, corrections)],

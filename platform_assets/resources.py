@@ -43,7 +43,7 @@ class SparkResource(LazyPySparkResource):
                 self._spark_session.conf.set(key, value)
 
 
-def default_resources() -> dict[str, Any]:
+def default_resources(home: str | None = None) -> dict[str, Any]:
     """The resources of the code location, by the names that assets and sensors ask for."""
-    lake = LakeResource()
+    lake = LakeResource(home=home)
     return {"lake": lake, "spark": SparkResource(lake=lake)}

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from platform_assets.backlog import Waiting, waiting
+from platform_assets.instance import PROCESS_TAG
 from platform_assets.jobs import PIPELINE_TAG, corrections_config
 from platform_assets.reports.report import Report
 from platform_assets.resources import LakeResource
 from streaming import Pipeline
 
 if TYPE_CHECKING:
-    from platform_assets.jobs import AssetJob
+    from platform_assets.instance import PROCESS_TAG
+from platform_assets.jobs import AssetJob
 
 _IN_PROGRESS = [
     dg.DagsterRunStatus.QUEUED,
@@ -74,6 +76,8 @@ def report_sensor(
         description=f"Publishes {report.name} once {report.pipeline.name} is drained and corrected.",
     )
     def follow(context: dg.RunStatusSensorContext, lake: LakeResource) -> dg.RunRequest | dg.SkipReason:
+        if PROCESS_TAG in context.dagster_run.tags:
+            return dg.SkipReason("the process that executed this run sees to the report itself")
         if any(waiting(context.instance, lake.lake, view) for view in report.pipeline.views):
             return dg.SkipReason(f"late pairs of {report.pipeline.name} are not corrected yet; the report follows that")
         return dg.RunRequest(run_key=context.dagster_run.run_id)

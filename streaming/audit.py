@@ -87,7 +87,7 @@ def _conservation_by_file(spark: SparkSession, lake: Lake, pipeline: Pipeline) -
     findings = [finding for finding in changed_files(spark, lake, stream) if finding.kind == "changed"]
     files = log.read_log(spark, lake, stream).where("_origin is not null").select("_origin.path").distinct().count()
     return Finding(
-        "conservation", stream.name, files, len(findings), "files ingested: unchanged since, where they still exist"
+        "conservation", stream.name, files, len(findings), "files ingested: not changed since"
     )
 
 
@@ -111,7 +111,7 @@ def _stamps(rows: DataFrame, batches: list[Batch], pipeline: Pipeline) -> Findin
         broken += not (replayed and written)
         before = batch
     return Finding(
-        "one clock", stream.name, len(batches), broken, "batches: one stamp each, equal to the clock replayed"
+        "one clock", stream.name, len(batches), broken, "batches: stamp = the clock replayed"
     )
 
 
@@ -123,7 +123,7 @@ def _once(batches: list[Batch], name: str) -> Finding:
     sources = [(batch.query, batch.query_batch) for batch in batches if batch.query]
     numbers = [batch.number for batch in batches]
     broken = len(sources) - len(set(sources)) + sum(number != index for index, number in enumerate(numbers))
-    return Finding("idempotence", name, len(batches), broken, "batches: in the log exactly once, without a gap")
+    return Finding("idempotence", name, len(batches), broken, "batches: once each, without a gap")
 
 
 def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batches: list[Batch]) -> Iterator[Finding]:
@@ -141,7 +141,7 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
     broken = (
         abs(counts["pairs"] - counts["late"] - counts["on_time"]) + abs(told - counts["late"]) + counts["late_in_open"]
     )
-    yield Finding("partition", view.name, counts["pairs"], broken, "(row, window) pairs: on time or late, as counted")
+    yield Finding("partition", view.name, counts["pairs"], broken, "(row, window) pairs: on time or late")
 
     first = read_first(spark, lake, view)
     yield _same(
@@ -150,7 +150,7 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
         first,
         view.aggregate(pairs.where("_closed and not _late")),
         view.columns,
-        "windows closed: stream = batch over on-time pairs",
+        "windows: stream = batch, on-time rows",
     )
 
     waiting = {backlog.day for backlog in plan(spark, lake, view)}
@@ -162,8 +162,8 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
         current(first, corrections, view).where(settled),
         view.aggregate(pairs.where("_closed")).where(settled),
         view.columns,
-        "windows closed: current = batch over all rows"
-        + (f"; {len(waiting)} days wait for their correction" if waiting else ""),
+        "windows: current = batch, all rows"
+        + (f"; {len(waiting)} days wait" if waiting else ""),
     )
     if corrections is not None:
         yield _same(
@@ -172,7 +172,7 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
             corrections,
             _recomputed(rows, corrections, view),
             (*view.columns, "_late_rows", "_through_batch"),
-            "corrections: equal when computed again",
+            "corrections: computed again, equal",
         )
     dropped = sum((commit["userMetadata"] or {}).get("dropped", 0) for commit in delta.history(lake.first(view)))
     yield Finding("zero native drops", view.name, counts["pairs"], dropped, "pairs: none dropped by Spark itself")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
 import typer
+from dagster import BetaWarning
 from rich.console import Console
 from rich.progress import Progress as Bar
 
@@ -204,6 +206,8 @@ def new(
 
 def main() -> None:
     """Run the command; errors that were raised on purpose are told in one line, without a stack trace."""
+    # Dagster calls half of what it documents a beta.
+    warnings.filterwarnings("ignore", category=BetaWarning)
     try:
         require_java()
         app()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -38,20 +39,24 @@ def show_demonstrated(console: Console, done: Demonstrated) -> bool:
 
 
 def _print_bias(console: Console, rows: list[dict[str, Any]]) -> None:
-    table = Table(title="First results and current ones", title_justify="left", header_style="bold")
+    table = Table(
+        title="What the first results said, and what is current",
+        title_justify="left",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+    )
     for name in ("day", "origin"):
-        table.add_column(name)
-    for name in ("flights", "", "late rows", "mean delay (min)", "", "on time", ""):
-        table.add_column(name, justify="right")
-    table.add_row("", "", "first", "current", "", "first", "current", "first", "current", style="dim")
+        table.add_column(name, no_wrap=True)
+    for name in ("flights", "late", "mean delay, min", "on time"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             str(row["day"]),
             row["origin"],
-            *(f"{row[f'{which}_flights']:,}" for which in _WHICH),
+            _change(row, "flights", "{:,}"),
             f"{row['late_rows']:,}",
-            *(_number(row[f"{which}_mean_dep_delay"], "{:.1f}") for which in _WHICH),
-            *(_number(row[f"{which}_on_time_share"], "{:.1%}") for which in _WHICH),
+            _change(row, "mean_dep_delay", "{:.1f}"),
+            _change(row, "on_time_share", "{:.1%}"),
         )
     console.print(table)
     first, current = (_mean_delay(rows, which) for which in _WHICH)
@@ -69,5 +74,8 @@ def _mean_delay(rows: list[dict[str, Any]], which: str) -> float:
     return sum(flights * mean for flights, mean in left if mean is not None) / departures
 
 
-def _number(value: float | None, shape: str) -> str:
-    return "" if value is None else shape.format(value)
+def _change(row: dict[str, Any], measure: str, shape: str) -> str:
+    first, current = (
+        "-" if row[f"{which}_{measure}"] is None else shape.format(row[f"{which}_{measure}"]) for which in _WHICH
+    )
+    return f"[dim]{first} ->[/] {current}"

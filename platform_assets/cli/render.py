@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -41,16 +42,20 @@ def print_table(console: Console, rows: pa.Table, title: str) -> None:
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> bool:
     """The audit, law by law; returns whether every law holds."""
-    table = Table(title="Audit", title_justify="left", header_style="bold")
-    for name in ("law", "of", "checked", "broken", "", "what was compared"):
-        table.add_column(name, justify="right" if name in ("checked", "broken") else "left")
-    held = True
+    table = Table(title="Audit", title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table.add_column("law")
+    table.add_column("compared")
+    table.add_column("checked", justify="right")
+    table.add_column("broken", justify="right")
+    held, subject = True, None
     for finding in findings:
         held = held and finding.holds
-        verdict = "[green]holds[/]" if finding.holds else "[red]BROKEN[/]"
-        table.add_row(
-            finding.law, finding.subject, f"{finding.checked:,}", f"{finding.broken:,}", verdict, finding.compared
-        )
+        if finding.subject != subject:
+            subject = finding.subject
+            table.add_row(f"[dim]{subject}[/]")
+        broken = f"[green]{finding.broken:,}[/]" if finding.holds else f"[bold red]{finding.broken:,}[/]"
+        table.add_row(finding.law, finding.compared, f"{finding.checked:,}", broken)
+    table.caption = "[green]every law holds[/]" if held else "[bold red]a law is broken[/]"
     console.print(table)
     return held
 

@@ -145,11 +145,11 @@ def _aggregate(values: Sequence[int | None]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the log: the line, where it came from, its batch, its stamp and its verdict."""
+    """A row of the log: the payload, where it came from, its batch, its stamp and its verdict."""
 
-    line: bytes
+    raw: bytes
     file: str
-    position: int
+    line: int
     batch: int
     stamp: int | None
     verdict: Verdict
@@ -176,9 +176,9 @@ class Timeline:
         """One batch of files with their lines; it is stamped before its own lines are looked at."""
         stamp = self.watermark
         new = [
-            Row(line, name, position, self._batches, stamp, judge(line, self.now))
+            Row(raw, name, line, self._batches, stamp, judge(raw, self.now))
             for name, lines in files
-            for position, line in enumerate(lines)
+            for line, raw in enumerate(lines)
         ]
         self.rows += new
         self._stamp = stamp

@@ -36,10 +36,10 @@ _DRAINED_IN_SECONDS = 60
 
 @dataclass(frozen=True)
 class LogRow:
-    """A row of the log as it is stored."""
+    """A row of the log as it is stored; `line` is its place among the rows of its file."""
 
     file: str | None
-    position: int | None
+    line: int | None
     raw: bytes | None
     key: str | None
     at: int | None
@@ -69,7 +69,7 @@ class ViewTables:
     first: list[tuple[Identity, tuple[Any, ...]]] = field(default_factory=list)
     corrections: list[tuple[Identity, tuple[Any, ...]]] = field(default_factory=list)
     current: list[tuple[Identity, tuple[Any, ...]]] = field(default_factory=list)
-    late: list[tuple[str, int, int, int]] = field(default_factory=list)
+    late: list[tuple[Any, ...]] = field(default_factory=list)
     backlog: dict[date, int] = field(default_factory=dict)
 
 
@@ -80,6 +80,10 @@ class Tables:
     log: list[LogRow] = field(default_factory=list)
     rejected: list[tuple[str, int]] = field(default_factory=list)
     views: dict[str, ViewTables] = field(default_factory=dict)
+
+
+Stored = dict[str, list[str]]
+"""Rows of every table as text, sorted, without the instants of writing."""
 
 
 @dataclass
@@ -95,7 +99,8 @@ class Ran:
     native_drops: dict[str, int]
     backlogs: list[dict[str, dict[date, int]]]
     expected_backlogs: list[dict[str, dict[date, int]]]
-    repeated: Tables
+    stored: Stored
+    stored_again: Stored
     backlog_afterwards: dict[str, dict[date, int]]
 
 
@@ -124,9 +129,9 @@ def run(spark: SparkSession, lake: Lake, feed: Feed) -> Ran:
             corrected = late
             _correct(spark, lake, declared, backlogs[-1])
         tables = read_back(spark, lake, declared)
+        stored = _stored(lake, declared)
         commits = batches(lake, declared.stream)[::-1]
-        for _ in range(2):
-            drain(spark, lake, declared, end_of_input=True, now=lambda: NOW)
+        drain(spark, lake, declared, end_of_input=True, now=lambda: NOW)
         afterwards = _backlog(spark, lake, declared)
         _correct(spark, lake, declared, {view.name: list(expected.late_days(view)) for view in VIEWS})
     return Ran(
@@ -139,7 +144,8 @@ def run(spark: SparkSession, lake: Lake, feed: Feed) -> Ran:
         drops,
         backlogs,
         expected_backlogs,
-        read_back(spark, lake, declared),
+        stored,
+        _stored(lake, declared),
         afterwards,
     )
 
@@ -177,51 +183,64 @@ def _correct(
 def read_back(spark: SparkSession, lake: Lake, declared: Pipeline) -> Tables:
     """Tables by delta-rs, reads over the log by Spark."""
     log = read_log(spark, lake, declared.stream)
-    tables = Tables(log=_log_rows(lake.log(declared.stream)))
-    tables.rejected = [
-        (PurePosixPath(row["path"]).name, row["position"])
-        for row in rejected(log).select("_origin.path", "_origin.position").collect()
-    ]
+    stored = _arrow(lake.log(declared.stream))
+    lines = _line_numbers(stored)
+    tables = Tables(log=_log_rows(stored, lines))
+    tables.rejected = [lines[row["path"], row["position"]] for row in rejected(log).select("_origin.*").collect()]
     for view in declared.views:
-        stored = ViewTables()
-        stored.first = _results(_arrow(lake.first(view)), view)
+        results = ViewTables(first=_results(_arrow(lake.first(view)), view))
         corrections = read_corrections(spark, lake, view)
         if corrections is not None:
-            stored.corrections = _results(_arrow(lake.corrections(view)), view, "_late_rows")
-        stored.current = _results(_collected(current(read_first(spark, lake, view), corrections, view)), view)
-        stored.late = [
-            (PurePosixPath(row["path"]).name, row["position"], row["start"], row["end"])
-            for row in late_pairs(log, view)
-            .select(
-                "_origin.path",
-                "_origin.position",
-                F.unix_micros("window_start").alias("start"),
-                F.unix_micros("window_end").alias("end"),
-            )
-            .collect()
+            results.corrections = _results(_arrow(lake.corrections(view)), view, "_late_rows")
+        results.current = _results(current(read_first(spark, lake, view), corrections, view).toArrow(), view)
+        bounds = (F.unix_micros(bound).alias(bound) for bound in ("window_start", "window_end"))
+        results.late = [
+            (*lines[row["path"], row["position"]], row["window_start"], row["window_end"])
+            for row in late_pairs(log, view).select("_origin.*", *bounds).collect()
         ]
-        tables.views[view.name] = stored
+        tables.views[view.name] = results
     return tables
+
+
+def _stored(lake: Lake, declared: Pipeline) -> Stored:
+    uris = {"log": lake.log(declared.stream)}
+    for view in declared.views:
+        uris |= {view.name: lake.first(view), f"{view.name}_corrections": lake.corrections(view)}
+    return {name: _texts(_arrow(uri)) for name, uri in uris.items() if DeltaTable.is_deltatable(uri)}
+
+
+def _texts(table: pa.Table) -> list[str]:
+    told = [name for name in table.column_names if name not in ("_written_at", "_corrected_at")]
+    return sorted(repr(sorted(row.items())) for row in table.select(told).to_pylist())
+
+
+def _line_numbers(log: pa.Table) -> dict[tuple[str, int], tuple[str, int]]:
+    """File name and line number for each path and position: positions rise from line to line, with gaps."""
+    positions: dict[str, list[int]] = {}
+    for origin in log["_origin"].to_pylist():
+        if origin is not None:
+            positions.setdefault(origin["path"], []).append(origin["position"])
+    return {
+        (path, position): (PurePosixPath(path).name, line)
+        for path, found in positions.items()
+        for line, position in enumerate(sorted(found))
+    }
 
 
 def _arrow(uri: str) -> pa.Table:
     return DeltaTable(uri).to_pyarrow_table()
 
 
-def _collected(frame: DataFrame) -> pa.Table:
-    return frame.toArrow()
-
-
 def _micros(table: pa.Table, column: str) -> list[int | None]:
     return table[column].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
 
 
-def _log_rows(uri: str) -> list[LogRow]:
-    table = _arrow(uri)
-    origins = [origin or {} for origin in table["_origin"].to_pylist()]
+def _log_rows(table: pa.Table, lines: Mapping[tuple[str, int], tuple[str, int]]) -> list[LogRow]:
+    places = [
+        (None, None) if origin is None else lines[origin["path"], origin["position"]]
+        for origin in table["_origin"].to_pylist()
+    ]
     columns = [
-        [PurePosixPath(origin["path"]).name if origin else None for origin in origins],
-        [origin.get("position") for origin in origins],
         *(table[name].to_pylist() for name in ("_raw", "key")),
         _micros(table, "at"),
         *(table[name].to_pylist() for name in ("value", "unit")),
@@ -230,7 +249,7 @@ def _log_rows(uri: str) -> list[LogRow]:
         _micros(table, "_watermark"),
         table["_day"].to_pylist(),
     ]
-    return [LogRow(*values) for values in zip(*columns, strict=True)]
+    return [LogRow(*place, *values) for place, *values in zip(places, *columns, strict=True)]
 
 
 def _results(table: pa.Table, view: Windowed, *extra: str) -> list[tuple[Identity, tuple[Any, ...]]]:

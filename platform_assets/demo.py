@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -51,7 +52,7 @@ def run_demo(console: Console) -> Demonstrated:
     with _step(console, seconds, "feed", f"{_DAYS} days of real departures, told when each flight leaves"):
         fed = _feed(landing)
     console.print(f"  {fed}", highlight=False)
-    steps = (
+    steps: tuple[tuple[str, str, dict[str, Any]], ...] = (
         (f"{pipeline.name}_drain", "event log and first results", drain_config(pipeline, end_of_input=True)),
         (f"{pipeline.name}_corrections", "the days that have late rows, recomputed", {}),
         (REPORT, "the gate, then the report", {}),

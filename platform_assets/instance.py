@@ -108,16 +108,19 @@ def run_job(
 
 
 def _reason(result: dg.ExecuteInProcessResult) -> str:
+    """What the failed steps say, those first that failed on purpose."""
+    told, crashed = [], []
     for event in result.all_events:
         if event.is_step_failure:
-            failure = event.step_failure_data
-            told = failure.user_failure_data
-            error = failure.error
+            failure, error = event.step_failure_data, event.step_failure_data.error
             while error is not None and error.cause is not None:
                 error = error.cause
-            text = told.description if told is not None and told.description else (error.message if error else "")
-            return f"step {event.step_key!r}: {(text or 'no reason given').strip()}"
-    return "no step says why; `tidemark ui` shows the run's log."
+            meant = failure.user_failure_data
+            if meant is not None and meant.description:
+                told.append(f"step {event.step_key!r}: {meant.description.strip()}")
+            elif error is not None:
+                crashed.append(f"step {event.step_key!r}: {error.message.strip()}")
+    return "\n".join([*told, *crashed]) or "no step says why; `tidemark ui` shows the run's log."
 
 
 def _alive(process: int) -> bool:

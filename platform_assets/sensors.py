@@ -13,8 +13,7 @@ from platform_assets.resources import LakeResource
 from streaming import Pipeline
 
 if TYPE_CHECKING:
-    from platform_assets.instance import PROCESS_TAG
-from platform_assets.jobs import AssetJob
+    from platform_assets.jobs import AssetJob
 
 _IN_PROGRESS = [
     dg.DagsterRunStatus.QUEUED,

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import log
 from streaming.clock import ClockState
-from streaming.errors import QueryFailed, SourceError, StreamingError
+from streaming.errors import QueryFailed, StreamingError
 from streaming.ingest import QUERY, Ingest, check_checkpoint, heartbeat, next_state
 from streaming.intervals import from_micros
 from streaming.lake import Lake
@@ -24,6 +24,7 @@ from streaming.lease import lease
 from streaming.log import Batch
 from streaming.pipeline import Pipeline
 from streaming.progress import Progress, QueryProgress, Silent
+from streaming.sources import vanished
 from streaming.views import FirstResults, first_results, native_drops
 from streaming.windowed import WINDOW
 
@@ -187,14 +188,9 @@ def _await(queries: Sequence[StreamingQuery]) -> None:
 
 def _explain(error: StreamingQueryException) -> StreamingError:
     text = str(error)
-    missing = re.search(
-        r"FAILED_READ_FILE\.FILE_NOT_EXIST\][^\n]*?reading file (\S+?)\.? |FileNotFoundException: ([^\n]*)", text
-    )
+    missing = re.search(r"FILE_NOT_EXIST\][^\n]*? file (.+?)\. File does|vanished [^\n]*?: (.+?)\. Put it back", text)
     if missing:
-        return SourceError(
-            f"a file vanished before its batch was committed: {missing[1] or missing[2]}. Put it back and run again; "
-            "files of the landing folder may be removed only after their batch is in the log."
-        )
+        return vanished(missing[1] or missing[2])
     return QueryFailed(f"{_cause(text)} Nothing is lost: correct the cause and run again, it goes on where it stopped.")
 
 

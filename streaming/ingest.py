@@ -53,12 +53,14 @@ class Ingest:
 
     def __call__(self, raw: DataFrame, query_batch: int) -> None:
         stream = self._pipeline.stream
-        query = query_id(self._spark, self._lake.checkpoint(stream, QUERY))
+        checkpoint = self._lake.checkpoint(stream, QUERY)
+        query = query_id(self._spark, checkpoint)
         if query is None:
             raise CheckpointError(f"the checkpoint of {stream.name!r} vanished while its query runs; stop and restart.")
         txn = delta.Txn(query, query_batch)
         if delta.has_written(self._lake.log(stream), txn):
             return
+        stream.source.check(self._spark, checkpoint, query_batch)
         processed_at = self._now()
         state = next_state(self._head, stream)
         number = 0 if self._head is None else self._head.number + 1

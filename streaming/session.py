@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,6 +37,8 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         # INT96 carries no statistics.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.driver.memory": "2g",
+        # Nothing is kept there, yet Spark creates the folder; the default is in the current one.
+        "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tidemark-warehouse",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET}",

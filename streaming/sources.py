@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.errors import DeclarationError, SourceError
-from streaming.files import exists
+from streaming.files import exists, read_text
 
 
 @dataclass(frozen=True)
@@ -58,3 +60,39 @@ class Files:
     def located(self, batch: DataFrame) -> DataFrame:
         """One batch of `read` with each row's position in it, which a streaming frame cannot number."""
         return batch.withColumn("_origin", F.col("_origin").withField("position", F.monotonically_increasing_id()))
+
+    def check(self, spark: SparkSession, checkpoint: str, query_batch: int) -> None:
+        """Refuse a batch when a file of it is gone: Spark plans a batch anew and leaves such a file out in silence.
+
+        Raises:
+            SourceError: naming the file.
+        """
+        for path in _planned(spark, checkpoint, query_batch):
+            if not exists(spark, path):
+                raise vanished(path)
+
+
+def vanished(path: str) -> SourceError:
+    """The error for a file that is gone before its batch was committed."""
+    return SourceError(
+        f"a file vanished before its batch was committed: {path}. Put it back and run again; files of the landing "
+        "folder may be removed only after their batch is in the log."
+    )
+
+
+def _planned(spark: SparkSession, checkpoint: str, query_batch: int) -> list[str]:
+    """The files that the ingest query has chosen for a batch, by its checkpoint."""
+    before, last = (_log_offset(spark, f"{checkpoint}/offsets/{number}") for number in (query_batch - 1, query_batch))
+    paths: list[str] = []
+    for number in range(before + 1, last + 1):
+        entry = f"{checkpoint}/sources/0/{number}"
+        # Every tenth entry is a compaction, which repeats those before it.
+        text = read_text(spark, entry) or read_text(spark, f"{entry}.compact") or ""
+        files = [json.loads(line) for line in text.splitlines()[1:]]
+        paths += [unquote(file["path"]) for file in files if file["batchId"] == number]
+    return paths
+
+
+def _log_offset(spark: SparkSession, location: str) -> int:
+    text = read_text(spark, location)
+    return -1 if text is None else int(json.loads(text.splitlines()[-1])["logOffset"])

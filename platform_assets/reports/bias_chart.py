@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 _FIRST, _CURRENT, _INK = "#9aa5b1", "#d9480f", "#1f2933"
 _LABELLED_DAYS = 16
@@ -32,8 +33,7 @@ def draw(table: pa.Table) -> Figure:
     rows = table.to_pylist()
     days = sorted({row["day"] for row in rows})
     daily = [bias([row for row in rows if row["day"] == day]) for day in days]
-    figure = Figure(figsize=(12, 6.75), dpi=120, layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.15)
+    figure = Figure(figsize=(12, 6.75), dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15))
     axes = figure.add_subplot()
     positions = [float(date2num(day)) for day in days]
     for offset, colour, label, means in (

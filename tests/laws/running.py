@@ -58,8 +58,12 @@ class LogRow:
     @property
     def labels(self) -> tuple[str, ...]:
         """The reasons as the oracle names them."""
-        reasons = self.rejected or ()
-        return tuple(text.split(" is ")[0] if text.startswith("type:") else text.split(":")[0] for text in reasons)
+        return reason_labels(self.rejected)
+
+
+def reason_labels(rejected: Sequence[str] | None) -> tuple[str, ...]:
+    """Reasons of the log as the oracle names them: `json`, `type: <column>` or the rule's name."""
+    return tuple(text.split(" is ")[0] if text.startswith("type:") else text.split(":")[0] for text in rejected or ())
 
 
 @dataclass

@@ -87,7 +87,7 @@ class Tables:
 
 
 Stored = dict[str, list[str]]
-"""Rows of every table as text, sorted, without the instants of writing."""
+"""Rows of every table as text, sorted, without when they were written and how far a correction had looked."""
 
 
 @dataclass
@@ -214,7 +214,7 @@ def _stored(lake: Lake, declared: Pipeline) -> Stored:
 
 
 def _texts(table: pa.Table) -> list[str]:
-    told = [name for name in table.column_names if name not in ("_written_at", "_corrected_at")]
+    told = [name for name in table.column_names if name not in ("_written_at", "_corrected_at", "_through_batch")]
     return sorted(repr(sorted(row.items())) for row in table.select(told).to_pylist())
 
 

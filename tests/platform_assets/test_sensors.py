@@ -2,107 +2,128 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import Any
 
 import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from platform_assets.jobs import drain_config
+from platform_assets.drain_assets import count_late
+from platform_assets.instance import PROCESS_TAG
+from platform_assets.jobs import PIPELINE_TAG
 from platform_assets.resources import LakeResource
 from streaming import correct, plan
-from streaming.drain import drain, utc_now
+from streaming.drain import utc_now
 from streaming.lake import Lake
 from streaming.pipelines.flights import departures_by_origin, pipeline
 from tests.support.departures import CLOSING, FIRST, LATE_ON_1, LATE_ON_3, SECOND, THIRD
-from tests.support.feeds import land_all
-
-pytestmark = pytest.mark.usefixtures("spark")
-
-
-def tick(platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake) -> dg.RunRequest | dg.SkipReason:
-    context = dg.build_sensor_context(
-        instance=instance, resources={"lake": LakeResource(home=lake.root)}, definitions=platform
-    )
-    answer = platform.resolve_sensor_def("flights_late_data")(context)
-    assert isinstance(answer, dg.RunRequest | dg.SkipReason)
-    return answer
+from tests.support.feeds import Payload
+from tests.support.runs import run
 
 
-def days(request: dg.RunRequest | dg.SkipReason) -> list[str]:
-    assert isinstance(request, dg.RunRequest)
-    chosen: list[str] = request.run_config["ops"]["correct_departures_by_origin"]["config"]["days"]
-    return chosen
+class Timeline:
+    """A lake on which things happen one after the other, and what the sensor says in between."""
+
+    def __init__(self, spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake) -> None:
+        self.spark, self.platform, self.instance, self.lake = spark, platform, instance, lake
+
+    def arrive(self, *batches: Iterable[Payload], seen_by_dagster: bool = True) -> None:
+        """Drain new batches; Dagster's own drain counts the late pairs, as its last step."""
+        run(self.spark, self.lake, pipeline, *batches)
+        if seen_by_dagster:
+            count = count_late(self.instance, self.spark, self.lake, departures_by_origin)
+            self.instance.report_runless_asset_event(count)
+
+    def correct(self, days: Sequence[str]) -> None:
+        correct(self.spark, self.lake, departures_by_origin, map(date.fromisoformat, days), utc_now)
+
+    def tick(self) -> dg.RunRequest | dg.SkipReason:
+        context = dg.build_sensor_context(instance=self.instance, resources={"lake": self._lake_resource()})
+        answer = self.platform.resolve_sensor_def("flights_late_data")(context)
+        assert isinstance(answer, dg.RunRequest | dg.SkipReason)
+        return answer
+
+    def follow(self, result: dg.ExecuteInProcessResult) -> dg.RunRequest | dg.SkipReason:
+        context = dg.build_run_status_sensor_context(
+            sensor_name="on_time_performance_follows",
+            dagster_event=next(event for event in result.all_events if event.is_job_success),
+            dagster_instance=self.instance,
+            dagster_run=result.dagster_run,
+            resources={"lake": self._lake_resource()},
+        )
+        answer = self.platform.resolve_sensor_def("on_time_performance_follows")(context)
+        assert isinstance(answer, dg.RunRequest | dg.SkipReason)
+        return answer
+
+    def plan_and_correct(self, **options: Any) -> dg.ExecuteInProcessResult:
+        job = self.platform.resolve_job_def("flights_corrections")
+        return job.execute_in_process(instance=self.instance, **options)
+
+    def _lake_resource(self) -> LakeResource:
+        return LakeResource(home=self.lake.root)
 
 
-def follow(
-    platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake, result: dg.ExecuteInProcessResult
-) -> Any:
-    run = result.dagster_run
-    context = dg.build_run_status_sensor_context(
-        sensor_name="on_time_performance_follows",
-        dagster_event=next(event for event in result.all_events if event.is_job_success),
-        dagster_instance=instance,
-        dagster_run=run,
-        resources={"lake": LakeResource(home=lake.root)},
-    )
-    return platform.resolve_sensor_def("on_time_performance_follows")(context)
+@pytest.fixture
+def timeline(spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake) -> Timeline:
+    return Timeline(spark, platform, instance, lake)
 
 
-def test_each_backlog_is_asked_for_once_with_exactly_its_days(
-    platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
-) -> None:
+def asked(answer: dg.RunRequest | dg.SkipReason) -> tuple[str, list[str]]:
+    """The run key and the days of a request."""
+    assert isinstance(answer, dg.RunRequest), answer
+    return str(answer.run_key), answer.run_config["ops"]["correct_departures_by_origin"]["config"]["days"]
+
+
+def test_each_backlog_is_asked_for_once_with_exactly_its_days(timeline: Timeline) -> None:
     # Before any data, and with nothing but data in time, nobody is asked.
-    assert isinstance(tick(platform, instance, lake), dg.SkipReason)
-    land_all(lake, pipeline.stream, FIRST, SECOND, THIRD, CLOSING)
-    drained = platform.resolve_job_def("flights_drain").execute_in_process(instance=instance)
-    assert isinstance(tick(platform, instance, lake), dg.SkipReason)
-    assert isinstance(follow(platform, instance, lake, drained), dg.RunRequest)
+    assert isinstance(timeline.tick(), dg.SkipReason)
+    timeline.arrive(FIRST, SECOND, THIRD, CLOSING)
+    assert isinstance(timeline.tick(), dg.SkipReason)
 
-    # Two late flights, two days apart: the turning point.
-    land_all(lake, pipeline.stream, LATE_ON_1, LATE_ON_3)
-    drained = platform.resolve_job_def("flights_drain").execute_in_process(instance=instance)
-    asked, again = tick(platform, instance, lake), tick(platform, instance, lake)
-    assert days(asked) == ["2013-01-01", "2013-01-03"]
-    assert isinstance(asked, dg.RunRequest) and isinstance(again, dg.RunRequest)
-    assert asked.run_key == again.run_key
-    assert isinstance(follow(platform, instance, lake, drained), dg.SkipReason)
+    # Two late flights, two days apart: the turning point. Dagster starts one run per run key.
+    timeline.arrive(LATE_ON_1, LATE_ON_3)
+    key, days = asked(timeline.tick())
+    assert days == ["2013-01-01", "2013-01-03"]
+    assert asked(timeline.tick()) == (key, days)
 
-    corrected = platform.resolve_job_def("flights_corrections").execute_in_process(
-        run_config=asked.run_config, instance=instance
-    )
-    assert isinstance(tick(platform, instance, lake), dg.SkipReason)
-    assert isinstance(follow(platform, instance, lake, corrected), dg.RunRequest)
+    # One of them corrected by hand, the other still waits; then none.
+    timeline.correct(["2013-01-03"])
+    assert asked(timeline.tick())[1] == ["2013-01-01"]
+    timeline.correct(["2013-01-01"])
+    assert isinstance(timeline.tick(), dg.SkipReason)
 
     # More late rows on a day that is corrected already: another backlog.
-    land_all(lake, pipeline.stream, LATE_ON_1)
-    platform.resolve_job_def("flights_drain").execute_in_process(instance=instance)
-    renewed = tick(platform, instance, lake)
-    assert days(renewed) == ["2013-01-01"]
-    assert isinstance(renewed, dg.RunRequest) and renewed.run_key != asked.run_key
+    timeline.arrive(LATE_ON_1)
+    renewed, days = asked(timeline.tick())
+    assert days == ["2013-01-01"]
+    assert renewed != key
 
 
-def test_late_data_that_dagster_did_not_see_are_planned_by_the_run(
-    spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
-) -> None:
-    land_all(lake, pipeline.stream, FIRST, CLOSING, LATE_ON_1)
-    drain(spark, lake, pipeline)
-    asked = tick(platform, instance, lake)
-    assert days(asked) == []
-    assert isinstance(asked, dg.RunRequest)
-    platform.resolve_job_def("flights_corrections").execute_in_process(run_config=asked.run_config, instance=instance)
-    assert plan(spark, lake, departures_by_origin) == []
-    assert isinstance(tick(platform, instance, lake), dg.SkipReason)
+def test_late_data_that_dagster_did_not_see_are_planned_by_the_run(timeline: Timeline) -> None:
+    timeline.arrive(FIRST, CLOSING, LATE_ON_1, seen_by_dagster=False)
+    assert asked(timeline.tick())[1] == []
+    timeline.plan_and_correct()
+    assert plan(timeline.spark, timeline.lake, departures_by_origin) == []
+    assert isinstance(timeline.tick(), dg.SkipReason)
 
 
-def test_corrections_made_without_dagster_count_too(
-    spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
-) -> None:
-    land_all(lake, pipeline.stream, FIRST, CLOSING, LATE_ON_1)
-    platform.resolve_job_def("flights_drain").execute_in_process(
-        run_config=drain_config(pipeline, end_of_input=True), instance=instance
+def test_nobody_is_asked_while_a_run_of_the_pipeline_is_in_progress(timeline: Timeline) -> None:
+    timeline.arrive(FIRST, CLOSING, LATE_ON_1)
+    timeline.instance.create_run_for_job(
+        timeline.platform.resolve_job_def("flights_corrections"),
+        status=dg.DagsterRunStatus.STARTED,
+        tags={PIPELINE_TAG: "flights"},
     )
-    (open_day,) = plan(spark, lake, departures_by_origin)
-    assert days(tick(platform, instance, lake)) == [open_day.day.isoformat()]
-    correct(spark, lake, departures_by_origin, [open_day.day], utc_now)
-    assert isinstance(tick(platform, instance, lake), dg.SkipReason)
+    assert timeline.tick() == dg.SkipReason("a run of flights is in progress")
+
+
+def test_the_report_follows_once_nothing_waits_for_a_correction(timeline: Timeline) -> None:
+    timeline.arrive(FIRST, CLOSING)
+    quiet = timeline.plan_and_correct()
+    assert isinstance(timeline.follow(quiet), dg.RunRequest)
+    # A process that runs the jobs one after the other publishes by itself.
+    assert isinstance(timeline.follow(timeline.plan_and_correct(tags={PROCESS_TAG: "1"})), dg.SkipReason)
+    timeline.arrive(LATE_ON_1)
+    assert isinstance(timeline.follow(quiet), dg.SkipReason)

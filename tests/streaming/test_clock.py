@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from functools import reduce
 from itertools import accumulate
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,10 +93,3 @@ def test_the_end_of_input_moves_the_watermark_forward_only_and_later_rows_do_not
     ended = state.closed_at(at(30))
     assert clock.advance(ended, batch(31)).watermark == at(30)
     assert clock.advance(ended, batch(36)).watermark == at(31)
-
-
-@pytest.mark.parametrize("delay", ["0 seconds", "1 millisecond"])
-def test_a_delay_of_nothing_and_of_one_millisecond_differ_by_that(delay: str) -> None:
-    state = BoundedOutOfOrderness(delay).advance(ClockState(), batch(10))
-    assert at(10) - interval(delay) == state.watermark
-    assert interval(delay) in (timedelta(), timedelta(milliseconds=1))

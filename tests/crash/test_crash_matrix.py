@@ -1,0 +1,100 @@
+"""Killed anywhere and run again, a pipeline leaves the tables of a run that nobody disturbed."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from streaming import Lake
+from streaming.corrections import plan
+from streaming.ingest import QUERY
+from streaming.log import batches
+from tests.support.crash import BY_ID, PIPELINE, POINTS, crash, run_scenario
+from tests.support.instants import NOW
+from tests.support.runs import read_current, tuples
+
+# What may differ: when a row was written, and under which folder the lake lies.
+WHEN = {"_ingested_at", "_written_at", "_corrected_at"}
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a run left behind."""
+
+    log: list[dict[str, Any]]
+    log_version: int
+    clock: list[tuple[Any, ...]]
+    first: list[dict[str, Any]]
+    corrections: list[dict[str, Any]]
+    current: list[tuple[Any, ...]]
+
+
+def left(spark: SparkSession, lake: Lake) -> Left:
+    stream = PIPELINE.stream
+    clock = [
+        (batch.number, batch.query_batch, batch.state, batch.summary.greatest, batch.summary.rows, batch.rejected)
+        + (batch.late,)
+        for batch in batches(lake, stream)
+    ]
+    return Left(
+        log=rows(lake.log(stream)),
+        log_version=DeltaTable(lake.log(stream)).version(),
+        clock=clock,
+        first=rows(lake.first(BY_ID)),
+        corrections=rows(lake.corrections(BY_ID)),
+        current=tuples(read_current(spark, lake, BY_ID)),
+    )
+
+
+def rows(uri: str) -> list[dict[str, Any]]:
+    """The rows of a table but for what may differ, in an order of their own."""
+    found = [
+        {name: value for name, value in row.items() if name not in WHEN}
+        for row in DeltaTable(uri).to_pyarrow_table().to_pylist()
+    ]
+    for row in found:
+        if row.get("_origin"):
+            row["_origin"]["path"] = PurePosixPath(row["_origin"]["path"]).name
+    return sorted(found, key=repr)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Left:
+    lake = Lake(str(tmp_path_factory.mktemp("undisturbed") / "lake"))
+    run_scenario(spark, lake, NOW)
+    return left(spark, lake)
+
+
+def test_the_undisturbed_run_has_something_to_lose_at_every_point(undisturbed: Left) -> None:
+    assert undisturbed.log_version == len(undisturbed.clock) == 8
+    assert [sum((entry[-1] or {}).values()) for entry in undisturbed.clock[::-1]] == [0, 1, 1, 0, 1, 0, 0, 0]
+    assert [entry[5] for entry in undisturbed.clock[::-1]] == [1, 0, 1, 0, 1, 0, 0, 0]
+    assert len({row["_day"] for row in undisturbed.corrections}) == 2
+    assert len(undisturbed.first) >= 7
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_o8_crash_matrix(point: str, spark: SparkSession, tmp_path: Path, undisturbed: Left) -> None:
+    died = crash(tmp_path, point)
+    assert died.returncode == -signal.SIGKILL, died.stdout
+
+    lake = Lake(str(tmp_path / "lake"))
+    # An hour later, so that no stamp can owe anything to the time of the second attempt.
+    run_scenario(spark, lake, NOW + timedelta(hours=1))
+
+    assert left(spark, lake) == undisturbed
+    assert plan(spark, lake, BY_ID) == []
+    for query in (QUERY, BY_ID.name):
+        checkpoint = Path(lake.checkpoint(PIPELINE.stream, query))
+        assert numbers(checkpoint / "commits") == numbers(checkpoint / "offsets"), "a replayed batch was not consumed"
+
+
+def numbers(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir() if entry.name.isdigit()}

@@ -1,0 +1,205 @@
+"""A scenario that is killed at a named point: real processes, real SIGKILL, no hooks in the code under test.
+
+`python -m tests.support.crash <lake> <point>` runs the scenario and dies. The tests run it undisturbed instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from streaming import (
+    BoundedOutOfOrderness,
+    Files,
+    Json,
+    Lake,
+    Pipeline,
+    Rule,
+    Stream,
+    Tumbling,
+    Windowed,
+    correct,
+    count,
+    delta,
+    drain,
+    mean,
+    plan,
+    start_session,
+    total,
+)
+from streaming.ingest import Ingest
+from streaming.views import FirstResults
+from tests.support.feeds import Payload, land
+from tests.support.instants import NOW, at
+
+_ROOT = Path(__file__).parents[2]
+_ALIVE_AT_MOST_SECONDS = 180
+
+_SENSORS = Stream(
+    name="sensors",
+    source=Files("landing/sensors"),
+    format=Json("id string, at timestamp, value bigint"),
+    event_time="at",
+    clock=BoundedOutOfOrderness("5 seconds"),
+    rules=(Rule("value_present", "value is not null"),),
+)
+BY_ID = Windowed(
+    "by_id",
+    _SENSORS,
+    Tumbling("10 seconds"),
+    {"readings": count(), "sum_value": total("value"), "mean_value": mean("value")},
+    by=("id",),
+)
+PIPELINE = Pipeline(_SENSORS, (BY_ID,))
+
+
+def _reading(id_: str | None, seconds: float, value: int | None) -> Payload:
+    return {"id": id_, "at": at(seconds).isoformat(), "value": value}
+
+
+# T0 is midnight, so the late pairs are of two days. The comment is the watermark after the batch.
+_MORNING: tuple[tuple[Payload, ...], ...] = (
+    (_reading("a", -12, 1), _reading("b", -3, 2), "not JSON", _reading("a", 2, 3)),  # -3
+    (_reading("a", 14, 4), _reading("b", 11, 5), _reading("a", -11, 60)),  # 9; the last one is late
+    (_reading("a", 21, 6), _reading("b", 3, 7), _reading("b", -5, 80), _reading("a", 9e7, 9)),  # 16; 80 is late
+)
+_EVENING: tuple[tuple[Payload, ...], ...] = (
+    (_reading("a", 5, 100), _reading("b", 33, 11), _reading("b", 34, None)),  # 28; 100 is late, of the second day
+    (_reading("a", 35, 12), _reading(None, 36, 13)),  # 31
+)
+
+
+def run_scenario(spark: SparkSession, lake: Lake, now: datetime) -> None:
+    """Drain the morning's files, then the evening's to the end of input, then correct. Goes on where it stopped."""
+    _land(lake, _MORNING, 0)
+    drain(spark, lake, PIPELINE, now=lambda: now)
+    _land(lake, _EVENING, len(_MORNING))
+    drain(spark, lake, PIPELINE, end_of_input=True, now=lambda: now)
+    correct_all(spark, lake, now)
+
+
+def correct_all(spark: SparkSession, lake: Lake, now: datetime) -> None:
+    """Correct the days that need it."""
+    days = [entry.day for entry in plan(spark, lake, BY_ID)]
+    if days:
+        correct(spark, lake, BY_ID, days, now=lambda: now)
+
+
+def _land(lake: Lake, batches: tuple[tuple[Payload, ...], ...], first: int) -> None:
+    folder = Path(lake.landing(_SENSORS))
+    for number, payloads in enumerate(batches, start=first):
+        if not (folder / f"{number:04}.json").exists():
+            land(folder, payloads, name=f"{number:04}.json")
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where to die: before or after the `nth` call of a function, of those that concern `table` (any, if empty).
+
+    `alone`: only the Python process dies, and its JVM notices; otherwise both die at once, as in a power cut.
+    """
+
+    owner: Any
+    function: str
+    nth: int
+    table: str = ""
+    after: bool = False
+    alone: bool = False
+
+
+_LOG, _VIEW, _CORRECTIONS = "/sensors/log", "/sensors/by_id", "/sensors/by_id_corrections"
+_COMMIT = (DeltaTable, "create_write_transaction")
+
+POINTS: dict[str, Point] = {
+    "log created, its first batch not committed": Point(*_COMMIT, 1, _LOG),
+    "before a batch's files are written": Point(delta, "_commit", 2, _LOG),
+    "files written, before the log commit": Point(*_COMMIT, 2, _LOG),
+    "after the log commit, before the checkpoint's": Point(*_COMMIT, 2, _LOG, after=True),
+    "the same, and its JVM lives on for a moment": Point(Ingest, "__call__", 3, after=True, alone=True),
+    "after the last batch, before its heartbeat": Point(*_COMMIT, 4, _LOG),
+    "after the heartbeat of the end of input": Point(*_COMMIT, 8, _LOG, after=True),
+    "before the view's commit": Point(*_COMMIT, 2, _VIEW),
+    "after the view's commit, before the checkpoint's": Point(*_COMMIT, 2, _VIEW, after=True),
+    "the same in the view's last batch": Point(FirstResults, "__call__", 4, after=True),
+    "between drain and correction": Point(sys.modules[__name__], "correct", 1),
+    "after the first of two corrected days": Point(*_COMMIT, 1, _CORRECTIONS, after=True),
+    "correction's files written, before its commit": Point(*_COMMIT, 2, _CORRECTIONS),
+}
+
+
+def crash(root: Path, point: str) -> subprocess.CompletedProcess[str]:
+    """Run the scenario in a process of its own that dies at `point`; back when nothing of it is left alive."""
+    scratch = root / "scratch"
+    scratch.mkdir(parents=True)
+    environment = os.environ | {
+        "PYTHONPATH": str(_ROOT),
+        "TIDEMARK_MASTER": "local[2]",
+        "TIDEMARK_SPARK_DRIVER_MEMORY": "1g",
+        "SPARK_LOCAL_DIRS": str(scratch),
+        # A JVM of ten seconds has no use for its second compiler.
+        "JAVA_TOOL_OPTIONS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch}",
+    }
+    # Waits for the end of the output, which the JVM holds open as well.
+    return subprocess.run(
+        [sys.executable, "-m", "tests.support.crash", str(root / "lake"), point],
+        cwd=scratch,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        timeout=_ALIVE_AT_MOST_SECONDS,
+        check=False,
+    )
+
+
+def _arm(point: Point) -> None:
+    original: Callable[..., Any] = getattr(point.owner, point.function)
+    calls = 0
+
+    def die() -> None:
+        if point.alone:
+            os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            os.killpg(0, signal.SIGKILL)
+
+    @functools.wraps(original)
+    def armed(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        concerned = any(_location(argument).endswith(point.table) for argument in args)
+        calls += concerned
+        if concerned and calls == point.nth and not point.after:
+            die()
+        result = original(*args, **kwargs)
+        if concerned and calls == point.nth:
+            die()
+        return result
+
+    setattr(point.owner, point.function, armed)
+
+
+def _location(argument: Any) -> str:
+    return argument.table_uri.rstrip("/") if isinstance(argument, DeltaTable) else str(argument)
+
+
+def main() -> None:
+    """Run the scenario and die."""
+    root, point = sys.argv[1:]
+    spark = start_session()
+    _arm(POINTS[point])
+    run_scenario(spark, Lake(root), NOW)
+
+
+if __name__ == "__main__":
+    main()

@@ -78,8 +78,6 @@ def test_the_import_law_sees_every_way_to_import(source: str) -> None:
     assert forbidden_imports("streaming", source)
 
 
-@pytest.mark.parametrize(
-    "source", ["LIMIT = 3", "from a import b\nb()", "def f(): ...", "if True:\n    import a"]
-)
+@pytest.mark.parametrize("source", ["LIMIT = 3", "from a import b\nb()", "def f(): ...", "if True:\n    import a"])
 def test_the_init_law_sees_code(source: str) -> None:
     assert not only_re_exports(source)

@@ -39,8 +39,15 @@ class Left:
 def left(spark: SparkSession, lake: Lake) -> Left:
     stream = PIPELINE.stream
     clock = [
-        (batch.number, batch.query_batch, batch.state, batch.summary.greatest, batch.summary.rows, batch.rejected)
-        + (batch.late,)
+        (
+            batch.number,
+            batch.query_batch,
+            batch.state,
+            batch.summary.greatest,
+            batch.summary.rows,
+            batch.rejected,
+            batch.late,
+        )
         for batch in batches(lake, stream)
     ]
     return Left(

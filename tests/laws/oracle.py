@@ -222,9 +222,7 @@ class Timeline:
         return view.results(
             row.verdict.event
             for row in self.rows
-            if row.verdict.event is not None
-            and not row.is_late(view)
-            and self.is_closed(view, row.verdict.event)
+            if row.verdict.event is not None and not row.is_late(view) and self.is_closed(view, row.verdict.event)
         )
 
     def current(self, view: View) -> Results:

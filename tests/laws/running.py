@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
@@ -172,9 +172,7 @@ def _expect(expected: Timeline, files: list[tuple[str, tuple[bytes, ...]]], per_
 
 
 def _backlog(spark: SparkSession, lake: Lake, declared: Pipeline) -> dict[str, dict[date, int]]:
-    return {
-        view.name: {entry.day: entry.late_pairs for entry in plan(spark, lake, view)} for view in declared.views
-    }
+    return {view.name: {entry.day: entry.late_pairs for entry in plan(spark, lake, view)} for view in declared.views}
 
 
 def _correct(

@@ -5,7 +5,6 @@ Each feed runs once (a micro-batch costs about a second); every law is then a te
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Any
 
@@ -54,9 +53,7 @@ def test_conservation_every_line_is_in_the_log_exactly_once_and_in_the_batch_tha
 
 
 def test_conservation_rows_read_are_valid_plus_rejected_in_every_batch(ran: Ran) -> None:
-    verdicts = {
-        place(row): (row.day is not None, row.rejected is not None) for row in source_rows(ran.tables)
-    }
+    verdicts = {place(row): (row.day is not None, row.rejected is not None) for row in source_rows(ran.tables)}
     assert all(is_valid != is_rejected for is_valid, is_rejected in verdicts.values())
     stored: Counter[tuple[int, bool]] = Counter((row.batch, row.day is None) for row in source_rows(ran.tables))
     counted = [(batch.summary.rows - batch.rejected, batch.rejected) for batch in ran.commits]
@@ -68,9 +65,7 @@ def test_every_verdict_with_all_its_reasons_is_the_oracles(ran: Ran) -> None:
     assert {place(row): row.labels for row in source_rows(ran.tables)} == {
         place(row): row.verdict.reasons for row in ran.expected.rows
     }
-    assert Counter(ran.tables.rejected) == Counter(
-        place(row) for row in ran.expected.rows if row.verdict.reasons
-    )
+    assert Counter(ran.tables.rejected) == Counter(place(row) for row in ran.expected.rows if row.verdict.reasons)
 
 
 def test_every_valid_row_says_what_its_line_says(ran: Ran) -> None:

@@ -20,7 +20,9 @@ from tests.laws.strategies import GRAINS, feeds, generated, lines, times
 INSTANTS = st.integers(0, 4_000_000_000 * SECOND)
 GREATEST = st.dictionaries(st.sampled_from(("", "topic-0", "topic-1", "ü")), INSTANTS, max_size=3)
 UNITS = {"millisecond": 1_000, "second": SECOND, "minute": 60 * SECOND, "hour": 3_600 * SECOND, "day": 86_400 * SECOND}
-INTERVALS = st.lists(st.tuples(st.integers(0, 400), st.sampled_from(sorted(UNITS)), st.booleans()), min_size=1, max_size=3)
+INTERVALS = st.lists(
+    st.tuples(st.integers(0, 400), st.sampled_from(sorted(UNITS)), st.booleans()), min_size=1, max_size=3
+)
 
 many = settings(max_examples=300, derandomize=True, database=None, deadline=None)
 
@@ -90,10 +92,17 @@ def test_windows_and_their_lateness_are_the_oracles_to_the_microsecond(spark: Sp
         "1 day": (86_400 * SECOND, "5 hours", 18_000 * SECOND),
     }
     pairs = generated(
-        st.tuples(times(micros(NOW)), st.sampled_from((*GRAINS, None)), st.integers(-2, 2), st.sampled_from((0, 3))), 400
+        st.tuples(times(micros(NOW)), st.sampled_from((*GRAINS, None)), st.integers(-2, 2), st.sampled_from((0, 3))),
+        400,
     )
-    events = sorted({(at, None if grain is None else (at // (10 * SECOND) + steps) * 10 * SECOND + shift * SECOND + grain)
-                     for at, grain, steps, shift in pairs}, key=str)  # fmt: skip
+    step = 10 * SECOND
+    events = sorted(
+        {
+            (at, None if grain is None else (at // step + steps) * step + shift * SECOND + grain)
+            for at, grain, steps, shift in pairs
+        },
+        key=str,
+    )
     # Every window's own end as the stamp too, and the two instants next to it.
     for size, _, offset in declared.values():
         events += [

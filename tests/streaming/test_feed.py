@@ -69,10 +69,7 @@ def test_days_are_chosen_by_the_scheduled_departure_in_utc(clean: Path) -> None:
 
 def test_a_cancelled_flight_has_no_delay_and_is_told_when_it_should_have_left(clean: Path) -> None:
     cancelled = [
-        (name, event)
-        for name, lines in landed(clean).items()
-        for event in events(lines)
-        if event["cancelled"]
+        (name, event) for name, lines in landed(clean).items() for event in events(lines) if event["cancelled"]
     ]
     assert len(cancelled) > 0
     for name, event in cancelled:
@@ -159,9 +156,7 @@ def test_each_damage_breaks_what_its_name_says(kind: Damage) -> None:
 
 
 @given(key=st.text(), shares=st.tuples(st.floats(0, 1), st.floats(0, 1)))
-def test_a_greater_share_damages_the_same_events_alike_and_more(
-    key: str, shares: tuple[float, float]
-) -> None:
+def test_a_greater_share_damages_the_same_events_alike_and_more(key: str, shares: tuple[float, float]) -> None:
     smaller, greater = sorted(shares)
     assert damage_of(key, smaller) in (None, damage_of(key, greater))
     assert damage_of(key, 0) is None

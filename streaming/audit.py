@@ -86,9 +86,7 @@ def _conservation_by_file(spark: SparkSession, lake: Lake, pipeline: Pipeline) -
     stream = pipeline.stream
     findings = [finding for finding in changed_files(spark, lake, stream) if finding.kind == "changed"]
     files = log.read_log(spark, lake, stream).where("_origin is not null").select("_origin.path").distinct().count()
-    return Finding(
-        "conservation", stream.name, files, len(findings), "files ingested: not changed since"
-    )
+    return Finding("conservation", stream.name, files, len(findings), "files ingested: not changed since")
 
 
 def _stamps(rows: DataFrame, batches: list[Batch], pipeline: Pipeline) -> Finding:
@@ -110,9 +108,7 @@ def _stamps(rows: DataFrame, batches: list[Batch], pipeline: Pipeline) -> Findin
         written = stamped.get(batch.number, (1, watermark)) == (1, watermark)
         broken += not (replayed and written)
         before = batch
-    return Finding(
-        "one clock", stream.name, len(batches), broken, "batches: stamp = the clock replayed"
-    )
+    return Finding("one clock", stream.name, len(batches), broken, "batches: stamp = the clock replayed")
 
 
 def _not_before(state: ClockState, expected: ClockState) -> bool:
@@ -162,8 +158,7 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
         current(first, corrections, view).where(settled),
         view.aggregate(pairs.where("_closed")).where(settled),
         view.columns,
-        "windows: current = batch, all rows"
-        + (f"; {len(waiting)} days wait" if waiting else ""),
+        "windows: current = batch, all rows" + (f"; {len(waiting)} days wait" if waiting else ""),
     )
     if corrections is not None:
         yield _same(

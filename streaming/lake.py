@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from streaming.errors import SettingsError
 from streaming.stream import Stream
 from streaming.windowed import Windowed
 
@@ -14,6 +15,11 @@ class Lake:
     """The layout below `root`: every table, landing folder and checkpoint has exactly one place."""
 
     root: str
+
+    def __post_init__(self) -> None:
+        # delta-rs decodes it, Spark does not: half of a table would land elsewhere.
+        if "%" in self.root and "://" not in self.root:
+            raise SettingsError(f"the lake's root {self.root!r} contains '%'; choose a folder without it.")
 
     def path(self, *parts: str) -> str:
         """The location `root/part/...`; a part that is absolute or a URI stands for itself."""

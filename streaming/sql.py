@@ -41,7 +41,8 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
         for definition in table.find_all(exp.ColumnDef)
         if definition.kind is not None and definition.parent is table.this
     )
-    names = [column.name for column in columns]
+    # Spark does not tell `id` from `ID`.
+    names = [column.name.lower() for column in columns]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if not columns or repeated:
         raise DeclarationError(

@@ -15,6 +15,7 @@ from streaming.sources import Files
 from streaming.sql import check_names, names_in
 
 INGESTED_AT = "_ingested_at"
+_RESERVED = ("landing", "reports", "quality")
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,15 @@ class Stream:
 
     def __post_init__(self) -> None:
         check_name("stream", self.name)
+        if self.name in _RESERVED:
+            raise DeclarationError(
+                f"{self.name!r} cannot name a stream: the lake keeps {', '.join(_RESERVED)} for itself. Rename it."
+            )
         object.__setattr__(self, "derived", MappingProxyType(dict(self.derived)))
         known = tuple(column.name for column in self.format.columns)
         for name, expression in self.derived.items():
             check_column_name(name)
-            if name in known:
+            if name.lower() in map(str.lower, known):
                 raise DeclarationError(f"derived column {name!r} of stream {self.name!r} exists already; rename it.")
             check_names(f"derived column {name!r}", expression, known)
             known += (name,)

@@ -24,7 +24,7 @@ def test_s7_a_file_is_read_once_whatever_its_age_and_a_later_change_of_it_is_rep
         return [(entry.kind, Path(entry.found.path).name) for entry in changed_files(spark, lake, stream)]
 
     landing = lake.landing(stream)
-    f1 = land(landing, readings("a@1, a@2"), name="f1.json")
+    f1 = land(landing, readings("a@1, a@2"), name="f1 ü.json")
     run(spark, lake, pipeline)
     assert findings() == []
 
@@ -42,6 +42,6 @@ def test_s7_a_file_is_read_once_whatever_its_age_and_a_later_change_of_it_is_rep
     assert "log" not in again.queries
     rows = log.valid(log.read_log(spark, lake, stream))
     assert tuples(rows, "id", "event_time") == [("a", at(1)), ("a", at(2)), ("a", at(3))]
-    assert findings() == [("changed", "f1.json")]
+    assert findings() == [("changed", "f1 ü.json")]
     (finding,) = changed_files(spark, lake, stream)
-    assert "f1.json" in finding.text() and "under a new name" in finding.text()
+    assert "f1 ü.json" in finding.text() and "under a new name" in finding.text()

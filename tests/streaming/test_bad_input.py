@@ -27,7 +27,7 @@ from streaming import (
 )
 from streaming.audit_source import changed_files
 from streaming.corrections import correct, read_corrections
-from streaming.errors import CheckpointError, LeaseError, LogError, QueryFailed, SourceError
+from streaming.errors import CheckpointError, LeaseError, LogError, QueryFailed, SettingsError, SourceError
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.examples.late_counts import readings as stream
 from streaming.lake import Lake
@@ -254,6 +254,11 @@ def test_a_lake_that_cannot_be_written_is_an_error_that_changes_nothing(spark: S
 
     with pytest.raises(LeaseError, match=r"cannot write '.*/file/lake/.*Not a directory.*writable.*TIDEMARK_HOME"):
         drain(spark, lake, pipeline, now=lambda: NOW)
+
+
+def test_a_lake_whose_path_delta_would_read_otherwise_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"a%20b' contains '%'; choose a folder without it"):
+        Lake(str(tmp_path / "a%20b"))
 
 
 def test_a_log_that_cannot_be_written_loses_nothing(spark: SparkSession, lake: Lake) -> None:

@@ -42,6 +42,11 @@ SAME_RULES = (Rule("once", "id = 'a'"), Rule("once", "id = 'b'"))
 # What is declared, and the salient words of the error: the value, what is valid, what to do.
 REFUSED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "stream name": (lambda: replace(STREAM, name="My Orders"), ("'My Orders'", "stream", "lower-case letters")),
+    "stream name that the lake needs": (lambda: replace(STREAM, name="reports"), ("'reports'", "landing", "Rename")),
+    "columns that differ only in case": (
+        lambda: Json("id string, ID bigint"),
+        ("repeats id", "write each column once"),
+    ),
     "empty stream name": (lambda: replace(STREAM, name=""), ("''", "beginning with a letter")),
     "view name": (lambda: replace(VIEW, name="by-hour"), ("'by-hour'", "view", "lower-case")),
     "rule name": (lambda: Rule("1st", "id = 'a'"), ("'1st'", "rule", "beginning with a letter")),
@@ -102,6 +107,10 @@ REFUSED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "view named like a part of the stream": (
         lambda: Pipeline(STREAM, (replace(VIEW, name="late"),)),
         ("'late'", "belong to the stream"),
+    ),
+    "view in the place of another's corrections": (
+        lambda: Pipeline(STREAM, (VIEW, replace(VIEW, name="by_hour_corrections"))),
+        ("'by_hour_corrections'", "corrections of view 'by_hour'", "rename one"),
     ),
     "view of another stream": (
         lambda: Pipeline(replace(STREAM, name="returns"), (VIEW,)),

@@ -85,11 +85,17 @@ def corrected_through(lake: Lake, view: Windowed) -> dict[date, int]:
 
 
 def _newest_count(instance: dg.DagsterInstance, view: Windowed) -> dict[str, Any] | None:
-    event = instance.get_latest_materialization_event(late_key(view))
-    if event is None or event.asset_materialization is None:
-        return None
-    entry = event.asset_materialization.metadata.get(_LATE)
-    return entry.value if isinstance(entry, dg.JsonMetadataValue) and isinstance(entry.value, dict) else None
+    """Drains materialize the count, corrections observe it."""
+    records = [
+        *instance.fetch_materializations(late_key(view), limit=1).records,
+        *instance.fetch_observations(late_key(view), limit=1).records,
+    ]
+    for record in sorted(records, key=lambda record: record.storage_id, reverse=True):
+        event = record.asset_materialization or record.event_log_entry.asset_observation
+        entry = None if event is None else event.metadata.get(_LATE)
+        if isinstance(entry, dg.JsonMetadataValue) and isinstance(entry.value, dict):
+            return entry.value
+    return None
 
 
 def _log_id(lake: Lake, view: Windowed) -> str | None:

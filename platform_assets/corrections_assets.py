@@ -9,7 +9,7 @@ from pydantic import Field
 from pyspark.sql import SparkSession
 
 from platform_assets import keys
-from platform_assets.drain_assets import count_late
+from platform_assets.counts import count_late
 from platform_assets.metadata import table_metadata
 from platform_assets.partitions import add_days, days_of, parse_days
 from platform_assets.resources import LakeResource, SparkResource
@@ -80,7 +80,9 @@ def corrections_op(view: Windowed, evaluate: Evaluate) -> dg.OpDefinition:
                         keys.corrections_key(view), partition=day.isoformat(), metadata={**table, **metadata}
                     )
                 )
-        context.log_event(count_late(context.instance, spark.spark_session, where, view))
+        # Observed, not materialized: the corrections made of it would look outdated at once.
+        left = count_late(context.instance, spark.spark_session, where, view)
+        context.log_event(dg.AssetObservation(keys.late_key(view), metadata=left))
         if asked:
             failed = []
             for evaluation in evaluate(spark.spark_session, where, context.run_id):

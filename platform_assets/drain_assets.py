@@ -4,18 +4,13 @@ from collections.abc import Iterator
 
 import dagster as dg
 from pydantic import Field
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 from rich.console import Console
 
 from platform_assets import keys
-from platform_assets.backlog import backlog_metadata
-from platform_assets.metadata import counted, table_metadata, watermark_metadata
-from platform_assets.partitions import add_days
+from platform_assets.counts import count_late, count_rejected
+from platform_assets.metadata import table_metadata, watermark_metadata
 from platform_assets.resources import LakeResource, SparkResource
-from streaming import Lake, Pipeline, Windowed, delta, drain, plan
-from streaming.late import late_pairs
-from streaming.log import batches, head, read_log, rejected
+from streaming import Pipeline, drain
 from streaming.progress import shown_on
 
 
@@ -49,7 +44,9 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 "new_rows": new.get("log", 0),
             },
         )
-        yield _count_rejected(session, where, pipeline)
+        yield dg.MaterializeResult(
+            asset_key=keys.rejected_key(pipeline), metadata=count_rejected(session, where, pipeline)
+        )
         for view in pipeline.views:
             yield dg.MaterializeResult(
                 asset_key=keys.view_key(view),
@@ -60,7 +57,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 },
             )
             late = count_late(context.instance, session, where, view)
-            yield dg.MaterializeResult(asset_key=late.asset_key, metadata=late.metadata)
+            yield dg.MaterializeResult(asset_key=keys.late_key(view), metadata=late)
 
     return run
 
@@ -68,48 +65,6 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
 def drain_step(pipeline: Pipeline) -> str:
     """The name of the step, which run configurations speak of."""
     return f"drain_{pipeline.name}"
-
-
-def count_late(
-    instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, view: Windowed
-) -> dg.AssetMaterialization:
-    """Count the late pairs, make their days partitions of the corrections, and say which wait for a correction."""
-    newest = head(lake, view.of)
-    backlog = [] if newest is None else plan(spark, lake, view, delta.version_of(lake.log(view.of)))
-    add_days(instance, view, (entry.day for entry in backlog))
-    per_day = {} if newest is None else _late_per_day(spark, lake, view)
-    return dg.AssetMaterialization(
-        keys.late_key(view),
-        metadata={
-            "dagster/row_count": sum(per_day.values()),
-            "dagster/uri": dg.MetadataValue.path(lake.log(view.of)),
-            "late_pairs": counted("day", per_day),
-            "days_to_correct": len(backlog),
-            **backlog_metadata(lake, view, backlog, None if newest is None else newest.number),
-        },
-    )
-
-
-def _late_per_day(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, int]:
-    days = late_pairs(read_log(spark, lake, view.of), view).groupBy("window_day").count()
-    return {row["window_day"].isoformat(): row["count"] for row in days.orderBy("window_day").collect()}
-
-
-def _count_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> dg.MaterializeResult:
-    reasons: dict[str, int] = {}
-    total = sum(batch.rejected for batch in batches(lake, pipeline.stream))
-    if total:
-        rows = rejected(read_log(spark, lake, pipeline.stream))
-        rules = rows.select(F.explode("_rejected").alias("reason")).groupBy(F.split("reason", ": ")[0]).count()
-        reasons = {row[0]: row[1] for row in rules.collect()}
-    return dg.MaterializeResult(
-        asset_key=keys.rejected_key(pipeline),
-        metadata={
-            "dagster/row_count": total,
-            "dagster/uri": dg.MetadataValue.path(lake.log(pipeline.stream)),
-            "reasons": counted("rule", reasons),
-        },
-    )
 
 
 def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:

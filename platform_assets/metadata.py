@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 from deltalake.schema import ArrayType, MapType, StructType
+from matplotlib.image import imread, thumbnail
 
 from streaming import Lake, Pipeline, delta
 from streaming.log import head
 
+_DIALOG_WIDTH = 1000
 _SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
@@ -44,8 +47,13 @@ def watermark_metadata(lake: Lake, pipeline: Pipeline) -> dict[str, Any]:
 
 
 def chart_metadata(picture: Path) -> dict[str, Any]:
-    """A PNG as Markdown that carries the picture itself, because the UI serves no files."""
-    encoded = base64.b64encode(picture.read_bytes()).decode()
+    """A PNG as Markdown that carries the picture itself, because the UI serves no files.
+
+    It is made as wide as the UI's dialog, which would cut off what is wider.
+    """
+    small = io.BytesIO()
+    thumbnail(str(picture), small, scale=min(1.0, _DIALOG_WIDTH / imread(picture).shape[1]))
+    encoded = base64.b64encode(small.getvalue()).decode()
     return {"chart": dg.MetadataValue.md(f"![{picture.stem}](data:image/png;base64,{encoded})")}
 
 

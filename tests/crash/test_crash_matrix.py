@@ -89,10 +89,12 @@ def test_the_undisturbed_run_has_something_to_lose_at_every_point(undisturbed: L
 
 @pytest.mark.parametrize("point", POINTS)
 def test_o8_crash_matrix(point: str, spark: SparkSession, tmp_path: Path, undisturbed: Left) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    run_scenario(spark, lake, NOW, POINTS[point].stages_before)
+
     died = crash(tmp_path, point)
     assert died.returncode == -signal.SIGKILL, died.stdout
 
-    lake = Lake(str(tmp_path / "lake"))
     # An hour later, so that no stamp can owe anything to the time of the second attempt.
     run_scenario(spark, lake, NOW + timedelta(hours=1))
 

@@ -71,7 +71,9 @@ def test_drain_correct_publish(platform: dg.Definitions, instance: dg.DagsterIns
     # Days 1 and 3 are no range: one run all the same, and nothing claimed of day 2.
     assert instance.get_materialized_partitions(CORRECTIONS) == {"2013-01-01", "2013-01-03"}
     assert len(corrected.get_asset_check_evaluations()) == 6
-    assert metadata(instance, late_key(departures_by_origin))["days_to_correct"] == 0
+    (observed,) = instance.fetch_observations(late_key(departures_by_origin), limit=1).records
+    assert observed.event_log_entry.asset_observation is not None
+    assert observed.event_log_entry.asset_observation.metadata["days_to_correct"].value == 0
 
     published = run(platform, instance, "on_time_performance")
     assert published.success

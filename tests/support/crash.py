@@ -1,6 +1,6 @@
 """A scenario that is killed at a named point: real processes, real SIGKILL, no hooks in the code under test.
 
-`python -m tests.support.crash <lake> <point>` runs the scenario and dies. The tests run it undisturbed instead.
+`python -m tests.support.crash <lake> <point>` runs one stage of the scenario and dies in it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -31,7 +31,6 @@ from streaming import (
     Windowed,
     correct,
     count,
-    delta,
     drain,
     mean,
     plan,
@@ -62,6 +61,7 @@ BY_ID = Windowed(
     by=("id",),
 )
 PIPELINE = Pipeline(_SENSORS, (BY_ID,))
+STAGES = ("morning", "evening", "correction")
 
 
 def _reading(id_: str | None, seconds: float, value: int | None) -> Payload:
@@ -80,20 +80,18 @@ _EVENING: tuple[tuple[Payload, ...], ...] = (
 )
 
 
-def run_scenario(spark: SparkSession, lake: Lake, now: datetime) -> None:
-    """Drain the morning's files, then the evening's to the end of input, then correct. Goes on where it stopped."""
-    _land(lake, _MORNING, 0)
-    drain(spark, lake, PIPELINE, now=lambda: now)
-    _land(lake, _EVENING, len(_MORNING))
-    drain(spark, lake, PIPELINE, end_of_input=True, now=lambda: now)
-    correct_all(spark, lake, now)
-
-
-def correct_all(spark: SparkSession, lake: Lake, now: datetime) -> None:
-    """Correct the days that need it."""
-    days = [entry.day for entry in plan(spark, lake, BY_ID)]
-    if days:
-        correct(spark, lake, BY_ID, days, now=lambda: now)
+def run_scenario(spark: SparkSession, lake: Lake, now: datetime, stages: Sequence[str] = STAGES) -> None:
+    """Drain the morning's files; drain the evening's to the end of input; correct. Every stage may be run again."""
+    if "morning" in stages:
+        _land(lake, _MORNING, 0)
+        drain(spark, lake, PIPELINE, now=lambda: now)
+    if "evening" in stages:
+        _land(lake, _EVENING, len(_MORNING))
+        drain(spark, lake, PIPELINE, end_of_input=True, now=lambda: now)
+    if "correction" in stages:
+        days = [entry.day for entry in plan(spark, lake, BY_ID)]
+        if days:
+            correct(spark, lake, BY_ID, days, now=lambda: now)
 
 
 def _land(lake: Lake, batches: tuple[tuple[Payload, ...], ...], first: int) -> None:
@@ -105,11 +103,12 @@ def _land(lake: Lake, batches: tuple[tuple[Payload, ...], ...], first: int) -> N
 
 @dataclass(frozen=True)
 class Point:
-    """Where to die: before or after the `nth` call of a function, of those that concern `table` (any, if empty).
+    """Where to die: in a stage, before or after the `nth` call there of a function, of those that concern `table`.
 
     `alone`: only the Python process dies, and its JVM notices; otherwise both die at once, as in a power cut.
     """
 
+    stage: str
     owner: Any
     function: str
     nth: int
@@ -117,29 +116,34 @@ class Point:
     after: bool = False
     alone: bool = False
 
+    @property
+    def stages_before(self) -> tuple[str, ...]:
+        """What must have been run when the doomed process begins."""
+        return STAGES[: STAGES.index(self.stage)]
+
 
 _LOG, _VIEW, _CORRECTIONS = "/sensors/log", "/sensors/by_id", "/sensors/by_id_corrections"
 _COMMIT = (DeltaTable, "create_write_transaction")
+_THIS_MODULE = sys.modules[__name__]
 
 POINTS: dict[str, Point] = {
-    "log created, its first batch not committed": Point(*_COMMIT, 1, _LOG),
-    "before a batch's files are written": Point(delta, "_commit", 2, _LOG),
-    "files written, before the log commit": Point(*_COMMIT, 2, _LOG),
-    "after the log commit, before the checkpoint's": Point(*_COMMIT, 2, _LOG, after=True),
-    "the same, and its JVM lives on for a moment": Point(Ingest, "__call__", 3, after=True, alone=True),
-    "after the last batch, before its heartbeat": Point(*_COMMIT, 4, _LOG),
-    "after the heartbeat of the end of input": Point(*_COMMIT, 8, _LOG, after=True),
-    "before the view's commit": Point(*_COMMIT, 2, _VIEW),
-    "after the view's commit, before the checkpoint's": Point(*_COMMIT, 2, _VIEW, after=True),
-    "the same in the view's last batch": Point(FirstResults, "__call__", 4, after=True),
-    "between drain and correction": Point(sys.modules[__name__], "correct", 1),
-    "after the first of two corrected days": Point(*_COMMIT, 1, _CORRECTIONS, after=True),
-    "correction's files written, before its commit": Point(*_COMMIT, 2, _CORRECTIONS),
+    "log created, its first batch not committed": Point("morning", *_COMMIT, 1, _LOG),
+    "before the log commit": Point("morning", *_COMMIT, 2, _LOG),
+    "after the log commit, before the checkpoint's": Point("morning", *_COMMIT, 2, _LOG, after=True),
+    "the same, and its JVM lives on for a moment": Point("evening", Ingest, "__call__", 1, after=True, alone=True),
+    "after the last batch, before its heartbeat": Point("morning", *_COMMIT, 4, _LOG),
+    "after the heartbeat of the end of input": Point("evening", *_COMMIT, 4, _LOG, after=True),
+    "before the view's commit": Point("morning", *_COMMIT, 2, _VIEW),
+    "after the view's commit, before the checkpoint's": Point("morning", *_COMMIT, 2, _VIEW, after=True),
+    "the same in the view's last batch": Point("evening", FirstResults, "__call__", 2, after=True),
+    "between drain and correction": Point("evening", _THIS_MODULE, "drain", 1, after=True),
+    "after the first of two corrected days": Point("correction", *_COMMIT, 1, _CORRECTIONS, after=True),
+    "correction's files written, before its commit": Point("correction", *_COMMIT, 2, _CORRECTIONS),
 }
 
 
 def crash(root: Path, point: str) -> subprocess.CompletedProcess[str]:
-    """Run the scenario in a process of its own that dies at `point`; back when nothing of it is left alive."""
+    """Run a stage in a process of its own that dies at `point`; back when nothing of that process is left alive."""
     scratch = root / "scratch"
     scratch.mkdir(parents=True)
     environment = os.environ | {
@@ -194,11 +198,11 @@ def _location(argument: Any) -> str:
 
 
 def main() -> None:
-    """Run the scenario and die."""
+    """Run the stage of the point and die."""
     root, point = sys.argv[1:]
     spark = start_session()
     _arm(POINTS[point])
-    run_scenario(spark, Lake(root), NOW)
+    run_scenario(spark, Lake(root), NOW, (POINTS[point].stage,))
 
 
 if __name__ == "__main__":

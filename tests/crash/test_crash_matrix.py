@@ -16,7 +16,7 @@ from streaming import Lake
 from streaming.corrections import plan
 from streaming.ingest import QUERY
 from streaming.log import batches
-from tests.support.crash import BY_ID, PIPELINE, POINTS, crash, run_scenario
+from tests.support.crash import BY_ID, PIPELINE, POINTS, REPORT, crash, run_scenario
 from tests.support.instants import NOW
 from tests.support.runs import read_current, tuples
 
@@ -34,6 +34,8 @@ class Left:
     first: list[dict[str, Any]]
     corrections: list[dict[str, Any]]
     current: list[tuple[Any, ...]]
+    report: list[dict[str, Any]]
+    csv: bytes
 
 
 def left(spark: SparkSession, lake: Lake) -> Left:
@@ -57,6 +59,8 @@ def left(spark: SparkSession, lake: Lake) -> Left:
         first=rows(lake.first(BY_ID)),
         corrections=rows(lake.corrections(BY_ID)),
         current=tuples(read_current(spark, lake, BY_ID)),
+        report=rows(lake.report(REPORT)),
+        csv=Path(f"{lake.report(REPORT)}.csv").read_bytes(),
     )
 
 
@@ -85,6 +89,7 @@ def test_the_undisturbed_run_has_something_to_lose_at_every_point(undisturbed: L
     assert [entry[5] for entry in undisturbed.clock[::-1]] == [1, 0, 1, 0, 1, 0, 0, 0]
     assert len({row["_day"] for row in undisturbed.corrections}) == 2
     assert len(undisturbed.first) >= 7
+    assert [row["id"] for row in undisturbed.report] == ["a", "b", "c", None]
 
 
 @pytest.mark.parametrize("point", POINTS)

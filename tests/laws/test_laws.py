@@ -18,7 +18,7 @@ from tests.laws.readings import NOW, VIEWS, pipeline, without_raw
 from tests.laws.running import LogRow, Ran, Tables, current_of, run
 from tests.laws.strategies import Feed, feeds, generated
 
-FEEDS = generated(feeds(), 6)[1:]
+FEEDS = generated(feeds(), 5)[1:]
 
 
 @pytest.fixture(scope="module", params=range(len(FEEDS)), ids=lambda number: f"feed{number}")

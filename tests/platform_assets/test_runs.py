@@ -54,7 +54,9 @@ def reason(result: dg.ExecuteInProcessResult) -> str:
     return str(told)
 
 
-def test_drain_correct_publish(platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake) -> None:
+def test_drain_correct_publish_and_a_second_run_changes_nothing(
+    platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
+) -> None:
     assert drain(platform, instance, lake, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
     log = metadata(instance, log_key(pipeline))
     assert {"watermark", "delta_version", "dagster/row_count", "dagster/column_schema", "dagster/uri"} <= set(log)
@@ -81,8 +83,14 @@ def test_drain_correct_publish(platform: dg.Definitions, instance: dg.DagsterIns
     assert report["chart"].startswith("![on_time_performance](data:image/png;base64,")
     assert report["pinned_versions"]["departures_by_origin_corrections"] == 2
 
+    tables = [lake.log(pipeline.stream), lake.first(departures_by_origin), lake.corrections(departures_by_origin)]
+    before = [delta.version_of(table) for table in tables]
+    assert drain(platform, instance, lake)
+    assert run(platform, instance, "flights_corrections").success
+    assert [delta.version_of(table) for table in tables] == before
 
-def test_the_days_that_were_asked_for_are_corrected_and_no_others(
+
+def test_the_days_asked_for_are_corrected_and_no_others_and_a_range_of_them_is_one_run(
     spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
 ) -> None:
     assert drain(platform, instance, lake, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
@@ -95,11 +103,6 @@ def test_the_days_that_were_asked_for_are_corrected_and_no_others(
     (failure,) = (event.step_failure_data for event in wrong.all_events if event.is_step_failure)
     assert "'yesterday' is no day; write days as ISO dates" in str(failure.error)
 
-
-def test_a_range_of_partitions_is_one_run(
-    spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
-) -> None:
-    assert drain(platform, instance, lake, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
     result = platform.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance,
         asset_selection=[CORRECTIONS],
@@ -131,15 +134,3 @@ def test_a_check_that_cannot_run_is_an_error_and_says_so(
     assert {expectation.name for suite in suites.values() for expectation in suite.expectations} <= told.keys()
     assert str(told["rejected_share"]).startswith("could not run: pipeline 'flights' has no table")
     assert delta.version_of(lake.report("on_time_performance")) is None
-
-
-def test_a_second_run_of_everything_changes_nothing(
-    platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
-) -> None:
-    tables = [lake.log(pipeline.stream), lake.first(departures_by_origin), lake.corrections(departures_by_origin)]
-    assert drain(platform, instance, lake, FIRST, CLOSING, LATE_ON_1)
-    assert run(platform, instance, "flights_corrections").success
-    before = [delta.version_of(table) for table in tables]
-    assert drain(platform, instance, lake)
-    assert run(platform, instance, "flights_corrections").success
-    assert [delta.version_of(table) for table in tables] == before

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from deltalake import DeltaTable
@@ -37,8 +38,6 @@ from streaming import (
     start_session,
     total,
 )
-from streaming.ingest import Ingest
-from streaming.views import FirstResults
 from tests.support.feeds import Payload, land
 from tests.support.instants import NOW, at
 
@@ -61,18 +60,25 @@ BY_ID = Windowed(
     by=("id",),
 )
 PIPELINE = Pipeline(_SENSORS, (BY_ID,))
-STAGES = ("morning", "evening", "correction")
+STAGES = ("morning", "evening", "correction", "report")
+REPORT = "readings_per_id"
 
 
 def _reading(id_: str | None, seconds: float, value: int | None) -> Payload:
     return {"id": id_, "at": at(seconds).isoformat(), "value": value}
 
 
+def _unremarkable(seconds: float) -> tuple[Payload, ...]:
+    """Valid rows in number, so that the few broken ones stay below the share that closes the gate."""
+    return tuple(_reading("c", seconds, 1) for _ in range(50))
+
+
 # T0 is midnight, so the late pairs are of two days. The comment is the watermark after the batch.
 _MORNING: tuple[tuple[Payload, ...], ...] = (
-    (_reading("a", -12, 1), _reading("b", -3, 2), "not JSON", _reading("a", 2, 3)),  # -3
-    (_reading("a", 14, 4), _reading("b", 11, 5), _reading("a", -11, 60)),  # 9; the last one is late
-    (_reading("a", 21, 6), _reading("b", 3, 7), _reading("b", -5, 80), _reading("a", 9e7, 9)),  # 16; 80 is late
+    (_reading("a", -12, 1), _reading("b", -3, 2), "not JSON", _reading("a", 2, 3), *_unremarkable(2)),  # -3
+    (_reading("a", 14, 4), _reading("b", 11, 5), _reading("a", -11, 60), *_unremarkable(14)),  # 9; the last one is late
+    # 16; 80 is late
+    (_reading("a", 21, 6), _reading("b", 3, 7), _reading("b", -5, 80), _reading("a", 9e7, 9), *_unremarkable(21)),
 )
 _EVENING: tuple[tuple[Payload, ...], ...] = (
     (_reading("a", 5, 100), _reading("b", 33, 11), _reading("b", 34, None)),  # 28; 100 is late, of the second day
@@ -81,7 +87,7 @@ _EVENING: tuple[tuple[Payload, ...], ...] = (
 
 
 def run_scenario(spark: SparkSession, lake: Lake, now: datetime, stages: Sequence[str] = STAGES) -> None:
-    """Drain the morning's files; drain the evening's to the end of input; correct. Every stage may be run again."""
+    """Drain the morning's files; drain the evening's to the end of input; correct; report. Each may be run again."""
     if "morning" in stages:
         _land(lake, _MORNING, 0)
         drain(spark, lake, PIPELINE, now=lambda: now)
@@ -92,6 +98,31 @@ def run_scenario(spark: SparkSession, lake: Lake, now: datetime, stages: Sequenc
         days = [entry.day for entry in plan(spark, lake, BY_ID)]
         if days:
             correct(spark, lake, BY_ID, days, now=lambda: now)
+    if "report" in stages:
+        # Great Expectations takes seconds to import, which the other stages need not pay.
+        from platform_assets.reports.publish import judge_and_publish
+
+        judge_and_publish(spark, lake, _report(), "run", now=lambda: now)
+
+
+def _report() -> Any:
+    from platform_assets.reports.report import Report, Section
+    from quality import Suite, unique
+
+    return Report(
+        PIPELINE,
+        "Readings per id.",
+        (
+            Section(
+                REPORT,
+                "Readings per id, first and current.",
+                lambda sources: (
+                    sources.current(BY_ID).groupBy("id").sum("readings").toDF("id", "readings").orderBy("id")
+                ),
+                lambda sources: Suite((unique("unique_key", ("id",)),)),
+            ),
+        ),
+    )
 
 
 def _land(lake: Lake, batches: tuple[tuple[Payload, ...], ...], first: int) -> None:
@@ -105,11 +136,12 @@ def _land(lake: Lake, batches: tuple[tuple[Payload, ...], ...], first: int) -> N
 class Point:
     """Where to die: in a stage, before or after the `nth` call there of a function, of those that concern `table`.
 
+    `owner` names the module or class that holds the function, as `module:Class`.
     `alone`: only the Python process dies, and its JVM notices; otherwise both die at once, as in a power cut.
     """
 
     stage: str
-    owner: Any
+    owner: str
     function: str
     nth: int
     table: str = ""
@@ -123,22 +155,24 @@ class Point:
 
 
 _LOG, _VIEW, _CORRECTIONS = "/sensors/log", "/sensors/by_id", "/sensors/by_id_corrections"
-_COMMIT = (DeltaTable, "create_write_transaction")
-_THIS_MODULE = sys.modules[__name__]
+_COMMIT = ("deltalake:DeltaTable", "create_write_transaction")
+_PUBLISH = "platform_assets.reports.publish"
 
 POINTS: dict[str, Point] = {
     "log created, its first batch not committed": Point("morning", *_COMMIT, 1, _LOG),
     "before the log commit": Point("morning", *_COMMIT, 2, _LOG),
     "after the log commit, before the checkpoint's": Point("morning", *_COMMIT, 2, _LOG, after=True),
-    "the same, and its JVM lives on for a moment": Point("evening", Ingest, "__call__", 1, after=True, alone=True),
+    "the same, and its JVM lives on for a moment": Point(
+        "evening", "streaming.ingest:Ingest", "__call__", 1, after=True, alone=True
+    ),
     "after the last batch, before its heartbeat": Point("morning", *_COMMIT, 4, _LOG),
     "after the heartbeat of the end of input": Point("evening", *_COMMIT, 4, _LOG, after=True),
     "before the view's commit": Point("morning", *_COMMIT, 2, _VIEW),
     "after the view's commit, before the checkpoint's": Point("morning", *_COMMIT, 2, _VIEW, after=True),
-    "the same in the view's last batch": Point("evening", FirstResults, "__call__", 2, after=True),
-    "between drain and correction": Point("evening", _THIS_MODULE, "drain", 1, after=True),
     "after the first of two corrected days": Point("correction", *_COMMIT, 1, _CORRECTIONS, after=True),
     "correction's files written, before its commit": Point("correction", *_COMMIT, 2, _CORRECTIONS),
+    "between gate and report": Point("report", _PUBLISH, "open_gate", 1, after=True),
+    "report committed, its CSV not written": Point("report", _PUBLISH, "put", 1),
 }
 
 
@@ -169,7 +203,8 @@ def crash(root: Path, point: str) -> subprocess.CompletedProcess[str]:
 
 
 def _arm(point: Point) -> None:
-    original: Callable[..., Any] = getattr(point.owner, point.function)
+    owner = resolve_name(point.owner)
+    original: Callable[..., Any] = getattr(owner, point.function)
     calls = 0
 
     def die() -> None:
@@ -190,7 +225,7 @@ def _arm(point: Point) -> None:
             die()
         return result
 
-    setattr(point.owner, point.function, armed)
+    setattr(owner, point.function, armed)
 
 
 def _location(argument: Any) -> str:

@@ -1,0 +1,40 @@
+"""What every command needs: the console, the lake of the settings, a Spark session for as long as it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from streaming.lake import Lake
+from streaming.session import start_session
+from streaming.settings import Settings
+
+console = Console()
+
+PipelineName = Annotated[str, typer.Argument(help="Name of a declared pipeline, such as flights.")]
+ViewName = Annotated[str | None, typer.Option("--view", help="Name of a view; the pipeline's first one if left out.")]
+
+
+def current_lake() -> Lake:
+    """The lake at `TIDEMARK_HOME`."""
+    return Settings().lake
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """The session that runs already, which is left running, or a new one, which is stopped afterwards."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    with console.status("starting Spark"):
+        spark = start_session()
+    try:
+        yield spark
+    finally:
+        spark.stop()

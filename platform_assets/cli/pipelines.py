@@ -1,0 +1,124 @@
+"""The commands on one pipeline: feed, run, correct, show, audit."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Annotated
+
+import typer
+from pyspark.sql import SparkSession
+from rich.progress import Progress as Bar
+
+from platform_assets.cli.context import PipelineName, ViewName, console, current_lake, spark_session
+from platform_assets.cli.render import next_step, print_findings, print_frame
+from platform_assets.cli.tables import Table, frame_of
+from streaming.audit import audit as audit_laws
+from streaming.corrections import correct as correct_days
+from streaming.corrections import plan
+from streaming.drain import drain, utc_now
+from streaming.errors import StreamingError
+from streaming.feeds import feed_flights
+from streaming.pipeline import Pipeline
+from streaming.progress import shown_on
+from streaming.registry import find_pipeline
+
+
+def feed(
+    stream: PipelineName,
+    first_day: Annotated[datetime, typer.Option("--from", formats=["%Y-%m-%d"], help="First day, UTC.")] = datetime(
+        2013, 1, 1
+    ),
+    days: Annotated[int, typer.Option(help="How many days.", min=1)] = 7,
+    dirty: Annotated[
+        float, typer.Option(help="Share of lines damaged on purpose, reproducibly.", min=0, max=1)
+    ] = 0.005,
+) -> None:
+    """Replay real flights into the landing folder, as the airports' systems would report them."""
+    pipeline = find_pipeline(stream)
+    if pipeline.name != "flights":
+        raise StreamingError(f"there is no feed for {stream!r}; feeds are: flights. Put files into its landing folder.")
+    landing = current_lake().local(pipeline.stream.source.path)
+    if landing is None:
+        raise StreamingError(
+            f"the feed writes to a folder of this machine, not to {current_lake().root!r}; set TIDEMARK_HOME."
+        )
+    with Bar(console=console, transient=True) as bar:
+        task = bar.add_task("replaying flights", total=None)
+        report = feed_flights(
+            landing, first_day.date(), days, dirty, lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    console.print(str(report), highlight=False)
+    next_step(console, f"tidemark run {stream}", "ingests them and computes first results.")
+
+
+def run(
+    pipeline_name: PipelineName,
+    end_of_input: Annotated[bool, typer.Option("--end-of-input", help="Close the windows still open.")] = False,
+) -> None:
+    """Ingest everything that has arrived, then bring the views up to date."""
+    pipeline = find_pipeline(pipeline_name)
+    with spark_session() as spark:
+        with shown_on(console) as progress:
+            done = drain(spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress)
+        if done.head is None:
+            console.print(f"Nothing has arrived in {current_lake().landing(pipeline.stream)} yet.")
+            next_step(console, f"tidemark feed {pipeline_name}", "lets something arrive.")
+            return
+        _say_backlog(spark, pipeline)
+
+
+def correct(
+    pipeline_name: PipelineName,
+    day: Annotated[list[datetime] | None, typer.Option(formats=["%Y-%m-%d"], help="A day, UTC; repeatable.")] = None,
+) -> None:
+    """Recompute the windows that late data has changed: the given days, or all that need it."""
+    pipeline = find_pipeline(pipeline_name)
+    lake = current_lake()
+    with spark_session() as spark, Bar(console=console, transient=True) as bar:
+        for view in pipeline.views:
+            days = [entry.date() for entry in day] if day else [entry.day for entry in plan(spark, lake, view)]
+            task = bar.add_task(f"correcting {view.name}", total=len(days))
+
+            def told(done: date, rows: int, name: str = view.name) -> None:
+                bar.advance(task)  # noqa: B023 -- called before the loop goes on
+                bar.console.print(f"{name} {done}: {rows:,} windows corrected", highlight=False)
+
+            if not correct_days(spark, lake, view, days, utc_now, told):
+                bar.console.print(f"{view.name}: no day has late pairs that are not corrected yet.")
+    next_step(console, f"tidemark show {pipeline_name} current", "shows first results overlaid with corrections.")
+
+
+def show(
+    pipeline_name: PipelineName,
+    table: Annotated[Table, typer.Argument(help="Which table or read.")] = Table.current,
+    view: ViewName = None,
+    limit: Annotated[int, typer.Option(help="Rows to print.", min=1)] = 20,
+) -> None:
+    """Print rows of the event log, its side outputs, or a view."""
+    pipeline = find_pipeline(pipeline_name)
+    with spark_session() as spark:
+        frame = frame_of(spark, current_lake(), pipeline, pipeline.view(view), table)
+        print_frame(console, frame, f"{pipeline_name} {table}", limit)
+    next_step(console, f"tidemark audit {pipeline_name}", "recomputes everything from the log and checks every law.")
+
+
+def audit(pipeline_name: PipelineName) -> None:
+    """Check every law on the lake as it stands, recomputing all results from the log; exit 1 if one is broken."""
+    pipeline = find_pipeline(pipeline_name)
+    with spark_session() as spark:
+        held = print_findings(console, audit_laws(spark, current_lake(), pipeline))
+    if not held:
+        next_step(
+            console, f"tidemark show {pipeline_name} log", "looks at the rows; a broken law is a defect: report it."
+        )
+        raise typer.Exit(1)
+    next_step(console, "tidemark report on_time_performance", "publishes the report, if its gate opens.")
+
+
+def _say_backlog(spark: SparkSession, pipeline: Pipeline) -> None:
+    days = sorted({entry.day for view in pipeline.views for entry in plan(spark, current_lake(), view)})
+    if days:
+        console.print(f"Late data has changed windows of {len(days)} days already published as first results.")
+        next_step(console, f"tidemark correct {pipeline.name}", "recomputes exactly those windows.")
+    else:
+        next_step(console, f"tidemark show {pipeline.name} current", "shows the results.")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import delta
+from streaming.errors import ViewError
 from streaming.intervals import literal
 from streaming.lake import Lake
 from streaming.late import late_pairs
-from streaming.log import head, read_log
-from streaming.windowed import Windowed
-
-_DAY = timedelta(days=1)
+from streaming.log import Batch, head, read_log
+from streaming.updates import in_lateness
+from streaming.windowed import WINDOW, Windowed
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,63 @@ class Backlog:
 
 
 def plan(spark: SparkSession, lake: Lake, view: Windowed, log_version: int | None = None) -> list[Backlog]:
-    """The days that need a correction, oldest first; `log_version` pins what is known of late pairs."""
-    late = late_pairs(read_log(spark, lake, view.of, log_version), view)
-    days = late.groupBy(F.col("window_day").alias("day")).agg(
-        F.count(F.lit(1)).alias("late_pairs"), F.max("_batch").alias("newest_batch")
-    )
+    """The days that need a correction, oldest first; `log_version` pins what is known of late pairs.
+
+    Pairs that the view drops, or that the stream process corrects by itself, wait for nobody.
+    """
+    if view.late == "drop":
+        return []
+    log = read_log(spark, lake, view.of, log_version)
     through = _through_batches(lake, view)
+    days = _changed_sessions(log, view) if view.window.merging else _late_days(log, view)
     backlog = [
         Backlog(row["day"], row["late_pairs"], row["newest_batch"], through.get(row["day"]))
-        for row in days.orderBy("day").collect()
+        for row in days.groupBy("day")
+        .agg(F.sum("late_pairs").alias("late_pairs"), F.max("newest_batch").alias("newest_batch"))
+        .orderBy("day")
+        .collect()
     ]
-    return [entry for entry in backlog if entry.through_batch is None or entry.newest_batch > entry.through_batch]
+    waiting = _ended_since(spark, lake, view) if view.window.merging else frozenset()
+    return [
+        entry
+        for entry in backlog
+        if entry.through_batch is None or entry.newest_batch > entry.through_batch or entry.day in waiting
+    ]
+
+
+def _late_days(log: DataFrame, view: Windowed) -> DataFrame:
+    late = late_pairs(log, view)
+    if view.allowed_lateness is not None:
+        late = late.where(~in_lateness(view, F.col("window_end")))
+    return late.groupBy(F.col("window_day").alias("day")).agg(
+        F.count(F.lit(1)).alias("late_pairs"), F.max("_batch").alias("newest_batch")
+    )
+
+
+def _changed_sessions(log: DataFrame, view: Windowed) -> DataFrame:
+    """Late pairs per day of the whole session they belong to: a late row may move its start to an earlier day."""
+    sessions = view.group(
+        view.pairs(log),
+        extra={
+            "_late_pairs": F.count_if("_late"),
+            "_newest_batch": F.max(F.when(F.col("_late"), F.col("_batch"))),
+        },
+    ).where("_late_pairs > 0")
+    first, last = F.to_date(f"{WINDOW}.start"), F.to_date(f"{WINDOW}.end")
+    return sessions.select(
+        F.explode(F.sequence(first, last)).alias("day"),
+        F.col("_late_pairs").alias("late_pairs"),
+        F.col("_newest_batch").alias("newest_batch"),
+    )
+
+
+def _ended_since(spark: SparkSession, lake: Lake, view: Windowed) -> frozenset[date]:
+    """Days with a session that was still open when it was corrected, and that the watermark has passed since."""
+    corrections, newest = read_corrections(spark, lake, view), head(lake, view.of)
+    if corrections is None or newest is None:
+        return frozenset()
+    ended = corrections.where(F.col("_retracted") & (F.col("window_end") <= literal(newest.state.watermark)))
+    return frozenset(row["_day"] for row in ended.select("_day").distinct().collect())
 
 
 def correct(
@@ -61,33 +107,57 @@ def correct(
 
     Raises:
         LogError: nothing has been ingested yet.
+        ViewError: the view drops late pairs by its declaration.
     """
+    if view.late == "drop":
+        raise ViewError(
+            f"view {view.name!r} is declared with late='drop', so nothing is corrected; declare late='correct' to have "
+            "its late pairs counted, they are all in the log."
+        )
     log = read_log(spark, lake, view.of)
     newest = head(lake, view.of)
-    through = -1 if newest is None else newest.number
+    assert newest is not None
     corrected: dict[date, int] = {}
     for day in sorted(set(days)):
-        rows = correction(log, view, day, through).withColumn("_corrected_at", literal(now()))
+        rows = correction(log, view, day, newest).withColumn("_corrected_at", literal(now()))
         uri = lake.corrections(view)
         if delta.version_of(uri) is None:
             delta.create(uri, rows.schema, append_only=False, description=f"Corrections of view {view.name}")
         corrected[day] = delta.replace_days(
-            rows, uri, [day], metadata={"through": {day.isoformat(): through}, "view": view.name}
+            rows, uri, [day], metadata={"through": {day.isoformat(): newest.number}, "view": view.name}
         )
         on_day(day, corrected[day])
     return corrected
 
 
-def correction(log: DataFrame, view: Windowed, day: date, through: int) -> DataFrame:
+def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> DataFrame:
     """The correction of one day as a pure function of the log up to batch `through`.
 
-    The view's columns, `_late_rows` (late pairs in the window), `_through_batch`, `_day`.
+    The view's columns, `_late_rows` (late pairs in the window), `_retracted`, `_through_batch`, `_day`. A retracted row
+    has no values: it stands for results that are void, of a window for which the function gives none, or of a session
+    that a late row has joined to one still open.
     """
-    last = day + view.window.span + _DAY
-    near = log.where(F.col("_day").between(F.lit(day), F.lit(last)) & (F.col("_batch") <= through))
-    results = view.aggregate(view.pairs(near), _late_rows=F.count_if("_late"))
-    return results.where((F.col("_day") == F.lit(day)) & (F.col("_late_rows") > 0)).select(
-        *view.columns, "_late_rows", F.lit(through).cast("bigint").alias("_through_batch"), "_day"
+    near = log.where(view.window.near(day) & (F.col("_batch") <= through.number))
+    late = view.group(view.pairs(near), extra={"_late_rows": F.count_if("_late")}).where(
+        (F.to_date(f"{WINDOW}.start") == F.lit(day)) & (F.col("_late_rows") > 0)
+    )
+    identity: list[Column | str] = [
+        *view.by,
+        F.col(f"{WINDOW}.start").alias("window_start"),
+        F.col(f"{WINDOW}.end").alias("window_end"),
+        "_late_rows",
+        F.to_date(f"{WINDOW}.start").alias("_day"),
+    ]
+    results = view.finish(late, "_late_rows").withColumn("_retracted", F.lit(False))
+    if view.window.merging:
+        results = results.where(F.col("window_end") <= literal(through.state.watermark))
+    if view.window.merging or view.function is not None:
+        windows = late.select(*identity)
+        same = [windows[name].eqNullSafe(results[name]) for name in view.identity]
+        without = windows.join(results, same, "left_anti").withColumn("_retracted", F.lit(True))
+        results = results.unionByName(without, allowMissingColumns=True)
+    return results.select(
+        *view.columns, "_late_rows", "_retracted", F.lit(through.number).cast("bigint").alias("_through_batch"), "_day"
     )
 
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
@@ -91,12 +91,26 @@ def append(
     `metadata` (JSON values) is called when the rows are written and before the commit, so that it can tell of them.
     `statistics` names the columns whose bounds are kept for file skipping.
     """
-    return _commit(frame, uri, txn=txn, metadata=metadata, statistics=statistics, replace=None)
+    return _commit(frame, uri, txn=txn, metadata=metadata, statistics=statistics)
 
 
 def replace_days(frame: DataFrame, uri: str, days: Iterable[date], *, metadata: Mapping[str, Any]) -> int:
     """Replace the partitions of `days` by the rows of `frame`, all of those days, in one commit."""
-    return _commit(frame, uri, txn=None, metadata=lambda: metadata, statistics=("window_start",), replace=sorted(days))
+    partitions = [(DAY, "in", [day.isoformat() for day in sorted(days)])]
+    return _commit(
+        frame,
+        uri,
+        txn=None,
+        metadata=lambda: metadata,
+        statistics=("window_start",),
+        mode="overwrite",
+        replace=partitions,
+    )
+
+
+def replace_all(frame: DataFrame, uri: str, *, metadata: Mapping[str, Any]) -> int:
+    """Replace every row of the table by the rows of `frame`, in one commit."""
+    return _commit(frame, uri, txn=None, metadata=lambda: metadata, statistics=("window_start",), mode="overwrite")
 
 
 def history(uri: str, limit: int | None = None) -> list[dict[str, Any]]:
@@ -116,7 +130,8 @@ def _commit(
     txn: Txn | None,
     metadata: Callable[[], Mapping[str, Any]],
     statistics: Sequence[str],
-    replace: Sequence[date] | None,
+    mode: Literal["append", "overwrite"] = "append",
+    replace: Sequence[tuple[str, str, Any]] | None = None,
 ) -> int:
     table = DeltaTable(_delta_rs(uri))
     # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
@@ -129,13 +144,12 @@ def _commit(
         # A second writer is an error to see, not a conflict to retry (fact D13).
         max_commit_retries=0,
     )
-    filters = None if replace is None else [(DAY, "in", [day.isoformat() for day in replace])]
     table.create_write_transaction(
         actions,
-        mode="append" if replace is None else "overwrite",
+        mode=mode,
         schema=table.schema(),
         partition_by=[DAY],
-        partition_filters=filters,
+        partition_filters=None if replace is None else list(replace),
         commit_properties=properties,
     )
     return rows

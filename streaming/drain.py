@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import log
 from streaming.clock import ClockState
+from streaming.early import EarlyResults
 from streaming.errors import QueryFailed, StreamingError
 from streaming.ingest import QUERY, Ingest, check_checkpoint, heartbeat, next_state
 from streaming.intervals import from_micros
@@ -25,6 +26,7 @@ from streaming.log import Batch
 from streaming.pipeline import Pipeline
 from streaming.progress import Progress, QueryProgress, Silent
 from streaming.sources import vanished
+from streaming.updates import update
 from streaming.views import FirstResults, first_results, native_drops
 from streaming.windowed import WINDOW
 
@@ -88,6 +90,7 @@ class _Run:
         self.totals: dict[str, QueryProgress] = {}
         self.head: Batch | None = None
         self._progress = progress
+        self._early = [EarlyResults(spark, lake, view, now) for view in pipeline.views]
 
     def ingest(self) -> None:
         """Source to log, to completion."""
@@ -123,10 +126,10 @@ class _Run:
         if self.head is None or self.head.state.watermark is None:
             return
         state, watermark = self.head.state, self.head.state.watermark
-        longest = max(view.window.span for view in self.pipeline.views)
-        rows = log.valid(log.read_log(self.spark, self.lake, self.pipeline.stream)).where(
-            F.col("_day") >= F.lit((watermark - longest).date())
-        )
+        rows = log.valid(log.read_log(self.spark, self.lake, self.pipeline.stream))
+        longest = [view.window.longest for view in self.pipeline.views]
+        if None not in longest:
+            rows = rows.where(F.col("_day") >= F.lit((watermark - max(filter(None, longest))).date()))
         ends = [view.pairs(rows).agg(F.unix_micros(F.max(f"{WINDOW}.end"))).first() for view in self.pipeline.views]
         latest = max((row[0] for row in ends if row is not None and row[0] is not None), default=None)
         if latest is not None:
@@ -161,11 +164,17 @@ class _Run:
         _await(queries)
         for query in queries:
             _refuse_native_drops(query)
+        assert self.head is not None
+        for view, early in zip(self.pipeline.views, self._early, strict=True):
+            update(self.spark, self.lake, view, self.now)
+            early.write(self.head)
 
     def _beat(self, head: Batch, state: ClockState) -> None:
         self.head = heartbeat(self.spark, self.lake, self.pipeline.stream, state, head.number + 1, self.now())
 
     def _logged(self, batch: Batch) -> None:
+        for early in self._early:
+            early(batch)
         self._update(QUERY, batch.summary.rows, batch.rejected, sum((batch.late or {}).values()), batch.state.watermark)
 
     def _update(self, query: str, rows: int, *numbers: Any) -> None:

@@ -79,6 +79,7 @@ class Ingest:
                 summary=BatchSummary(greatest, found["rows"], processed_at),
                 rejected=found["rejected"],
                 late={view.name: found[f"late_{view.name}"] for view in self._pipeline.views},
+                unassigned={view.name: found[f"unassigned_{view.name}"] for view in self._pipeline.views},
             )
 
         self._head = log.append(observed, self._lake, stream, txn, describe)
@@ -144,6 +145,10 @@ def _counts(pipeline: Pipeline) -> list[Column]:
             F.coalesce(F.sum(F.when(view.condition(), view.window.late_windows(time, stamped))), F.lit(0)).alias(
                 f"late_{view.name}"
             )
+            for view in pipeline.views
+        ),
+        *(
+            F.count_if(view.condition() & (F.size(view.window.bounds(time)) == 0)).alias(f"unassigned_{view.name}")
             for view in pipeline.views
         ),
     ]

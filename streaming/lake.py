@@ -44,6 +44,14 @@ class Lake:
         """The corrections of a view."""
         return self.path(view.of.name, f"{view.name}_corrections")
 
+    def updates(self, view: Windowed) -> str:
+        """What the stream process itself corrected of a view with `late="update"`."""
+        return self.path(view.of.name, f"{view.name}_updates")
+
+    def open(self, view: Windowed) -> str:
+        """The windows of a view with `early` that are still open."""
+        return self.path(view.of.name, f"{view.name}_open")
+
     def report(self, name: str) -> str:
         """The published table of a report."""
         return self.path("reports", name)

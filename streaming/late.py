@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from streaming.errors import ViewError
 from streaming.windowed import WINDOW, Windowed
 
 
@@ -22,4 +23,31 @@ def late_pairs(log: DataFrame, view: Windowed) -> DataFrame:
             F.col(f"{WINDOW}.end").alias("window_end"),
             F.to_date(f"{WINDOW}.start").alias("window_day"),
         )
+    )
+
+
+def unassigned(log: DataFrame, view: Windowed) -> DataFrame:
+    """The valid rows that the view counts and that lie in none of its windows, with the log's columns."""
+    none = F.col(WINDOW).isNull()
+    return view.assign(log.where(view.condition())).where(none).select(*log.columns)
+
+
+def duplicates(log: DataFrame, view: Windowed) -> DataFrame:
+    """The rows that a view with `distinct` does not count, because an earlier row of their window agrees with them.
+
+    Keys, `window_start`, `window_end`, the stream's columns, and `_copy` (2 for the second of its kind).
+
+    Raises:
+        ViewError: the view counts every row.
+    """
+    if not view.distinct:
+        raise ViewError(f"view {view.name!r} counts every row; declare distinct=(...) to count copies once.")
+    members = view.members(view.group(view.pairs(log)))
+    others = (name for name in view.of.columns if name not in view.by)
+    return members.where("_copy > 1").select(
+        *view.by,
+        F.col(f"{WINDOW}.start").alias("window_start"),
+        F.col(f"{WINDOW}.end").alias("window_end"),
+        *others,
+        "_copy",
     )

@@ -21,8 +21,8 @@ class Batch:
     """What one commit of the log says of itself.
 
     `number` is the log's own sequence; `query` and `query_batch` name the Spark batch it came from (null for a
-    heartbeat); `state` is the clock when the batch was stamped; `summary`, `rejected` and `late` (pairs per view)
-    speak of its rows.
+    heartbeat); `state` is the clock when the batch was stamped; `summary`, `rejected`, `late` (pairs per view) and
+    `unassigned` (rows per view that are in no window) speak of its rows.
     """
 
     number: int
@@ -32,6 +32,7 @@ class Batch:
     summary: BatchSummary
     rejected: int = 0
     late: dict[str, int] | None = None
+    unassigned: dict[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The commit's `userMetadata`."""
@@ -43,6 +44,7 @@ class Batch:
             "summary": self.summary.to_json(),
             "rejected": self.rejected,
             "late": self.late or {},
+            "unassigned": self.unassigned or {},
         }
 
     @classmethod
@@ -56,6 +58,7 @@ class Batch:
             summary=BatchSummary.from_json(value["summary"]),
             rejected=value["rejected"],
             late=value["late"],
+            unassigned=value["unassigned"],
         )
 
 

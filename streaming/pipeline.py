@@ -33,11 +33,12 @@ class Pipeline:
                     f"view name {view.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "
                     "'log', 'rejected' and 'late' belong to the stream."
                 )
-            if view.name.removesuffix("_corrections") in {*names} - {view.name}:
-                raise DeclarationError(
-                    f"view name {view.name!r} of pipeline {self.name!r} is the place of the corrections of view "
-                    f"{view.name.removesuffix('_corrections')!r}; rename one of them."
-                )
+            for suffix in ("_corrections", "_updates", "_open"):
+                if view.name.removesuffix(suffix) in {*names} - {view.name}:
+                    raise DeclarationError(
+                        f"view name {view.name!r} of pipeline {self.name!r} is the place of the {suffix[1:]} of view "
+                        f"{view.name.removesuffix(suffix)!r}; rename one of them."
+                    )
             if view.of != self.stream:
                 raise DeclarationError(
                     f"view {view.name!r} reads stream {view.of.name!r}, but the pipeline's is {self.name!r}."

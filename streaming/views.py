@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -16,11 +18,12 @@ from streaming.intervals import literal
 from streaming.lake import Lake
 from streaming.windowed import WINDOW, Windowed
 
-_BEFORE_ALL = "timestamp'0001-01-01 00:00:00'"
+# Spark's watermark begins at the epoch. Seen from two days before year 1, no instant lies before that.
+_SHIFT = 62_135_596_800_000_000 + 2 * 86_400_000_000
 
 
 def first_results(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
-    """The streaming frame of a view's first results: one row per window, once the stamp has passed its end.
+    """The streaming frame of a view's first results before `Windowed.finish`: one row per window, once it is closed.
 
     Spark's own window operator runs on the stamped clock (facts S1-S7) and by itself drops nothing.
     """
@@ -29,29 +32,27 @@ def first_results(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
         # The snapshot of a table would come in file order, not in batch order (fact D7).
         .option("startingVersion", 0)
         .load(lake.log(view.of))
+        .withColumn("_clock", _shifted(F.col("_watermark"), _SHIFT))
+        .withWatermark("_clock", "0 seconds")
     )
-    on_time = view.assign(_on_stamped_clock(log, view)).where(
-        # ONE predicate that mentions the stamp: any other is pushed below the watermark node and would swallow
-        # the rows that carry the clock (fact S4).
-        F.when(view.condition(), F.col(f"{WINDOW}.end")) > F.coalesce(F.col("_watermark"), F.expr(_BEFORE_ALL))
+    assigned = view.assign(log)
+    others = [name for name in assigned.columns if name not in ("_clock", WINDOW)]
+    on_time = assigned.select(*others, _shifted_window(_SHIFT), F.col("_clock").alias("_clock", metadata={})).where(
+        # ONE predicate that mentions the clock: any other is pushed below the watermark node and would swallow the
+        # rows that carry it (fact S4).
+        F.when(view.condition(), view.window.on_time(F.col(WINDOW), F.coalesce("_clock", F.timestamp_micros(F.lit(0)))))
     )
-    return view.aggregate(on_time)
+    groups = view.group(on_time, clocked=True)
+    return groups.select(*(name for name in groups.columns if name != WINDOW), _shifted_window(-_SHIFT))
 
 
-def _on_stamped_clock(log: DataFrame, view: Windowed) -> DataFrame:
-    """The log with Spark's watermark taken from the stamp and its event time being the user's (fact S7).
+def _shifted(instant: Column, micros: int) -> Column:
+    return F.timestamp_micros(F.unix_micros(instant) + F.lit(micros))
 
-    Heartbeats and rejected rows have no event time; Spark would filter them before they reach the clock (fact S5).
-    """
-    event_time = view.of.event_time
-    others = [name for name in log.columns if name not in (event_time, "_watermark")]
-    return log.withWatermark("_watermark", "0 seconds").select(
-        *others,
-        F.coalesce(F.col(event_time), F.timestamp_micros(F.lit(0))).alias(
-            event_time, metadata={"spark.watermarkDelayMs": 0}
-        ),
-        F.col("_watermark").alias("_watermark", metadata={}),
-    )
+
+def _shifted_window(micros: int) -> Column:
+    bounds = (_shifted(F.col(f"{WINDOW}.{bound}"), micros).alias(bound) for bound in ("start", "end"))
+    return F.when(F.col(WINDOW).isNotNull(), F.struct(*bounds)).alias(WINDOW)
 
 
 class FirstResults:
@@ -82,7 +83,7 @@ class FirstResults:
             # The state must be consumed all the same, or Spark can never commit this batch (fact B1).
             results.write.format("noop").mode("overwrite").save()
             return
-        written = results.withColumn("_written_at", literal(self._now()))
+        written = self._view.finish(results).withColumn("_written_at", literal(self._now()))
         if delta.version_of(uri) is None:
             delta.create(uri, written.schema, append_only=True, description=_describe(self._view, "First results"))
         rows = delta.append(
@@ -124,15 +125,43 @@ def read_first(spark: SparkSession, lake: Lake, view: Windowed, version: int | N
     return delta.read(spark, uri, version)
 
 
-def current(first: DataFrame, corrections: DataFrame | None, view: Windowed) -> DataFrame:
-    """First results overlaid with corrections: the view's `columns`, `_day`, and `_corrected` (boolean)."""
+def current(
+    first: DataFrame, corrections: DataFrame | None, view: Windowed, updates: DataFrame | None = None
+) -> DataFrame:
+    """First results overlaid with updates and corrections: the view's `columns`, `_day`, and `_corrected` (boolean).
+
+    Of a window the newest result counts, which is the one that has seen most batches. A correction that only retracts
+    shows nothing and hides what it stands for.
+    """
     columns = [*view.columns, "_day"]
-    original = first.select(*columns, F.lit(False).alias("_corrected"))
-    if corrections is None:
-        return original
-    corrected = corrections.select(*columns, F.lit(True).alias("_corrected"))
-    same = [original[name].eqNullSafe(corrected[name]) for name in view.identity]
-    return original.join(corrected, same, "left_anti").unionByName(corrected)
+
+    def layer(frame: DataFrame, through: Column, *, corrected: bool, shown: Column) -> DataFrame:
+        return frame.select(
+            *columns, F.lit(corrected).alias("_corrected"), through.alias("_through"), shown.alias("_shown")
+        )
+
+    layers = [layer(first, F.lit(-1), corrected=False, shown=F.lit(True))]
+    if updates is not None:
+        layers.append(layer(updates, F.col("_batch"), corrected=True, shown=F.lit(True)))
+    if corrections is not None:
+        layers.append(layer(corrections, F.col("_through_batch"), corrected=True, shown=~F.col("_retracted")))
+    if len(layers) == 1:
+        return layers[0].select(*columns, "_corrected")
+    newest = _merged(layers[0], layers[1], view) if view.window.merging else _newest(layers, view)
+    return newest.where("_shown").select(*columns, "_corrected")
+
+
+def _newest(layers: list[DataFrame], view: Windowed) -> DataFrame:
+    order = SortedBy.partitionBy(*view.identity).orderBy(F.desc("_through"))
+    ranked = reduce(DataFrame.unionByName, layers).withColumn("_rank", F.rank().over(order))
+    return ranked.where("_rank = 1")
+
+
+def _merged(first: DataFrame, corrections: DataFrame, view: Windowed) -> DataFrame:
+    """Sessions that touch are one, so that a corrected one stands for every first result that it touches."""
+    same = [first[key].eqNullSafe(corrections[key]) for key in view.by]
+    touch = (first["window_start"] <= corrections["window_end"]) & (corrections["window_start"] <= first["window_end"])
+    return first.join(corrections, [*same, touch], "left_anti").unionByName(corrections)
 
 
 def _describe(view: Windowed, what: str) -> str:

@@ -1,9 +1,14 @@
-"""Windows as values. A window is `[start, end)`: start inclusive, end exclusive, aligned to the epoch."""
+"""Windows as values. A window is `[start, end)`: start inclusive, end exclusive.
+
+A window kind is one pure function, `bounds`: from a row's event time to the bounds of all windows that hold it. The
+stream, the correction and the audit all call it.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -11,46 +16,121 @@ from pyspark.sql import functions as F
 from streaming.errors import DeclarationError
 from streaming.intervals import MICROSECOND, interval
 
+_DAY = timedelta(days=1)
+
+
+class Window(ABC):
+    """A kind of window."""
+
+    merging: bool = False
+    """Whether windows of one key that overlap or touch become one, so that bounds are known only in the end."""
+
+    expressions: tuple[str, ...] = ()
+    """The SQL in the declaration, over the stream's columns."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> timedelta | None:
+        """How long after a row its own window may end; None where nobody knows."""
+
+    @abstractmethod
+    def bounds(self, event_time: Column) -> Column:
+        """All windows of a row: an array of structs of `start` and `end`, empty where there is none."""
+
+    def near(self, day: date) -> Column:
+        """Condition on `_day` that holds for every row of any window that starts on `day`."""
+        return self._near(day, timedelta(), self.longest)
+
+    def late(self, window: Column, stamp: Column) -> Column:
+        """Whether a pair of row and `window` came after the window was closed; false while there is no stamp."""
+        return F.coalesce(window.getField("end") <= stamp, F.lit(False))
+
+    def on_time(self, window: Column, clock: Column) -> Column:
+        """The opposite of `late` in the one form that Spark keeps above the watermark (fact S4)."""
+        return window.getField("end") > clock
+
+    def late_windows(self, event_time: Column, stamp: Column) -> Column:
+        """How many windows of a row were closed when it came."""
+        return F.size(F.filter(self.bounds(event_time), lambda window: self.late(window, stamp)))
+
+    @staticmethod
+    def _near(day: date, before: timedelta, after: timedelta | None) -> Column:
+        condition = F.col("_day") >= F.lit(day - before)
+        # A row's day is that of its own time: one day more than the length covers any time of day.
+        return condition if after is None else condition & (F.col("_day") <= F.lit(day + after + _DAY))
+
 
 @dataclass(frozen=True)
-class Tumbling:
+class Tumbling(Window):
     """Fixed windows of length `size`, one after the other, shifted by `offset` from the epoch.
 
-    Semantics as Flink's `TumblingEventTimeWindows.of(size, offset)` and Spark's `window`.
+    Semantics as Flink's `TumblingEventTimeWindows.of(size, offset)` and Spark's `window`; before the epoch the start
+    is rounded down as well.
     """
 
     size: str
     offset: str = "0 seconds"
 
     def __post_init__(self) -> None:
-        if not interval(self.size):
-            raise DeclarationError(f"a tumbling window of size {self.size!r} is empty; give it a length.")
-        if interval(self.offset) >= interval(self.size):
-            raise DeclarationError(
-                f"offset {self.offset!r} is not smaller than the window's size {self.size!r}; use the remainder."
-            )
+        _check("tumbling", self.size, self.offset, self.size)
 
     @property
-    def span(self) -> timedelta:
-        """How long after its start a window may still contain a row."""
+    def longest(self) -> timedelta:
+        """The size."""
         return interval(self.size)
 
-    def assign(self, event_time: Column) -> Column:
-        """The window of each row as a struct of `start` and `end`; Spark drops rows whose `event_time` is null."""
-        return F.window(
-            event_time,
-            _spark(interval(self.size)),
-            _spark(interval(self.size)),
-            _spark(interval(self.offset)),
+    def bounds(self, event_time: Column) -> Column:
+        """The one window of a row."""
+        start = _start(event_time, self.size, self.offset)
+        return F.array(_window(start, start + _micros(self.size)))
+
+
+@dataclass(frozen=True)
+class Sliding(Window):
+    """Windows of length `size` that start every `slide`, shifted by `offset` from the epoch.
+
+    A row is in every window that covers it: `size / slide` of them, rounded up or down; where `slide` is greater than
+    `size` some rows are in none. Semantics as Flink's `SlidingEventTimeWindows.of(size, slide, offset)`.
+    """
+
+    size: str
+    slide: str
+    offset: str = "0 seconds"
+
+    def __post_init__(self) -> None:
+        _check("sliding", self.size, self.offset, self.slide)
+
+    @property
+    def longest(self) -> timedelta:
+        """The size."""
+        return interval(self.size)
+
+    def bounds(self, event_time: Column) -> Column:
+        """The windows of a row, the earliest first."""
+        last = _start(event_time, self.slide, self.offset)
+        size, slide = interval(self.size) // MICROSECOND, interval(self.slide) // MICROSECOND
+        starts = [last - F.lit(back * slide) for back in reversed(range(-(-size // slide)))]
+        windows = F.array(*(_window(start, start + F.lit(size)) for start in starts))
+        return F.filter(windows, lambda window: F.unix_micros(window["end"]) > F.unix_micros(event_time))
+
+
+def _check(kind: str, size: str, offset: str, period: str) -> None:
+    if not interval(size) or not interval(period):
+        raise DeclarationError(f"a {kind} window of size {size!r} every {period!r} is empty; give it a length.")
+    if interval(offset) >= interval(period):
+        raise DeclarationError(
+            f"offset {offset!r} is not smaller than {period!r}, after which windows repeat; use the remainder."
         )
 
-    def late_windows(self, event_time: Column, stamp: Column) -> Column:
-        """How many windows of a row were closed when it came; 0 while there is no stamp."""
-        size, offset = interval(self.size) // MICROSECOND, interval(self.offset) // MICROSECOND
-        micros = F.unix_micros(event_time)
-        end = micros - F.pmod(micros - F.lit(offset), F.lit(size)) + F.lit(size)
-        return F.coalesce((end <= F.unix_micros(stamp)).cast("int"), F.lit(0))
+
+def _start(event_time: Column, period: str, offset: str) -> Column:
+    micros = F.unix_micros(event_time)
+    return micros - F.pmod(micros - _micros(offset), _micros(period))
 
 
-def _spark(length: timedelta) -> str:
-    return f"{length // MICROSECOND} microseconds"
+def _micros(length: str) -> Column:
+    return F.lit(interval(length) // MICROSECOND)
+
+
+def _window(start: Column, end: Column) -> Column:
+    return F.struct(F.timestamp_micros(start).alias("start"), F.timestamp_micros(end).alias("end"))

@@ -61,7 +61,7 @@ class Judge:
 
 def _inputs(stream: Stream) -> dict[str, frozenset[str]]:
     """For each column of the stream the payload columns it is made from."""
-    inputs = {column.name: frozenset({column.name}) for column in stream.format.columns}
+    inputs = {column.name: frozenset({column.name}) for column in stream.format.columns} | {INGESTED_AT: frozenset()}
     for name, expression in stream.derived.items():
         inputs[name] = frozenset[str]().union(*(inputs[column] for column in names_in(expression)))
     return inputs

@@ -22,8 +22,8 @@ _RESERVED = ("landing", "reports", "quality")
 class Stream:
     """One event log: what is read, how a payload becomes a row, and which time it carries.
 
-    `derived` adds columns computed by SQL from the payload's (and from earlier derived ones); `event_time` names a
-    timestamp column, payload or derived. `rules` may also read `_ingested_at`. `keep_raw` keeps the payload of
+    `derived` adds columns computed by SQL from the payload's, from earlier derived ones and from `_ingested_at`;
+    `event_time` names a timestamp column, payload or derived (one that is `_ingested_at` means processing time). `rules` may also read `_ingested_at`. `keep_raw` keeps the payload of
     valid rows too.
 
     Raises:
@@ -52,7 +52,7 @@ class Stream:
             check_column_name(name)
             if name.lower() in map(str.lower, known):
                 raise DeclarationError(f"derived column {name!r} of stream {self.name!r} exists already; rename it.")
-            check_names(f"derived column {name!r}", expression, known)
+            check_names(f"derived column {name!r}", expression, (*known, INGESTED_AT))
             known += (name,)
         self._check_event_time()
         names = [rule.name for rule in self.rules]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -139,28 +140,23 @@ class _Run:
 
     def views(self) -> None:
         """First results of every view."""
-        queries = []
         for view in self.pipeline.views:
-            checkpoint = self.lake.checkpoint(view.of, view.name)
             check_checkpoint(
                 self.spark,
                 self.lake.first(view),
-                checkpoint,
+                self.lake.checkpoint(view.of, view.name),
                 f"Views are functions of the log: delete the table and the checkpoint of {view.name!r} and run again.",
             )
-            name = view.name
-
-            def written(rows: int, name: str = name) -> None:
-                self._update(name, rows)
-
-            queries.append(
-                first_results(self.spark, self.lake, view)
-                .writeStream.queryName(f"{view.of.name}.{view.name}")
-                .option("checkpointLocation", checkpoint)
-                .trigger(availableNow=True)
-                .foreachBatch(FirstResults(self.spark, self.lake, view, self.now, written))
-                .start()
-            )
+        # All are planned before the first one starts, so that one that cannot be planned leaves none running.
+        planned = [(view, first_results(self.spark, self.lake, view)) for view in self.pipeline.views]
+        queries = [
+            groups.writeStream.queryName(f"{view.of.name}.{view.name}")
+            .option("checkpointLocation", self.lake.checkpoint(view.of, view.name))
+            .trigger(availableNow=True)
+            .foreachBatch(FirstResults(self.spark, self.lake, view, self.now, partial(self._update, view.name)))
+            .start()
+            for view, groups in planned
+        ]
         _await(queries)
         for query in queries:
             _refuse_native_drops(query)

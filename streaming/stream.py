@@ -23,8 +23,8 @@ class Stream:
     """One event log: what is read, how a payload becomes a row, and which time it carries.
 
     `derived` adds columns computed by SQL from the payload's, from earlier derived ones and from `_ingested_at`;
-    `event_time` names a timestamp column, payload or derived (one that is `_ingested_at` means processing time). `rules` may also read `_ingested_at`. `keep_raw` keeps the payload of
-    valid rows too.
+    `event_time` names a timestamp column, payload or derived (one that is `_ingested_at` means processing time).
+    `rules` may also read `_ingested_at`. `keep_raw` keeps the payload of valid rows too.
 
     Raises:
         DeclarationError: a name is unknown, repeated or not allowed, or the event time is no timestamp.

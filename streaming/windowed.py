@@ -146,7 +146,8 @@ class Windowed:
             F.col(f"{WINDOW}.start").alias("_start", metadata=mark),
             F.col(f"{WINDOW}.end").alias("_end"),
         )
-        session = F.session_window("_start", F.col("_end") - F.col("_start")).alias("_session")
+        seconds = (F.unix_micros("_end") - F.unix_micros("_start")) / F.lit(1_000_000)
+        session = F.session_window("_start", F.make_interval(secs=seconds.cast("decimal(18,6)"))).alias("_session")
         # Bounds as aggregates: a filter on the session's own would be pushed below the merge.
         merged = F.struct(F.min("_start").alias("start"), F.max("_end").alias("end")).alias(WINDOW)
         return bounds.groupBy(_EVERYTHING, *keys, session).agg(merged, *kept, *extras).drop(_EVERYTHING, "_session")

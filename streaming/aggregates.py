@@ -21,11 +21,13 @@ class Aggregate:
     """One aggregate over the rows of a window.
 
     `sql` is a Spark SQL aggregate expression over the stream's columns, `_event_time` and `_order`; it must not
-    depend on the order in which rows are met. `meaning` is one line for people.
+    depend on the order in which rows are met. `meaning` is one line for people. `of_nothing` is the value for a window
+    without any row, 0 for counts.
     """
 
     sql: str
     meaning: str
+    of_nothing: int | None = None
 
     def column(self) -> Column:
         """The Spark column that computes it."""
@@ -35,8 +37,8 @@ class Aggregate:
 def count(where: str | None = None) -> Aggregate:
     """Number of rows, or of those for which the SQL condition `where` is true. Never null."""
     if where is None:
-        return Aggregate("count(1)", "number of rows")
-    return Aggregate(f"count_if({where})", f"number of rows where {where}")
+        return Aggregate("count(1)", "number of rows", of_nothing=0)
+    return Aggregate(f"count_if({where})", f"number of rows where {where}", of_nothing=0)
 
 
 def mean(value: str) -> Aggregate:
@@ -70,7 +72,7 @@ def share(condition: str) -> Aggregate:
 def count_distinct(value: str) -> Aggregate:
     """Number of different non-null values of the SQL expression `value`, exact. Never null."""
     # Spark refuses `count(distinct ...)` in a stream.
-    return Aggregate(f"size(collect_set({value}))", f"number of different {value}")
+    return Aggregate(f"size(collect_set({value}))", f"number of different {value}", of_nothing=0)
 
 
 def stddev(value: str) -> Aggregate:

@@ -6,6 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streaming.errors import ViewError
+from streaming.log import valid
+from streaming.stream import Stream
 from streaming.windowed import WINDOW, Windowed
 
 
@@ -24,6 +26,14 @@ def late_pairs(log: DataFrame, view: Windowed) -> DataFrame:
             F.to_date(f"{WINDOW}.start").alias("window_day"),
         )
     )
+
+
+def late_rows(log: DataFrame, stream: Stream) -> DataFrame:
+    """The valid rows whose event time lies before the stamp, with the log's columns; a row at the stamp is not late.
+
+    For logic that looks at single rows. Whether such a row is late for a window is what `late_pairs` says.
+    """
+    return valid(log).where(F.col(stream.event_time) < F.col("_watermark"))
 
 
 def unassigned(log: DataFrame, view: Windowed) -> DataFrame:

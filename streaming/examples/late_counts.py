@@ -20,4 +20,16 @@ count_by_sensor = Windowed(
     aggregates={"readings": count()},
 )
 
+count_in_time = Windowed(
+    name="count_in_time",
+    description="Never corrected: what comes late is left out, yet it can be read and counted.",
+    of=readings,
+    by=("id",),
+    window=Tumbling("10 seconds"),
+    aggregates={"readings": count()},
+    late="drop",
+)
+
 pipeline = Pipeline(stream=readings, views=(count_by_sensor,))
+
+both_policies = Pipeline(stream=readings, views=(count_by_sensor, count_in_time))

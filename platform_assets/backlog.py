@@ -53,7 +53,7 @@ def backlog_metadata(lake: Lake, view: Windowed, backlog: Iterable[Backlog], thr
 def waiting(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waiting | None:
     """What the view needs corrected, or None when nothing is."""
     newest, log = head(lake, view.of), _log_id(lake, view)
-    if newest is None or log is None:
+    if not view.corrected or newest is None or log is None:
         return None
     counted = _newest_count(instance, view)
     if counted is None or counted["log"] != log:

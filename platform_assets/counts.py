@@ -42,6 +42,7 @@ def count_late(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, vi
         "dagster/uri": dg.MetadataValue.path(lake.log(view.of)),
         "late_pairs": counted("day", per_day),
         "days_to_correct": len(backlog),
+        "late_policy": f"{view.late}, within {view.allowed_lateness}" if view.allowed_lateness else view.late,
         **backlog_metadata(lake, view, backlog, None if newest is None else newest.number),
     }
 

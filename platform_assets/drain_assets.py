@@ -13,6 +13,12 @@ from platform_assets.resources import LakeResource, SparkResource
 from streaming import Pipeline, drain
 from streaming.progress import shown_on
 
+_FATE = {
+    "correct": "They wait for the scheduled correction.",
+    "update": "The stream corrects what comes within the allowed lateness, the schedule the rest.",
+    "drop": "By declaration they change no result; they stay in the log.",
+}
+
 
 class DrainConfig(dg.Config):
     """How a drain ends."""
@@ -58,6 +64,12 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             )
             late = count_late(context.instance, session, where, view)
             yield dg.MaterializeResult(asset_key=keys.late_key(view), metadata=late)
+            if view in pipeline.updated:
+                yield dg.MaterializeResult(
+                    asset_key=keys.updates_key(view), metadata=table_metadata(where.updates(view))
+                )
+            if view.early:
+                yield dg.MaterializeResult(asset_key=keys.open_key(view), metadata=table_metadata(where.open(view)))
 
     return run
 
@@ -87,10 +99,28 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
             pipeline,
             keys.late_key(view),
             keys.FIRST_RESULTS,
-            f"Pairs of row and window that came after their window was closed. {read}",
+            f"Pairs of row and window that came after their window was closed. {_FATE[view.late]} {read}",
             {"spark"},
             log,
         )
+        if view in pipeline.updated:
+            yield _spec(
+                pipeline,
+                keys.updates_key(view),
+                keys.FIRST_RESULTS,
+                f"Windows corrected by the stream itself, by late pairs within {view.allowed_lateness}.",
+                {"spark", "delta"},
+                log,
+            )
+        if view.early:
+            yield _spec(
+                pipeline,
+                keys.open_key(view),
+                keys.FIRST_RESULTS,
+                "The windows still open, as they stand. Provisional.",
+                {"spark", "delta"},
+                log,
+            )
 
 
 def _spec(

@@ -25,6 +25,8 @@ def drain_job(pipeline: Pipeline) -> AssetJob:
     produced = [keys.log_key(pipeline), keys.rejected_key(pipeline)]
     for view in pipeline.views:
         produced += [keys.view_key(view), keys.late_key(view)]
+        produced += [keys.updates_key(view)] if view in pipeline.updated else []
+        produced += [keys.open_key(view)] if view.early else []
     return dg.define_asset_job(
         f"{pipeline.name}_drain",
         selection=dg.AssetSelection.assets(*produced),
@@ -51,7 +53,7 @@ def corrections_job(pipeline: Pipeline, evaluate: Callable[[Windowed], Evaluate]
         executor_def=dg.in_process_executor,
     )
     def corrections() -> None:
-        for view in pipeline.views:
+        for view in pipeline.corrected:
             corrections_op(view, evaluate(view))()
 
     return corrections
@@ -64,9 +66,7 @@ def corrections_config(days: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 def report_job(report: Report) -> AssetJob:
     """The gate and the report behind it, with the checks of everything that the report reads."""
-    read = [keys.log_key(report.pipeline)]
-    for view in report.pipeline.views:
-        read += [keys.view_key(view), keys.corrections_key(view)]
+    read = [keys.log_key(report.pipeline), *keys.result_keys(report.pipeline)]
     sections = dg.AssetSelection.assets(*(keys.report_key(section.table) for section in report.sections))
     return dg.define_asset_job(
         report.name,

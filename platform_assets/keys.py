@@ -37,6 +37,25 @@ def corrections_key(view: Windowed) -> dg.AssetKey:
     return dg.AssetKey([view.of.name, f"{view.name}_corrections"])
 
 
+def updates_key(view: Windowed) -> dg.AssetKey:
+    """What the stream process itself corrected of a view."""
+    return dg.AssetKey([view.of.name, f"{view.name}_updates"])
+
+
+def open_key(view: Windowed) -> dg.AssetKey:
+    """The windows of a view that are still open."""
+    return dg.AssetKey([view.of.name, f"{view.name}_open"])
+
+
+def result_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
+    """Everything that `current` is made of: first results, updates, corrections."""
+    return [
+        *(view_key(view) for view in pipeline.views),
+        *(updates_key(view) for view in pipeline.updated),
+        *(corrections_key(view) for view in pipeline.corrected),
+    ]
+
+
 def report_key(name: str) -> dg.AssetKey:
     """A published report."""
     return dg.AssetKey(["reports", name])

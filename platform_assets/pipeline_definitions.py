@@ -17,7 +17,7 @@ from platform_assets.report_assets import report_asset, report_checks
 from platform_assets.reports.report import Report
 from platform_assets.schedules import corrections_schedule
 from platform_assets.sensors import backlog_sensor, report_sensor
-from quality import Suite, role_of_corrections, suites_for
+from quality import Suite, role_of_corrections, role_of_updates, suites_for
 from streaming import Lake, Pipeline, Windowed
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
     drain = drain_job(pipeline)
     corrections = corrections_job(pipeline, lambda view: _checks_of_corrections(pipeline, view, suites))
     own = dg.Definitions(
-        assets=[drain_assets(pipeline), *(corrections_asset(pipeline, view) for view in pipeline.views)],
+        assets=[drain_assets(pipeline), *(corrections_asset(pipeline, view) for view in pipeline.corrected)],
         asset_checks=[table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()],
         jobs=[drain, corrections],
         sensors=[backlog_sensor(pipeline, corrections)],
@@ -54,6 +54,9 @@ def roles(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
     found = {"log": keys.log_key(pipeline)}
     for view in pipeline.views:
         found[view.name] = keys.view_key(view)
+    for view in pipeline.updated:
+        found[role_of_updates(view.name)] = keys.updates_key(view)
+    for view in pipeline.corrected:
         found[role_of_corrections(view.name)] = keys.corrections_key(view)
     return found
 

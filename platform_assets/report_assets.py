@@ -23,11 +23,10 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
 
     Blocking checks guard within one run only, so the step itself asks the gate about exactly what it reads.
     """
-    views = report.pipeline.views
     specs = [
         dg.AssetSpec(
             keys.report_key(section.table),
-            deps=[keys.view_key(view) for view in views] + [keys.corrections_key(view) for view in views],
+            deps=keys.result_keys(report.pipeline),
             group_name=keys.REPORTS,
             description=section.description,
             kinds={"delta", "csv"},
@@ -101,6 +100,8 @@ def _metadata(section: Section, published: Published, lake: LakeResource) -> dic
         "csv": dg.MetadataValue.path(published.csv[section.table]),
         "pinned_versions": dg.MetadataValue.json(published.pins.versions()),
     }
+    if published.footnotes:
+        found["footnotes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in published.footnotes))
     picture = None if published.png is None else lake.lake.local(published.png)
     if picture is not None and section.table == published.report:
         found |= chart_metadata(picture)

@@ -18,8 +18,22 @@ def role_of_corrections(view: str) -> str:
     return f"{view}_corrections"
 
 
+def role_of_updates(view: str) -> str:
+    """The role of the updates of the view of that name."""
+    return f"{view}_updates"
+
+
+def optional_roles(pipeline: Pipeline) -> set[str]:
+    """The tables that may be absent, because no row has come late yet."""
+    return {
+        *(role_of_corrections(view.name) for view in pipeline.corrected),
+        *(role_of_updates(view.name) for view in pipeline.updated),
+    }
+
+
 def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
-    """The suite of every table of the pipeline by role: `log`, `<view>` and `<view>_corrections`.
+    """The suite of every table of the pipeline by role: `log`, `<view>`, and `<view>_updates` and `<view>_corrections`
+    where the view has them.
 
     A module `quality.suites.<pipeline>` adds to them with a dict `expectations` from role to expectations.
 
@@ -29,6 +43,9 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     suites = {LOG: log_suite(pipeline.stream)}
     for view in pipeline.views:
         suites[view.name] = view_suite(view)
+    for view in pipeline.updated:
+        suites[role_of_updates(view.name)] = view_suite(view, "_batch")
+    for view in pipeline.corrected:
         suites[role_of_corrections(view.name)] = corrections_suite(view)
     module = f"quality.suites.{pipeline.name}"
     if find_spec(module) is None:

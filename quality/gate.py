@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from quality.errors import GateClosed, QualityError, Reason, Why
 from quality.expectations import Expectation, Suite
-from quality.find import LOG, role_of_corrections, suites_for
+from quality.find import LOG, optional_roles, role_of_corrections, suites_for
 from quality.pins import Pin, Pins
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject, Verdict, all_verdicts, verdicts_for
@@ -52,7 +52,7 @@ def reasons_to_close(
     Raises:
         QualityError: the pins are not this pipeline's, or lack one of its tables.
     """
-    may_be_absent = {role_of_corrections(view.name) for view in pipeline.views}
+    may_be_absent = optional_roles(pipeline)
     if pins.pipeline != pipeline.name or not may_be_absent.issuperset(pins.absent):
         raise QualityError(
             f"the pins are of pipeline {pins.pipeline!r} without {', '.join(pins.absent) or 'nothing'}, and pipeline "

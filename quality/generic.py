@@ -59,11 +59,12 @@ def log_suite(stream: Stream) -> Suite:
     )
 
 
-def view_suite(view: Windowed) -> Suite:
-    """One result per key and window, on the day of its window."""
+def view_suite(view: Windowed, *per: str) -> Suite:
+    """One result per key, window and `per`, on the day of its window; a function may give many."""
+    once = () if view.function else (unique("unique_key", (*view.identity, *per)),)
     return Suite(
         (
-            unique("unique_key", view.identity),
+            *once,
             always(
                 "day_of_window",
                 "window_start < window_end and _day = to_date(window_start)",

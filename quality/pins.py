@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from quality.errors import NotBuiltYet, QualityError
-from quality.find import LOG, role_of_corrections
+from quality.find import LOG, role_of_corrections, role_of_updates
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject
 from streaming import delta
@@ -39,7 +39,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Pins:
-    """The pinned tables of a pipeline, the log last; `absent` are corrections that do not exist yet, by role."""
+    """The pinned tables of a pipeline, the log last; `absent` are updates and corrections not there yet, by role."""
 
     pipeline: str
     tables: tuple[Pin, ...]
@@ -74,7 +74,7 @@ class Pins:
 
 
 def pin(lake: Lake, pipeline: Pipeline) -> Pins:
-    """The newest versions of log, first results and corrections.
+    """The newest versions of log, first results, updates and corrections.
 
     Raises:
         NotBuiltYet: there is no log or no view yet, so nothing can be reported.
@@ -82,9 +82,12 @@ def pin(lake: Lake, pipeline: Pipeline) -> Pins:
     pins: list[Pin] = []
     absent: list[str] = []
     # The log comes last: what the others hold must be known to it, also while the stream goes on.
-    for view in pipeline.views:
-        role = role_of_corrections(view.name)
-        found = _pin(lake, role, lake.corrections(view))
+    optional = [
+        *((role_of_corrections(view.name), lake.corrections(view)) for view in pipeline.corrected),
+        *((role_of_updates(view.name), lake.updates(view)) for view in pipeline.updated),
+    ]
+    for role, uri in optional:
+        found = _pin(lake, role, uri)
         if found is None:
             absent.append(role)
         else:

@@ -38,24 +38,21 @@ def plan(spark: SparkSession, lake: Lake, view: Windowed, log_version: int | Non
 
     Pairs that the view drops, or that the stream process corrects by itself, wait for nobody.
     """
-    if view.late == "drop":
+    if not view.corrected:
         return []
     log = read_log(spark, lake, view.of, log_version)
     through = _through_batches(lake, view)
     days = _changed_sessions(log, view) if view.window.merging else _late_days(log, view)
+    # A correction is out of date as soon as a session that was open in it has ended.
+    ended = _ended_since(spark, lake, view) if view.window.merging else {}
     backlog = [
-        Backlog(row["day"], row["late_pairs"], row["newest_batch"], through.get(row["day"]))
+        Backlog(row["day"], row["late_pairs"], ended.get(row["day"], row["newest_batch"]), through.get(row["day"]))
         for row in days.groupBy("day")
         .agg(F.sum("late_pairs").alias("late_pairs"), F.max("newest_batch").alias("newest_batch"))
         .orderBy("day")
         .collect()
     ]
-    waiting = _ended_since(spark, lake, view) if view.window.merging else frozenset()
-    return [
-        entry
-        for entry in backlog
-        if entry.through_batch is None or entry.newest_batch > entry.through_batch or entry.day in waiting
-    ]
+    return [entry for entry in backlog if entry.through_batch is None or entry.newest_batch > entry.through_batch]
 
 
 def _late_days(log: DataFrame, view: Windowed) -> DataFrame:
@@ -84,13 +81,13 @@ def _changed_sessions(log: DataFrame, view: Windowed) -> DataFrame:
     )
 
 
-def _ended_since(spark: SparkSession, lake: Lake, view: Windowed) -> frozenset[date]:
-    """Days with a session that was still open when it was corrected, and that the watermark has passed since."""
+def _ended_since(spark: SparkSession, lake: Lake, view: Windowed) -> dict[date, int]:
+    """Days with a session that was still open when it was corrected and has ended since, by the newest batch."""
     corrections, newest = read_corrections(spark, lake, view), head(lake, view.of)
     if corrections is None or newest is None:
-        return frozenset()
+        return {}
     ended = corrections.where(F.col("_retracted") & (F.col("window_end") <= literal(newest.state.watermark)))
-    return frozenset(row["_day"] for row in ended.select("_day").distinct().collect())
+    return {row["_day"]: newest.number for row in ended.select("_day").distinct().collect()}
 
 
 def correct(
@@ -109,7 +106,7 @@ def correct(
         LogError: nothing has been ingested yet.
         ViewError: the view drops late pairs by its declaration.
     """
-    if view.late == "drop":
+    if not view.corrected:
         raise ViewError(
             f"view {view.name!r} is declared with late='drop', so nothing is corrected; declare late='correct' to have "
             "its late pairs counted, they are all in the log."

@@ -17,8 +17,8 @@ from streaming.windows import Window
 class LocalDays(Window):
     """One window per day of the time `zone`, such as `America/New_York`; bounds are instants.
 
-    A day begins at the first instant that carries its date. It has 23 or 25 hours where clocks change, by the rules of
-    the JVM's time zone database.
+    A day begins at the first instant that carries its date, and lasts until the next one begins. It has 23 or 25 hours
+    where clocks change, by the rules of the JVM's time zone database.
     """
 
     zone: str
@@ -39,6 +39,12 @@ class LocalDays(Window):
     def bounds(self, event_time: Column) -> Column:
         """The one day of a row."""
         midnight = F.date_trunc("day", F.from_utc_timestamp(event_time, self.zone))
-        start = F.to_utc_timestamp(midnight, self.zone)
-        end = F.to_utc_timestamp(midnight + F.expr("interval 1 day"), self.zone)
-        return F.array(F.struct(start.alias("start"), end.alias("end")))
+        first, second, third = (
+            F.to_utc_timestamp(midnight + F.expr(f"interval {days} day"), self.zone) for days in range(3)
+        )
+        # Clocks turned back over midnight show the old date again, when the new day has begun already.
+        return F.array(F.when(event_time < second, _window(first, second)).otherwise(_window(second, third)))
+
+
+def _window(start: Column, end: Column) -> Column:
+    return F.struct(start.alias("start"), end.alias("end"))

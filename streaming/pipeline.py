@@ -49,6 +49,16 @@ class Pipeline:
         """A pipeline is named after its stream."""
         return self.stream.name
 
+    @property
+    def corrected(self) -> tuple[Windowed, ...]:
+        """The views that have corrections."""
+        return tuple(view for view in self.views if view.corrected)
+
+    @property
+    def updated(self) -> tuple[Windowed, ...]:
+        """The views that the stream process itself updates."""
+        return tuple(view for view in self.views if view.late == "update")
+
     def view(self, name: str | None = None) -> Windowed:
         """The view of that name; without a name, the first one.
 

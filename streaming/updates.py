@@ -50,7 +50,7 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
     Idempotent: the commit carries the batch up to which it goes.
     """
     newest = head(lake, view.of)
-    if view.late != "update" or newest is None:
+    if newest is None or view.late != "update":
         return 0
     uri = lake.updates(view)
     table = delta.open_table(uri)

@@ -99,6 +99,11 @@ class Windowed:
         """Columns of a result that are a function of the rows: identity, then values."""
         return (*self.identity, *self.values)
 
+    @property
+    def corrected(self) -> bool:
+        """Whether late pairs wait for a scheduled correction, at least those that come very late."""
+        return self.late != "drop"
+
     def condition(self) -> Column:
         """True for the valid rows that this view counts, false or null for all others."""
         valid = F.col("_day").isNotNull()

@@ -43,6 +43,8 @@ def report(name: Annotated[str, typer.Argument(help="Name of a report, such as o
         published = judge_and_publish(spark, current_lake(), declared, run_id=f"cli-{uuid4().hex[:12]}")
     for title, table in published.tables.items():
         print_table(console, table, title)
+    for note in published.footnotes:
+        console.print(f"note: {note}", highlight=False)
     for path in (*published.csv.values(), *filter(None, [published.png])):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     next_step(console, f"tidemark audit {declared.pipeline.name}", "proves every number again from the log.")

@@ -75,7 +75,7 @@ def correct(
     pipeline = find_pipeline(pipeline_name)
     lake = current_lake()
     with spark_session() as spark, Bar(console=console, transient=True) as bar:
-        for view in pipeline.views:
+        for view in pipeline.corrected:
             days = [entry.date() for entry in day] if day else [entry.day for entry in plan(spark, lake, view)]
             task = bar.add_task(f"correcting {view.name}", total=len(days))
 

@@ -7,11 +7,13 @@ from enum import StrEnum
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.corrections import read_corrections
+from streaming.early import read_open
 from streaming.errors import ViewError
 from streaming.lake import Lake
-from streaming.late import late_pairs
+from streaming.late import duplicates, late_pairs, unassigned
 from streaming.log import read_log, rejected
 from streaming.pipeline import Pipeline
+from streaming.updates import read_updates
 from streaming.views import current, read_first
 from streaming.windowed import Windowed
 
@@ -24,6 +26,10 @@ class Table(StrEnum):
     late = "late"
     first = "first"
     corrections = "corrections"
+    updates = "updates"
+    open = "open"
+    unassigned = "unassigned"
+    duplicates = "duplicates"
     current = "current"
 
 
@@ -45,9 +51,22 @@ def frame_of(spark: SparkSession, lake: Lake, pipeline: Pipeline, view: Windowed
             )
         case Table.first:
             return read_first(spark, lake, view).orderBy("window_start", *view.by)
-    corrections = read_corrections(spark, lake, view)
+        case Table.open:
+            return read_open(spark, lake, view).orderBy("window_start", *view.by)
+        case Table.unassigned:
+            return unassigned(read_log(spark, lake, pipeline.stream), view)
+        case Table.duplicates:
+            return duplicates(read_log(spark, lake, pipeline.stream), view).orderBy("window_start", *view.by)
+    corrections, updates = read_corrections(spark, lake, view), read_updates(spark, lake, view)
     if table is Table.current:
-        return current(read_first(spark, lake, view), corrections, view).orderBy("window_start", *view.by)
+        return current(read_first(spark, lake, view), corrections, view, updates).orderBy("window_start", *view.by)
+    if table is Table.updates:
+        if updates is None:
+            raise ViewError(
+                f"view {view.name!r} has no updates; they are what late='update' makes of late pairs, and it has "
+                f"late={view.late!r}."
+            )
+        return updates.orderBy("window_start", *view.by, "_batch")
     if corrections is None:
         raise ViewError(f"view {view.name!r} has no corrections yet; run `tidemark correct {pipeline.name}` first.")
     return corrections.orderBy("window_start", *view.by)

@@ -35,7 +35,7 @@ from streaming.lake import Lake
 class Published:
     """What was published: Delta version, rows and CSV per section by table name (`on_time_performance`), and the chart.
 
-    `verdicts` are those on the sections, `pins` the versions that were read.
+    `verdicts` are those on the sections, `pins` the versions that were read, `footnotes` what a reader must know.
     """
 
     report: str
@@ -46,6 +46,7 @@ class Published:
     csv: Mapping[str, str]
     png: str | None
     verdicts: tuple[Verdict, ...]
+    footnotes: tuple[str, ...]
 
 
 def judge_and_publish(
@@ -86,7 +87,7 @@ def publish(
     csv = {f"{lake.report(name)}.csv": as_csv(table) for name, table in tables.items()}
     png = None if report.chart is None else as_png(report.chart(tables))
 
-    metadata = {"report": report.name, "run_id": run_id, "pins": pins.to_json()}
+    metadata = {"report": report.name, "run_id": run_id, "pins": pins.to_json(), "footnotes": list(sources.footnotes)}
     versions = {
         section.table: write_rows(
             lake.report(section.table),
@@ -103,7 +104,15 @@ def publish(
     if chart is not None and png is not None:
         put(spark, chart, png)
     return Published(
-        report.name, run_id, pins, versions, tables, dict(zip(tables, csv, strict=True)), chart, tuple(verdicts)
+        report.name,
+        run_id,
+        pins,
+        versions,
+        tables,
+        dict(zip(tables, csv, strict=True)),
+        chart,
+        tuple(verdicts),
+        sources.footnotes,
     )
 
 

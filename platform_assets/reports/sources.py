@@ -9,7 +9,8 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from quality import Pins, QualityError, role_of_corrections
+from quality import Pins, QualityError, role_of_corrections, role_of_updates
+from streaming.late import late_pairs
 from streaming.log import valid
 from streaming.pipeline import Pipeline
 from streaming.views import current
@@ -35,12 +36,25 @@ class Sources:
 
     def corrections(self, view: Windowed) -> DataFrame | None:
         """The corrections of a view, or None while there are none."""
-        pin = self.pins.pin(role_of_corrections(view.name))
-        return None if pin is None else pin.read(self.spark)
+        return self._read_if_there(role_of_corrections(view.name)) if view.corrected else None
+
+    def updates(self, view: Windowed) -> DataFrame | None:
+        """The updates of a view, or None while there are none."""
+        return self._read_if_there(role_of_updates(view.name)) if view in self.pipeline.updated else None
 
     def current(self, view: Windowed) -> DataFrame:
-        """First results overlaid with corrections."""
-        return current(self.first(view), self.corrections(view), view)
+        """First results overlaid with updates and corrections."""
+        return current(self.first(view), self.corrections(view), view, self.updates(view))
+
+    @cached_property
+    def footnotes(self) -> tuple[str, ...]:
+        """What a reader of these numbers must know: late rows that the declaration leaves out."""
+        notes = []
+        for view in self.pipeline.views:
+            dropped = 0 if view.corrected else late_pairs(self.log, view).count()
+            if dropped:
+                notes.append(f"{view.name}: {dropped:,} late rows are not counted, as declared with late='drop'.")
+        return tuple(notes)
 
     @cached_property
     def finished_days(self) -> tuple[date, ...]:
@@ -49,6 +63,10 @@ class Sources:
         days = valid(self.log).select("_day").distinct()
         over = days.crossJoin(watermark).where(F.date_add("_day", 1).cast("timestamp") <= F.col("_end"))
         return tuple(row["_day"] for row in over.orderBy("_day").collect())
+
+    def _read_if_there(self, role: str) -> DataFrame | None:
+        pin = self.pins.pin(role)
+        return None if pin is None else pin.read(self.spark)
 
     def _read(self, role: str) -> DataFrame:
         pin = self.pins.pin(role)

@@ -12,6 +12,7 @@ from streaming.corrections import read_corrections
 from streaming.drain import Drained, drain
 from streaming.lake import Lake
 from streaming.pipeline import Pipeline
+from streaming.updates import read_updates
 from streaming.views import current, read_first
 from streaming.windowed import Windowed
 from tests.support.feeds import Payload, land_all
@@ -44,4 +45,5 @@ def _in_utc(value: Any) -> Any:
 
 def read_current(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     """First results overlaid with corrections."""
-    return current(read_first(spark, lake, view), read_corrections(spark, lake, view), view)
+    corrections, updates = read_corrections(spark, lake, view), read_updates(spark, lake, view)
+    return current(read_first(spark, lake, view), corrections, view, updates)

@@ -1,7 +1,7 @@
 """The streaming room's public API: declarations, and what runs them on Spark."""
 
 from streaming.aggregates import Aggregate, count, greatest, least, mean, share, total
-from streaming.clock import BoundedOutOfOrderness
+from streaming.clock import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.corrections import correct, plan
 from streaming.drain import drain
 from streaming.errors import StreamingError
@@ -19,11 +19,14 @@ from streaming.windows import Tumbling
 
 __all__ = [
     "Aggregate",
+    "Ascending",
     "BoundedOutOfOrderness",
+    "Clock",
     "Files",
     "Json",
     "Lake",
     "Pipeline",
+    "Punctuated",
     "Rule",
     "Settings",
     "Stream",

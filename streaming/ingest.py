@@ -65,12 +65,14 @@ class Ingest:
         state = next_state(self._head, stream)
         number = 0 if self._head is None else self._head.number + 1
         counts = Observation()
-        rows = self._judge(stream.source.located(raw), processed_at)
-        observed = stamp(rows, stream, number, stream.clock.watermark(state)).observe(counts, *self._counts)
+        judged = self._judge(stream.source.located(raw), processed_at)
+        rows = stamp(judged, stream, number, stream.clock.watermark(state))
+        partitioned = stream.source.partition is not None
 
         def describe() -> Batch:
             found = counts.get
-            greatest = {} if found["greatest"] is None else {_PARTITION: from_micros(found["greatest"])}
+            one = {} if found["rows"] == found["rejected"] else {_PARTITION: _instant(found["greatest"])}
+            greatest = _greatest_by_partition(rows, stream) if partitioned else one
             return Batch(
                 number=number,
                 query=query,
@@ -81,7 +83,14 @@ class Ingest:
                 late={view.name: found[f"late_{view.name}"] for view in self._pipeline.views},
             )
 
-        self._head = log.append(observed, self._lake, stream, txn, describe)
+        # Rows are read twice where each partition has its own greatest time; once is what a batch may cost.
+        if partitioned:
+            rows.persist()
+        try:
+            self._head = log.append(rows.observe(counts, *self._counts), self._lake, stream, txn, describe)
+        finally:
+            if partitioned:
+                rows.unpersist()
         self._on_batch(self._head)
 
 
@@ -132,6 +141,23 @@ def heartbeat(spark: SparkSession, lake: Lake, stream: Stream, state: ClockState
     return log.append(stamp(row, stream, number, stream.clock.watermark(state)), lake, stream, None, lambda: batch)
 
 
+def _greatest(stream: Stream) -> Column:
+    """The greatest event time of the valid rows that move the clock, in microseconds; null where there is none."""
+    valid, moved_by = F.col("_day").isNotNull(), stream.clock.moved_by
+    moves = valid if moved_by is None else valid & F.expr(moved_by)
+    return F.max(F.when(moves, F.unix_micros(stream.event_time))).alias("greatest")
+
+
+def _greatest_by_partition(rows: DataFrame, stream: Stream) -> dict[str, datetime | None]:
+    partition = stream.source.partition_of(F.col("_origin")).alias("partition")
+    found = log.valid(rows).groupBy(partition).agg(_greatest(stream)).collect()
+    return {row["partition"]: _instant(row["greatest"]) for row in found}
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
 def _counts(pipeline: Pipeline) -> list[Column]:
     stream = pipeline.stream
     valid = F.col("_day").isNotNull()
@@ -139,7 +165,7 @@ def _counts(pipeline: Pipeline) -> list[Column]:
     return [
         F.count(F.lit(1)).alias("rows"),
         F.count_if(~valid).alias("rejected"),
-        F.max(F.when(valid, F.unix_micros(time))).alias("greatest"),
+        _greatest(stream),
         *(
             F.coalesce(F.sum(F.when(view.condition(), view.window.late_windows(time, stamped))), F.lit(0)).alias(
                 f"late_{view.name}"

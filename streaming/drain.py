@@ -135,7 +135,7 @@ class _Run:
         if latest is not None:
             closed = state.closed_at(from_micros(latest))
             if closed != state:
-                self._beat(self.head, closed, self.now())
+                self._beat(self.head, closed, self.now(), end_of_input=True)
 
     def views(self) -> None:
         """First results of every view."""
@@ -165,8 +165,9 @@ class _Run:
         for query in queries:
             _refuse_native_drops(query)
 
-    def _beat(self, head: Batch, state: ClockState, now: datetime) -> None:
-        self.head = heartbeat(self.spark, self.lake, self.pipeline.stream, state, head.number + 1, now)
+    def _beat(self, head: Batch, state: ClockState, now: datetime, *, end_of_input: bool = False) -> None:
+        stream = self.pipeline.stream
+        self.head = heartbeat(self.spark, self.lake, stream, state, head.number + 1, now, end_of_input=end_of_input)
 
     def _logged(self, batch: Batch) -> None:
         self._update(QUERY, batch.summary.rows, batch.rejected, sum((batch.late or {}).values()), batch.state.watermark)

@@ -22,7 +22,7 @@ class Batch:
 
     `number` is the log's own sequence; `query` and `query_batch` name the Spark batch it came from (null for a
     heartbeat and a repair); `state` is the clock when the batch was stamped; `summary`, `rejected` and `late` (pairs
-    per view) speak of its rows.
+    per view) speak of its rows. `end_of_input`: a heartbeat that closes what is open, whatever the clock says.
     """
 
     number: int
@@ -32,6 +32,7 @@ class Batch:
     summary: BatchSummary
     rejected: int = 0
     late: dict[str, int] | None = None
+    end_of_input: bool = False
 
     @property
     def cause(self) -> Literal["source", "heartbeat", "repair"]:
@@ -50,6 +51,7 @@ class Batch:
             "summary": self.summary.to_json(),
             "rejected": self.rejected,
             "late": self.late or {},
+            "end_of_input": self.end_of_input,
         }
 
     @classmethod
@@ -63,6 +65,7 @@ class Batch:
             summary=BatchSummary.from_json(value["summary"]),
             rejected=value["rejected"],
             late=value["late"],
+            end_of_input=value.get("end_of_input", False),
         )
 
 

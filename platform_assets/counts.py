@@ -17,9 +17,11 @@ from streaming.log import batches, head, read_log, rejected
 
 
 def count_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> dict[str, Any]:
-    """The rejected rows as metadata: how many, and how many of them each rule refused."""
+    """The rejected rows that are not repaired, as metadata: how many, and how many of them each rule refused."""
     reasons: dict[str, int] = {}
-    total = sum(batch.rejected for batch in batches(lake, pipeline.stream))
+    known = batches(lake, pipeline.stream)
+    total = sum(batch.rejected for batch in known)
+    total -= sum(batch.summary.rows for batch in known if batch.cause == "repair")
     if total:
         rows = rejected(read_log(spark, lake, pipeline.stream))
         rules = rows.select(F.explode("_rejected").alias("reason")).groupBy(F.split("reason", ": ")[0]).count()

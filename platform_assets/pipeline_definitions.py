@@ -13,6 +13,7 @@ from platform_assets.checks import check_table, evaluations_of, table_checks
 from platform_assets.corrections_assets import Evaluate, corrections_asset
 from platform_assets.drain_assets import drain_assets
 from platform_assets.jobs import corrections_job, drain_job, report_job
+from platform_assets.repair_job import repair_job
 from platform_assets.report_assets import report_asset, report_checks
 from platform_assets.reports.report import Report
 from platform_assets.schedules import corrections_schedule
@@ -32,7 +33,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
     own = dg.Definitions(
         assets=[drain_assets(pipeline), *(corrections_asset(pipeline, view) for view in pipeline.corrected)],
         asset_checks=[table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()],
-        jobs=[drain, corrections],
+        jobs=[drain, corrections, repair_job(pipeline)],
         sensors=[backlog_sensor(pipeline, corrections)],
         schedules=[corrections_schedule(pipeline, corrections)],
     )

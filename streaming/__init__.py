@@ -19,7 +19,7 @@ from streaming.aggregates import (
     stddev,
     total,
 )
-from streaming.clock import BoundedOutOfOrderness
+from streaming.clock import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.corrections import correct, plan
 from streaming.custom import Custom
 from streaming.drain import drain
@@ -41,13 +41,16 @@ from streaming.windows import Sliding, Tumbling, Window
 
 __all__ = [
     "Aggregate",
+    "Ascending",
     "BoundedOutOfOrderness",
+    "Clock",
     "Custom",
     "Files",
     "Json",
     "Lake",
     "LocalDays",
     "Pipeline",
+    "Punctuated",
     "Rule",
     "Session",
     "Settings",

@@ -57,6 +57,8 @@ def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Findi
         yield _conservation_by_file(spark, lake, pipeline)
         yield _stamps(rows, batches, pipeline)
         yield _once(batches, stream.name)
+        if any(batch.cause == "repair" for batch in batches):
+            yield _repairs(rows, stream.name)
         for view in pipeline.views:
             yield from _view(spark, lake, view, rows, batches)
     finally:
@@ -105,7 +107,7 @@ def _stamps(rows: DataFrame, batches: list[Batch], pipeline: Pipeline) -> Findin
     for batch in batches:
         expected = ClockState() if before is None else stream.clock.advance(before.state, before.summary)
         watermark = batch.state.to_json()["watermark"]
-        replayed = expected == batch.state if batch.query else _not_before(batch.state, expected)
+        replayed = _not_before(batch.state, expected) if batch.cause == "heartbeat" else expected == batch.state
         written = stamped.get(batch.number, (1, watermark)) == (1, watermark)
         broken += not (replayed and written)
         before = batch
@@ -121,6 +123,26 @@ def _once(batches: list[Batch], name: str) -> Finding:
     numbers = [batch.number for batch in batches]
     broken = len(sources) - len(set(sources)) + sum(number != index for index, number in enumerate(numbers))
     return Finding("idempotence", name, len(batches), broken, "batches: once each, without a gap")
+
+
+def _repairs(rows: DataFrame, name: str) -> Finding:
+    origin = [F.col("_origin.path").alias("path"), F.col("_origin.position").alias("position")]
+    repairs = log.repaired(rows).select(*origin, F.col("_origin.repairs").alias("batch"), F.col("_batch").alias("by"))
+    originals = log.ever_rejected(rows).select(*origin, F.col("_batch").alias("batch"), F.lit(1).alias("original"))
+    counts = (
+        repairs.join(originals, ["path", "position", "batch"], "left")
+        .groupBy("path", "position", "batch")
+        .agg(F.count("by").alias("repairs"), F.count("original").alias("originals"), F.min("by").alias("by"))
+        .agg(
+            F.sum("repairs").alias("checked"),
+            F.count_if((F.col("repairs") != 1) | (F.col("originals") != 1) | (F.col("by") <= F.col("batch"))).alias(
+                "broken"
+            ),
+        )
+        .first()
+    )
+    assert counts is not None
+    return Finding("conservation", name, counts["checked"], counts["broken"], "repairs: one rejected row each, once")
 
 
 def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batches: list[Batch]) -> Iterator[Finding]:

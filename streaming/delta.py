@@ -16,11 +16,13 @@ from typing import Any, Literal
 
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+
+from streaming.errors import LogError
 
 DAY = "_day"
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"
@@ -88,8 +90,14 @@ def append(
 ) -> int:
     """Append the rows of `frame` to an existing table in one commit and return how many they were.
 
+    Columns that the table does not have yet are added to it before, in a commit of their own; its old rows read null
+    there. A column of the table that `frame` does not have is null in the new rows.
+
     `metadata` (JSON values) is called when the rows are written and before the commit, so that it can tell of them.
     `statistics` names the columns whose bounds are kept for file skipping.
+
+    Raises:
+        LogError: a column has another type than in the table.
     """
     return _commit(frame, uri, txn=txn, metadata=metadata, statistics=statistics)
 
@@ -134,10 +142,13 @@ def _commit(
     replace: Sequence[tuple[str, str, Any]] | None = None,
 ) -> int:
     table = DeltaTable(_delta_rs(uri))
+    added = _added_columns(table, frame.schema, uri)
     # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
     folder = f"data/{uuid.uuid4().hex}"
     frame.write.partitionBy(DAY).parquet(f"{uri}/{folder}")
     actions, rows = _added_files(table, folder, statistics)
+    if added:
+        table.alter.add_columns(added)
     properties = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(metadata())},
         app_transactions=None if txn is None else [Transaction(txn.app_id, txn.version)],
@@ -153,6 +164,28 @@ def _commit(
         commit_properties=properties,
     )
     return rows
+
+
+def _added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field]:
+    """The fields of `schema` that the table lacks, nullable, in order.
+
+    Raises:
+        LogError: the table has a field of that name, which Delta does not tell by case, with another type.
+    """
+    there = {field.name.lower(): field for field in StructType.fromJson(json.loads(table.schema().to_json())).fields}
+    lacking = []
+    for field in _nullable(schema).fields:
+        known = there.get(field.name.lower())
+        if known is None:
+            lacking.append(Field.from_json(field.json()))
+        elif (known.name, known.dataType) != (field.name, field.dataType):
+            raise LogError(
+                f"the table {uri!r} has the column '{known.name} {known.dataType.simpleString()}', and what is to be "
+                f"written has '{field.name} {field.dataType.simpleString()}'. The type of a column stays: give it "
+                "back, or declare the new one under a new name, which is added to the table; to begin anew, move the "
+                "table and its checkpoint away. Nothing was written."
+            )
+    return lacking
 
 
 def _added_files(

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import log
-from streaming.clock import ClockState
+from streaming.clock import BatchSummary, ClockState
 from streaming.early import EarlyResults
 from streaming.errors import QueryFailed, StreamingError
 from streaming.ingest import QUERY, Ingest, check_checkpoint, heartbeat, next_state
@@ -117,10 +117,13 @@ class _Run:
         self.head = log.head(self.lake, stream)
 
     def settle(self) -> None:
-        """A heartbeat, where the newest batch moved the clock: views see only stamps, never what made them."""
-        state = next_state(self.head, self.pipeline.stream)
-        if self.head is not None and state.watermark != self.head.state.watermark:
-            self._beat(self.head, state)
+        """A heartbeat, where the newest batch or a silence since moved the clock: views see nothing but stamps."""
+        if self.head is None:
+            return
+        stream, now = self.pipeline.stream, self.now()
+        state = stream.clock.advance(next_state(self.head, stream), BatchSummary({}, 0, now))
+        if state.watermark != self.head.state.watermark:
+            self._beat(self.head, state, now)
 
     def end_of_input(self) -> None:
         """A heartbeat at the latest end of any window still open."""
@@ -136,7 +139,7 @@ class _Run:
         if latest is not None:
             closed = state.closed_at(from_micros(latest))
             if closed != state:
-                self._beat(self.head, closed)
+                self._beat(self.head, closed, self.now(), end_of_input=True)
 
     def views(self) -> None:
         """First results of every view."""
@@ -165,8 +168,9 @@ class _Run:
             update(self.spark, self.lake, view, self.now)
             early.write(self.head)
 
-    def _beat(self, head: Batch, state: ClockState) -> None:
-        self.head = heartbeat(self.spark, self.lake, self.pipeline.stream, state, head.number + 1, self.now())
+    def _beat(self, head: Batch, state: ClockState, now: datetime, *, end_of_input: bool = False) -> None:
+        stream = self.pipeline.stream
+        self.head = heartbeat(self.spark, self.lake, stream, state, head.number + 1, now, end_of_input=end_of_input)
 
     def _logged(self, batch: Batch) -> None:
         for early in self._early:

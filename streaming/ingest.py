@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -26,8 +26,10 @@ _PARTITION = ""
 
 def stamp(rows: DataFrame, stream: Stream, number: int, watermark: datetime | None) -> DataFrame:
     """`rows` with batch number and stamp, in the log's column order."""
+    # A heartbeat knows the columns of the table, which lacks those declared since its last row came.
+    declared = [name for name in stream.columns if name in rows.columns]
     return rows.withColumns({"_batch": F.lit(number).cast("bigint"), "_watermark": literal(watermark)}).select(
-        *stream.columns, "_rejected", "_raw", "_origin", "_batch", INGESTED_AT, "_watermark", "_day"
+        *declared, "_rejected", "_raw", "_origin", "_batch", INGESTED_AT, "_watermark", "_day"
     )
 
 
@@ -49,7 +51,7 @@ class Ingest:
         self._on_batch = on_batch
         self._head = log.head(lake, pipeline.stream)
         self._judge = Judge(pipeline.stream)
-        self._counts = _counts(pipeline)
+        self._counts = summary_columns(pipeline)
 
     def __call__(self, raw: DataFrame, query_batch: int) -> None:
         stream = self._pipeline.stream
@@ -62,28 +64,54 @@ class Ingest:
             return
         stream.source.check(self._spark, checkpoint, query_batch)
         processed_at = self._now()
-        state = next_state(self._head, stream)
-        number = 0 if self._head is None else self._head.number + 1
-        counts = Observation()
-        rows = self._judge(stream.source.located(raw), processed_at)
-        observed = stamp(rows, stream, number, stream.clock.watermark(state)).observe(counts, *self._counts)
-
-        def describe() -> Batch:
-            found = counts.get
-            greatest = {} if found["greatest"] is None else {_PARTITION: from_micros(found["greatest"])}
-            return Batch(
-                number=number,
-                query=query,
-                query_batch=query_batch,
-                state=state,
-                summary=BatchSummary(greatest, found["rows"], processed_at),
-                rejected=found["rejected"],
-                late={view.name: found[f"late_{view.name}"] for view in self._pipeline.views},
-                unassigned={view.name: found[f"unassigned_{view.name}"] for view in self._pipeline.views},
-            )
-
-        self._head = log.append(observed, self._lake, stream, txn, describe)
+        judged = self._judge(stream.source.located(raw), processed_at)
+        self._head = append_judged(judged, self._lake, self._pipeline, self._head, processed_at, self._counts, txn)
         self._on_batch(self._head)
+
+
+def append_judged(
+    judged: DataFrame,
+    lake: Lake,
+    pipeline: Pipeline,
+    head: Batch | None,
+    processed_at: datetime,
+    counts: Sequence[Column],
+    txn: delta.Txn | None,
+) -> Batch:
+    """Stamp `judged` rows with the clock as it is after `head` and append them as the next batch, in one commit.
+
+    `counts` are the `summary_columns` of the pipeline; `txn` names the Spark batch that the rows come from, if any.
+    """
+    stream = pipeline.stream
+    state = next_state(head, stream)
+    number = 0 if head is None else head.number + 1
+    observed = Observation()
+    rows = stamp(judged, stream, number, stream.clock.watermark(state))
+    partitioned = stream.source.partition is not None
+
+    def describe() -> Batch:
+        found = observed.get
+        one = {} if found["rows"] == found["rejected"] else {_PARTITION: _instant(found["greatest"])}
+        greatest = _greatest_by_partition(rows, stream) if partitioned else one
+        return Batch(
+            number=number,
+            query=None if txn is None else txn.app_id,
+            query_batch=None if txn is None else txn.version,
+            state=state,
+            summary=BatchSummary(greatest, found["rows"], processed_at),
+            rejected=found["rejected"],
+            late={view.name: found[f"late_{view.name}"] for view in pipeline.views},
+            unassigned={view.name: found[f"unassigned_{view.name}"] for view in pipeline.views},
+        )
+
+    # Rows are read twice where each partition has its own greatest time; once is what a batch may cost.
+    if partitioned:
+        rows.persist()
+    try:
+        return log.append(rows.observe(observed, *counts), lake, stream, txn, describe)
+    finally:
+        if partitioned:
+            rows.unpersist()
 
 
 def next_state(head: Batch | None, stream: Stream) -> ClockState:
@@ -117,30 +145,57 @@ def check_checkpoint(spark: SparkSession, table: str, checkpoint: str, way_out: 
         )
 
 
-def heartbeat(spark: SparkSession, lake: Lake, stream: Stream, state: ClockState, number: int, now: datetime) -> Batch:
+def heartbeat(
+    spark: SparkSession,
+    lake: Lake,
+    stream: Stream,
+    state: ClockState,
+    number: int,
+    now: datetime,
+    *,
+    end_of_input: bool = False,
+) -> Batch:
     """Append a row that has only a stamp: it tells the views how far the clock is."""
     origin = f"cast(null as {stream.source.origin})"
     types = spark.read.format("delta").load(lake.log(stream)).schema
     row = spark.range(1).select(
-        *(F.lit(None).cast(types[name].dataType).alias(name) for name in stream.columns),
+        *(F.lit(None).cast(types[name].dataType).alias(name) for name in stream.columns if name in types.names),
         F.lit(None).cast("array<string>").alias("_rejected"),
         F.lit(None).cast("binary").alias("_raw"),
         F.expr(origin).alias("_origin"),
         literal(now).alias(INGESTED_AT),
         F.lit(None).cast("date").alias("_day"),
     )
-    batch = Batch(number, None, None, state, BatchSummary({}, 0, now))
+    batch = Batch(number, None, None, state, BatchSummary({}, 0, now), end_of_input=end_of_input)
     return log.append(stamp(row, stream, number, stream.clock.watermark(state)), lake, stream, None, lambda: batch)
 
 
-def _counts(pipeline: Pipeline) -> list[Column]:
+def _greatest(stream: Stream) -> Column:
+    """The greatest event time of the valid rows that move the clock, in microseconds; null where there is none."""
+    valid, moved_by = F.col("_day").isNotNull(), stream.clock.moved_by
+    moves = valid if moved_by is None else valid & F.expr(moved_by)
+    return F.max(F.when(moves, F.unix_micros(stream.event_time))).alias("greatest")
+
+
+def _greatest_by_partition(rows: DataFrame, stream: Stream) -> dict[str, datetime | None]:
+    partition = stream.source.partition_of(F.col("_origin")).alias("partition")
+    found = log.valid(rows).groupBy(partition).agg(_greatest(stream)).collect()
+    return {row["partition"]: _instant(row["greatest"]) for row in found}
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def summary_columns(pipeline: Pipeline) -> list[Column]:
+    """What a commit says of its stamped rows, as aggregates: `rows`, `rejected`, `greatest`, and `late_<view>`."""
     stream = pipeline.stream
     valid = F.col("_day").isNotNull()
     time, stamped = F.col(stream.event_time), F.col("_watermark")
     return [
         F.count(F.lit(1)).alias("rows"),
         F.count_if(~valid).alias("rejected"),
-        F.max(F.when(valid, F.unix_micros(time))).alias("greatest"),
+        _greatest(stream),
         *(
             F.coalesce(F.sum(F.when(view.condition(), view.window.late_windows(time, stamped))), F.lit(0)).alias(
                 f"late_{view.name}"

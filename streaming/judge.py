@@ -69,8 +69,8 @@ def _inputs(stream: Stream) -> dict[str, frozenset[str]]:
 
 def _event_time_reason(stream: Stream) -> Column:
     time = F.col(stream.event_time)
-    limit = F.col(INGESTED_AT) + F.expr(f"interval {interval(stream.clock.max_ahead).total_seconds():.6f} seconds")
-    return (
+    clock, ingested_at = stream.clock, F.col(INGESTED_AT)
+    reason = (
         F.when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
         # Spark's own watermark starts at the epoch and would drop what lies before it.
         .when(
@@ -78,7 +78,17 @@ def _event_time_reason(stream: Stream) -> Column:
             F.lit(f"event_time: {stream.event_time} is before 1970-01-01"),
         )
         .when(
-            time > limit,
-            F.lit(f"max_ahead: {stream.event_time} is more than {stream.clock.max_ahead} after its ingestion"),
+            time > ingested_at + _length(clock.max_ahead),
+            F.lit(f"max_ahead: {stream.event_time} is more than {clock.max_ahead} after its ingestion"),
         )
     )
+    if clock.max_behind is None:
+        return reason
+    return reason.when(
+        time < ingested_at - _length(clock.max_behind),
+        F.lit(f"max_behind: {stream.event_time} is more than {clock.max_behind} before its ingestion"),
+    )
+
+
+def _length(text: str) -> Column:
+    return F.expr(f"interval {interval(text).total_seconds():.6f} seconds")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,8 +21,9 @@ class Batch:
     """What one commit of the log says of itself.
 
     `number` is the log's own sequence; `query` and `query_batch` name the Spark batch it came from (null for a
-    heartbeat); `state` is the clock when the batch was stamped; `summary`, `rejected`, `late` (pairs per view) and
-    `unassigned` (rows per view that are in no window) speak of its rows.
+    heartbeat and a repair); `state` is the clock when the batch was stamped; `summary`, `rejected`, `late` (pairs per
+    view) and `unassigned` (rows per view that are in no window) speak of its rows. `end_of_input`: a heartbeat that
+    closes what is open, whatever the clock says.
     """
 
     number: int
@@ -33,6 +34,14 @@ class Batch:
     rejected: int = 0
     late: dict[str, int] | None = None
     unassigned: dict[str, int] | None = None
+    end_of_input: bool = False
+
+    @property
+    def cause(self) -> Literal["source", "heartbeat", "repair"]:
+        """What made the batch: rows of the source, no row at all, or rejected rows that came back."""
+        if self.query is not None:
+            return "source"
+        return "repair" if self.summary.rows else "heartbeat"
 
     def to_json(self) -> dict[str, Any]:
         """The commit's `userMetadata`."""
@@ -45,6 +54,7 @@ class Batch:
             "rejected": self.rejected,
             "late": self.late or {},
             "unassigned": self.unassigned or {},
+            "end_of_input": self.end_of_input,
         }
 
     @classmethod
@@ -59,6 +69,7 @@ class Batch:
             rejected=value["rejected"],
             late=value["late"],
             unassigned=value["unassigned"],
+            end_of_input=value.get("end_of_input", False),
         )
 
 
@@ -123,5 +134,25 @@ def valid(log: DataFrame) -> DataFrame:
 
 
 def rejected(log: DataFrame) -> DataFrame:
-    """The rejected rows: the dead letters, with payload and reasons."""
+    """The rejected rows that were not repaired: the dead letters, with payload and reasons."""
+    repairs = repaired(log).select(
+        F.col("_origin.path").alias("_repaired_path"),
+        F.col("_origin.position").alias("_repaired_position"),
+        F.col("_origin.repairs").alias("_repaired_batch"),
+    )
+    same = [
+        F.col("_origin.path").eqNullSafe(F.col("_repaired_path")),
+        F.col("_origin.position").eqNullSafe(F.col("_repaired_position")),
+        F.col("_batch") == F.col("_repaired_batch"),
+    ]
+    return ever_rejected(log).join(repairs, same, "left_anti")
+
+
+def ever_rejected(log: DataFrame) -> DataFrame:
+    """Every row that was rejected when it came, also those that were repaired since."""
     return log.where(F.col("_day").isNull() & F.col("_rejected").isNotNull())
+
+
+def repaired(log: DataFrame) -> DataFrame:
+    """The valid rows that repair a rejected one; `_origin.repairs` is the batch of that one."""
+    return valid(log).where(F.col("_origin.repairs").isNotNull())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.errors import DeclarationError, SourceError
@@ -19,16 +20,23 @@ class Files:
 
     A file's identity is its path: write under a hidden name (leading `.` or `_`) and rename. `path` is relative to
     the lake's root unless it is absolute or a URI. `files_per_batch` bounds a batch.
+
+    `partition`: a regular expression with one group over a file's path. The group's text names the source partition
+    of the file's rows, "" where nothing matches; the clock goes by the slowest partition. Without it there is one
+    partition, "".
     """
 
     path: str
     files_per_batch: int = 1
+    partition: str | None = None
 
-    origin = "struct<path: string, modified: timestamp, size: bigint, position: bigint>"
+    origin = "struct<path: string, modified: timestamp, size: bigint, position: bigint, repairs: bigint>"
 
     def __post_init__(self) -> None:
         if self.files_per_batch < 1:
             raise DeclarationError(f"files_per_batch={self.files_per_batch!r} reads nothing; use 1 or more.")
+        if self.partition is not None:
+            _check_pattern(self.partition)
 
     def read(self, spark: SparkSession, location: str) -> DataFrame:
         """A streaming frame of `_raw` binary and `_origin` (path, modification time, size).
@@ -58,8 +66,20 @@ class Files:
         )
 
     def located(self, batch: DataFrame) -> DataFrame:
-        """One batch of `read` with each row's position in it, which a streaming frame cannot number."""
-        return batch.withColumn("_origin", F.col("_origin").withField("position", F.monotonically_increasing_id()))
+        """One batch of `read` with each row's position in it, which a streaming frame cannot number.
+
+        `repairs` is null: only a repaired row has the batch of the rejected row that it repairs.
+        """
+        located = F.col("_origin").withField("position", F.monotonically_increasing_id())
+        return batch.withColumn("_origin", located.withField("repairs", F.lit(None).cast("bigint")))
+
+    def partition_of(self, origin: Column) -> Column:
+        """The source partition of each row, by its `_origin`; never null."""
+        if self.partition is None:
+            return F.lit("")
+        # Spark tells paths URL-encoded, and its decoder would take a plus for a space.
+        path = F.try_url_decode(F.replace(origin["path"], F.lit("+"), F.lit("%2B")))
+        return F.coalesce(F.regexp_extract(path, self.partition, 1), F.lit(""))
 
     def check(self, spark: SparkSession, checkpoint: str, query_batch: int) -> None:
         """Refuse a batch when a file of it is gone: Spark plans a batch anew and leaves such a file out in silence.
@@ -70,6 +90,17 @@ class Files:
         for path in _planned(spark, checkpoint, query_batch):
             if not exists(spark, path):
                 raise vanished(path)
+
+
+def _check_pattern(pattern: str) -> None:
+    advice = "write one with exactly one group, such as r'/(p[0-9]+)-[^/]*$'"
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise DeclarationError(f"partition={pattern!r} is not a regular expression ({error}); {advice}.") from error
+    if groups != 1 or "(?P" in pattern:
+        named = ", named as Java does not know it" if "(?P" in pattern else ""
+        raise DeclarationError(f"partition={pattern!r} has {groups} groups{named}; {advice}.")
 
 
 def vanished(path: str) -> SourceError:

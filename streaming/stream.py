@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from streaming.clock import BoundedOutOfOrderness
+from streaming.clock import Clock
 from streaming.errors import DeclarationError
 from streaming.formats import Json
 from streaming.names import check_column_name, check_name
@@ -34,7 +34,7 @@ class Stream:
     source: Files
     format: Json
     event_time: str
-    clock: BoundedOutOfOrderness
+    clock: Clock
     rules: tuple[Rule, ...] = ()
     derived: Mapping[str, str] = field(default_factory=dict)
     keep_raw: bool = False
@@ -61,6 +61,8 @@ class Stream:
                 raise DeclarationError(f"rule {name!r} of stream {self.name!r} is declared twice; rename one.")
         for rule in self.rules:
             check_names(f"rule {rule.name!r}", rule.condition, (*known, INGESTED_AT))
+        if self.clock.moved_by is not None:
+            check_names(f"the clock of stream {self.name!r}", self.clock.moved_by, known)
 
     def _check_event_time(self) -> None:
         types = {column.name: column.type for column in self.format.columns}

@@ -1,4 +1,4 @@
-"""The `tidemark` command: feed, run, correct, show, audit, report, and the demo through Dagster."""
+"""The `tidemark` command: feed, run, correct, repair, show, lateness, audit, report, and the demo through Dagster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from dagster import BetaWarning
 from rich.console import Console
 
-from platform_assets.cli import pipelines
+from platform_assets.cli import lateness, pipelines, repair
 from platform_assets.cli.context import console, current_lake, spark_session
 from platform_assets.cli.demonstrated import show_demonstrated
 from platform_assets.cli.render import next_step, print_table
@@ -31,7 +31,15 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Event-time pipelines on Spark whose every number can be recomputed.",
 )
-for command in (pipelines.feed, pipelines.run, pipelines.correct, pipelines.show, pipelines.audit):
+for command in (
+    pipelines.feed,
+    pipelines.run,
+    pipelines.correct,
+    repair.repair,
+    pipelines.show,
+    lateness.lateness,
+    pipelines.audit,
+):
     app.command()(command)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from streaming.audit import Finding
@@ -37,6 +38,16 @@ def print_table(console: Console, rows: pa.Table, title: str) -> None:
         table.add_column(name, overflow="fold")
     for row in rows.to_pylist():
         table.add_row(*(_text(value) for value in row.values()))
+    console.print(table)
+
+
+def print_rows(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Rows of text under their heads."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
     console.print(table)
 
 

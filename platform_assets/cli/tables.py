@@ -8,10 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streaming.corrections import read_corrections
 from streaming.early import read_open
-from streaming.errors import ViewError
+from streaming.errors import LogError, ViewError
+from streaming.history import clock_history
 from streaming.lake import Lake
 from streaming.late import duplicates, late_pairs, unassigned
-from streaming.log import read_log, rejected
+from streaming.log import batches, read_log, rejected
 from streaming.pipeline import Pipeline
 from streaming.updates import read_updates
 from streaming.views import current, read_first
@@ -22,6 +23,7 @@ class Table(StrEnum):
     """What `tidemark show` can show of a pipeline."""
 
     log = "log"
+    clock = "clock"
     rejected = "rejected"
     late = "late"
     first = "first"
@@ -42,6 +44,8 @@ def frame_of(spark: SparkSession, lake: Lake, pipeline: Pipeline, view: Windowed
     match table:
         case Table.log:
             return read_log(spark, lake, pipeline.stream).orderBy("_batch", "_origin.position")
+        case Table.clock:
+            return _clock_frame(spark, lake, pipeline)
         case Table.rejected:
             columns = ("_batch", "_rejected", "_raw", "_origin")
             return rejected(read_log(spark, lake, pipeline.stream)).select(*columns).orderBy("_batch")
@@ -70,3 +74,27 @@ def frame_of(spark: SparkSession, lake: Lake, pipeline: Pipeline, view: Windowed
     if corrections is None:
         raise ViewError(f"view {view.name!r} has no corrections yet; run `tidemark correct {pipeline.name}` first.")
     return corrections.orderBy("window_start", *view.by)
+
+
+def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> DataFrame:
+    """The history of the stream's watermark, a row per batch, oldest first."""
+    readings = clock_history(batches(lake, pipeline.stream))
+    if not readings:
+        raise LogError(f"stream {pipeline.name!r} has no event log yet; run `tidemark run {pipeline.name}` first.")
+    views = [view.name for view in pipeline.views]
+    rows = [
+        (
+            reading.batch,
+            reading.cause,
+            reading.stamp,
+            reading.greatest,
+            reading.rows,
+            reading.rejected,
+            *(reading.late.get(name, 0) for name in views),
+            reading.processed_at,
+        )
+        for reading in readings
+    ]
+    late = "".join(f"late_{name} bigint, " for name in views)
+    schema = "batch bigint, cause string, stamp timestamp, greatest timestamp, rows bigint, rejected bigint, "
+    return spark.createDataFrame(rows, f"{schema}{late}processed_at timestamp")

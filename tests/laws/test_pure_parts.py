@@ -18,7 +18,7 @@ from tests.laws.readings import NOW, VIEWS
 from tests.laws.strategies import GRAINS, feeds, generated, lines, times
 
 INSTANTS = st.integers(0, 4_000_000_000 * SECOND)
-GREATEST = st.dictionaries(st.sampled_from(("", "topic-0", "topic-1", "ü")), INSTANTS, max_size=3)
+GREATEST = st.dictionaries(st.just(""), INSTANTS, max_size=1)
 UNITS = {"millisecond": 1_000, "second": SECOND, "minute": 60 * SECOND, "hour": 3_600 * SECOND, "day": 86_400 * SECOND}
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 400), st.sampled_from(sorted(UNITS)), st.booleans()), min_size=1, max_size=3

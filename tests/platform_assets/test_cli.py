@@ -49,6 +49,10 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_1(
     assert (code, told.count("2013-01-01 10:30:00")) == (0, 1)
     code, told = tidemark("show flights rejected")
     assert (code, "json: " in told) == (0, True)
+    code, told = tidemark("show flights clock")
+    # The late row was stamped with the watermark of CLOSING; the end of input closed the last windows.
+    assert (code, "source │ 2013-01-04 09:45:00 │ 2013-01-01 10:30:00 │ 1" in told) == (0, True), told
+    assert told.count("heartbeat") == 1
     code, told = tidemark("show flights corrections")
     assert (code, "ViewError" in told, "Next" in told) == (1, True, False)
     code, told = tidemark("correct flights")
@@ -76,6 +80,7 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_1(
         ("show flights", "ViewError: view 'departures_by_origin' is not built yet; run `tidemark run flights` first."),
         ("audit flights", "LogError:"),
         ("correct flights", "LogError:"),
+        ("show flights clock", "LogError: stream 'flights' has no event log yet; run `tidemark run flights` first."),
         ("run flights", "SourceError:"),
         ("run nonesuch", "nonesuch"),
         ("report on_time_performance", "NotBuiltYet:"),

@@ -1,0 +1,57 @@
+"""`tidemark repair`: rejected rows come back after rules, schema or format changed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
+from platform_assets.cli.render import next_step, print_rows
+from platform_assets.repair_text import CHANGED, change_row
+from streaming.drain import utc_now
+from streaming.registry import find_pipeline
+from streaming.repair import Preview, preview
+from streaming.repair import repair as repair_rows
+
+_MOST_WINDOWS = 20
+
+
+def repair(
+    pipeline_name: PipelineName,
+    only_preview: Annotated[bool, typer.Option("--preview", help="Tell what would change, and write nothing.")] = False,
+) -> None:
+    """Judge the rejected rows anew; those that are valid now come back, each exactly once."""
+    pipeline, lake = find_pipeline(pipeline_name), current_lake()
+    with spark_session() as spark:
+        if only_preview:
+            _print(preview(spark, lake, pipeline, utc_now), pipeline_name)
+            return
+        done = repair_rows(spark, lake, pipeline, utc_now)
+    console.print(
+        f"{done.examined:,} rejected rows examined: {done.repaired:,} repaired, {done.still_rejected:,} stay rejected.",
+        highlight=False,
+    )
+    if done.batch is None:
+        next_step(console, f"tidemark show {pipeline_name} rejected", "shows the reasons against each row.")
+    else:
+        console.print(f"The repaired rows are batch {done.batch.number} of the log.", highlight=False)
+        next_step(console, f"tidemark run {pipeline_name}", "tells the views of them, and what has to be corrected.")
+
+
+def _print(found: Preview, pipeline_name: str) -> None:
+    console.print(
+        f"{found.examined:,} rejected rows: {found.repaired:,} would pass, "
+        f"{found.examined - found.repaired:,} would stay rejected. Nothing was written.",
+        highlight=False,
+    )
+    for view, changes in found.changes.items():
+        if changes:
+            rows = [change_row(change) for change in changes[:_MOST_WINDOWS]]
+            print_rows(console, f"{view}: {len(changes):,} windows would change", CHANGED, rows)
+            if len(changes) > _MOST_WINDOWS:
+                console.print(f"... and {len(changes) - _MOST_WINDOWS:,} more.", highlight=False)
+    if found.repaired:
+        next_step(console, f"tidemark repair {pipeline_name}", "brings the rows back.")
+    else:
+        next_step(console, f"tidemark show {pipeline_name} rejected", "shows the reasons against each row.")

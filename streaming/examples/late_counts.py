@@ -32,4 +32,4 @@ count_in_time = Windowed(
 
 pipeline = Pipeline(stream=readings, views=(count_by_sensor,))
 
-both_policies = Pipeline(stream=readings, views=(count_by_sensor, count_in_time))
+dropping = Pipeline(stream=readings, views=(count_in_time,))

@@ -1,18 +1,23 @@
-"""Golden tests of applications of late data: redirect it, and integrate it by day."""
+"""Golden tests of late data: drop it, redirect it, update at once, integrate it by day; and results before their time."""
 
 from __future__ import annotations
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from streaming import log
+from streaming import Pipeline, drain, log
 from streaming.corrections import correct, plan, read_corrections
-from streaming.examples.late_counts import count_by_sensor, pipeline
+from streaming.early import read_open
+from streaming.errors import ViewError
+from streaming.examples import allowed_lateness, arrivals
+from streaming.examples.late_counts import count_by_sensor, count_in_time, dropping, pipeline
 from streaming.examples.late_counts import readings as stream
 from streaming.lake import Lake
-from streaming.late import late_pairs
-from streaming.views import read_first
-from tests.support.feeds import readings
+from streaming.late import late_pairs, late_rows
+from streaming.updates import emitted, read_updates
+from streaming.views import current, read_first
+from tests.support.feeds import land, readings
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run, tuples
 
@@ -65,3 +70,117 @@ def test_l5_a_backfill_of_the_day_integrates_the_late_rows_and_running_it_twice_
     assert backlog == [[], []]
     assert (current[1], corrected[1]) == (current[0], corrected[0])
     assert tuples(read_first(spark, redirected, count_by_sensor)) == first
+
+
+def test_t10_results_are_fast_at_first_and_exact_once_the_batch_has_run(spark: SparkSession, redirected: Lake) -> None:
+    correct(spark, redirected, count_by_sensor, [T0.date()], lambda: NOW)
+
+    speed = tuples(read_first(spark, redirected, count_by_sensor), "id", "window_end", "readings")
+    merged = tuples(read_current(spark, redirected, count_by_sensor), "id", "window_end", "readings")
+
+    seconds = [1, 9, 16, 8, 10.5, 12, 26]
+    exact = [("a", at(end), sum(end - 10 <= second < end for second in seconds)) for end in (10, 20)]
+    assert speed != exact
+    assert merged == exact
+
+
+@pytest.fixture(scope="module")
+def dropped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake after the timeline of L3, and one row of b that is late for its window."""
+    lake = Lake(str(tmp_path_factory.mktemp("dropped")))
+    run(
+        spark,
+        lake,
+        dropping,
+        readings("a@20"),  # watermark 15
+        readings("a@14.999, a@15, b@3"),
+        end_of_input=True,
+    )
+    return lake
+
+
+def test_l3_rows_behind_the_watermark_are_set_apart_and_a_row_at_the_watermark_is_not(
+    spark: SparkSession, dropped: Lake
+) -> None:
+    rows = log.read_log(spark, dropped, stream).where("id = 'a'")
+    late = late_rows(rows, stream)
+
+    assert tuples(late, "event_time", "_watermark") == [(at(14.999), at(15))]
+    assert tuples(log.valid(rows).exceptAll(late), "event_time") == [(at(15),), (at(20),)]
+
+
+def test_l1_dropped_rows_change_nothing_create_nothing_and_are_counted(spark: SparkSession, dropped: Lake) -> None:
+    first = read_first(spark, dropped, count_in_time)
+
+    # a@14.999 lies behind the watermark, but its window is open; b has no window at all.
+    assert tuples(first, "id", "window_end", "readings") == [("a", at(20), 2), ("a", at(30), 1)]
+    late = late_pairs(log.read_log(spark, dropped, stream), count_in_time)
+    assert tuples(late, "id", "event_time") == [("b", at(3))]
+    assert sum((batch.late or {}).get("count_in_time", 0) for batch in log.batches(dropped, stream)) == 1
+    assert plan(spark, dropped, count_in_time) == []
+    with pytest.raises(ViewError, match="declared with late='drop', so nothing is corrected"):
+        correct(spark, dropped, count_in_time, [T0.date()], lambda: NOW)
+
+
+def test_l4_late_rows_within_the_allowed_lateness_update_their_window_at_once_and_later_ones_wait(
+    spark: SparkSession, lake: Lake
+) -> None:
+    declared, view = allowed_lateness.pipeline, allowed_lateness.updated_counts
+
+    def said() -> list[tuple[str, object, int, str]]:
+        everything = emitted(read_first(spark, lake, view), read_updates(spark, lake, view), view)
+        return tuples(everything, "id", "window_end", "readings", "_kind")
+
+    run(
+        spark,
+        lake,
+        declared,
+        readings("a@1, a@10"),  # watermark 10: closes the window
+        readings("a@5, a@6"),  # both late, in one batch: one update
+        readings("a@15"),  # watermark 15 = window end + allowed lateness
+        readings("a@7"),  # too late
+    )
+    assert said() == [("a", at(10), 1, "first"), ("a", at(10), 3, "update")]
+    run(spark, lake, declared)
+    assert said() == [("a", at(10), 1, "first"), ("a", at(10), 3, "update")]
+
+    (backlog,) = plan(spark, lake, view)
+    assert (backlog.day, backlog.late_pairs) == (T0.date(), 1)
+    correct(spark, lake, view, [backlog.day], lambda: NOW)
+    newest = current(
+        read_first(spark, lake, view), read_corrections(spark, lake, view), view, read_updates(spark, lake, view)
+    )
+    assert tuples(newest, "id", "window_end", "readings") == [("a", at(10), 4)]
+    assert plan(spark, lake, view) == []
+
+
+def test_t1_windows_fire_by_processing_time_and_t9_a_dashboard_shows_them_before(
+    spark: SparkSession, lake: Lake
+) -> None:
+    declared = Pipeline(arrivals.arrivals, (arrivals.per_second, arrivals.dashboard))
+
+    def arrive(second: float, temperature: float) -> None:
+        land(lake.landing(declared.stream), [{"id": "a", "temperature": temperature}])
+        drain(spark, lake, declared, now=lambda: at(second))
+
+    def fired() -> list[tuple[object, ...]]:
+        return tuples(read_first(spark, lake, arrivals.per_second), "window_end", "readings")
+
+    def shown() -> list[tuple[object, ...]]:
+        return tuples(read_open(spark, lake, arrivals.dashboard), "id", "window_end", "readings", "mean_celsius")
+
+    arrive(0.999, 32)
+    assert fired() == []
+    assert shown() == [("a", at(10), 1, 0.0)]
+
+    arrive(1, 212)  # the second is over, exactly
+    assert fired() == [(at(1), 1)]
+    assert shown() == [("a", at(10), 2, 50.0)]
+
+    arrive(12, 50)
+    assert fired() == [(at(1), 1), (at(2), 1)]
+    # What is over is final, and no longer on the provisional table.
+    assert shown() == [("a", at(20), 1, 10.0)]
+    dashboard = read_first(spark, lake, arrivals.dashboard)
+    assert tuples(dashboard, "id", "window_end", "readings", "mean_celsius") == [("a", at(10), 2, 50.0)]
+    assert "provisional" in DeltaTable(lake.open(arrivals.dashboard)).metadata().description

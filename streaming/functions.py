@@ -46,7 +46,8 @@ class WindowFunction:
             found = apply(rows.sort_values("_position")[given].reset_index(drop=True))[names].reset_index(drop=True)
             first = rows.iloc[0]
             for place, name in enumerate(keys):
-                found.insert(place, name, [first[name]] * len(found))
+                # Of type object: pandas takes an empty list for numbers, which Spark refuses in place of a window.
+                found.insert(place, name, pd.Series([first[name]] * len(found), dtype=object))
             return found
 
         given = [name for name in inputs if name != "_position"] + [name for name in keys if not name.startswith("_")]

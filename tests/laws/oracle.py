@@ -1,4 +1,4 @@
-"""The laws once more in plain Python over the input lines: no Spark, and no code shared with `streaming`.
+"""What a line is, once more in plain Python: no Spark, and no code shared with `streaming`.
 
 Instants are whole microseconds since the epoch. What the engine's declarations say (`tests/laws/readings.py`) is
 said here again by hand, so that a mistake in the engine's reading of them shows.
@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 SECOND = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-DELAY = 5 * SECOND
 MAX_AHEAD = 30 * SECOND
+EARLIEST = 0
+"""The first event time that is valid."""
 
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?(?:Z|([+-])(\d{2}):(\d{2}))", re.ASCII
 )
-
-Identity = tuple[Any, ...]
-Results = dict[Identity, tuple[Any, ...]]
 
 
 def micros(instant: datetime) -> int:
@@ -73,7 +69,7 @@ def judge(line: bytes, now: int) -> Verdict:
     }
     reasons = [f"type: {name}" for name, is_wrong in wrong.items() if is_wrong]
     if not wrong["at"]:
-        if at is None or at < 0:
+        if at is None or at < EARLIEST:
             reasons.append("event_time")
         elif at > now + MAX_AHEAD:
             reasons.append("max_ahead")
@@ -105,152 +101,3 @@ def _instant(text: Any) -> int | None:
     except ValueError:
         return None
     return micros(local + (offset if sign == "-" else -offset)) + int((fraction or "0").ljust(6, "0"))
-
-
-@dataclass(frozen=True)
-class View:
-    """A windowed view: its name, whether it is by key, the window's size and offset, and which events count."""
-
-    name: str
-    by_key: bool
-    size: int
-    offset: int
-    counts: Callable[[Event], bool]
-
-    def window(self, at: int) -> tuple[int, int]:
-        """Start (inclusive) and end (exclusive) of the window that holds the instant."""
-        start = at - (at - self.offset) % self.size
-        return start, start + self.size
-
-    def identity(self, event: Event) -> Identity:
-        """The result that the event belongs to."""
-        return (*((event.key,) if self.by_key else ()), *self.window(event.at))
-
-    def results(self, events: Iterable[Event]) -> Results:
-        """Per result: events, known values, sum, mean, least, greatest, share of positive values."""
-        groups: defaultdict[Identity, list[int | None]] = defaultdict(list)
-        for event in events:
-            if self.counts(event):
-                groups[self.identity(event)].append(event.value)
-        return {identity: _aggregate(values) for identity, values in groups.items()}
-
-
-def _aggregate(values: Sequence[int | None]) -> tuple[Any, ...]:
-    known = [value for value in values if value is not None]
-    if not known:
-        return (len(values), 0, None, None, None, None, None)
-    positive = sum(value > 0 for value in known) / len(known)
-    return (len(values), len(known), sum(known), sum(known) / len(known), min(known), max(known), positive)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of the log: the payload, where it came from, its batch, its stamp and its verdict."""
-
-    raw: bytes
-    file: str
-    line: int
-    batch: int
-    stamp: int | None
-    verdict: Verdict
-
-    def is_late(self, view: View) -> bool:
-        """Whether the event's window was closed when the line came."""
-        event = self.verdict.event
-        return event is not None and self.stamp is not None and view.window(event.at)[1] <= self.stamp
-
-
-@dataclass
-class Timeline:
-    """The log as it must become: feed it batches, settle it, end it."""
-
-    now: int
-    views: tuple[View, ...]
-    rows: list[Row] = field(default_factory=list)
-    heartbeats: list[tuple[int, int]] = field(default_factory=list)
-    watermark: int | None = None
-    _batches: int = 0
-    _stamp: int | None = None
-
-    def batch(self, files: Sequence[tuple[str, Sequence[bytes]]]) -> None:
-        """One batch of files with their lines; it is stamped before its own lines are looked at."""
-        stamp = self.watermark
-        new = [
-            Row(raw, name, line, self._batches, stamp, judge(raw, self.now))
-            for name, lines in files
-            for line, raw in enumerate(lines)
-        ]
-        self.rows += new
-        self._stamp = stamp
-        self._batches += 1
-        times = [row.verdict.event.at for row in new if row.verdict.event is not None]
-        if times:
-            reached = max(times) - DELAY
-            self.watermark = reached if stamp is None else max(stamp, reached)
-
-    def settle(self) -> None:
-        """A heartbeat if no row carries the newest watermark yet."""
-        if self.watermark is not None and self.watermark != self._stamp:
-            self._beat(self.watermark)
-
-    def end_of_input(self) -> None:
-        """A heartbeat at the latest end of any window that is still open."""
-        ends = [
-            view.window(event.at)[1]
-            for view in self.views
-            for event in self.events()
-            if view.counts(event) and self.watermark is not None and view.window(event.at)[1] > self.watermark
-        ]
-        if ends:
-            self.watermark = max(ends)
-            self._beat(self.watermark)
-
-    def events(self) -> list[Event]:
-        """Every valid event so far."""
-        return [row.verdict.event for row in self.rows if row.verdict.event is not None]
-
-    def is_closed(self, view: View, event: Event) -> bool:
-        """Whether the watermark has passed the event's window."""
-        return self.watermark is not None and view.window(event.at)[1] <= self.watermark
-
-    def late(self, view: View) -> list[Row]:
-        """The rows that the view counts and whose window was closed when they came."""
-        return [row for row in self.rows if _counted(view, row) and row.is_late(view)]
-
-    def first(self, view: View) -> Results:
-        """First results: the closed windows over the events that came in time."""
-        return view.results(
-            row.verdict.event
-            for row in self.rows
-            if row.verdict.event is not None and not row.is_late(view) and self.is_closed(view, row.verdict.event)
-        )
-
-    def current(self, view: View) -> Results:
-        """The truth: the closed windows over all their events."""
-        return view.results(event for event in self.events() if self.is_closed(view, event))
-
-    def corrections(self, view: View) -> dict[Identity, tuple[Any, ...]]:
-        """The truth of the windows with late events, and how many of those they have."""
-        late: defaultdict[Identity, int] = defaultdict(int)
-        for row in self.late(view):
-            if row.verdict.event is not None:
-                late[view.identity(row.verdict.event)] += 1
-        truth = view.results(self.events())
-        return {identity: (*truth[identity], number) for identity, number in late.items()}
-
-    def late_days(self, view: View) -> dict[date, int]:
-        """Late pairs per day of their window's start."""
-        days: defaultdict[date, int] = defaultdict(int)
-        for row in self.late(view):
-            if row.verdict.event is not None:
-                days[day_of(view.window(row.verdict.event.at)[0])] += 1
-        return dict(days)
-
-    def _beat(self, stamp: int) -> None:
-        self.heartbeats.append((self._batches, stamp))
-        self._stamp = stamp
-        self._batches += 1
-
-
-def _counted(view: View, row: Row) -> bool:
-    return row.verdict.event is not None and view.counts(row.verdict.event)

@@ -1,19 +1,27 @@
-"""The pipeline under test, declared for the engine and once more for the oracle."""
+"""The pipeline under test, declared for the engine and once more for the oracle: a view per window kind and policy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pandas as pd
+
 from streaming import (
     BoundedOutOfOrderness,
+    Custom,
     Files,
     Json,
+    LocalDays,
     Pipeline,
     Rule,
+    Session,
+    Sliding,
     Stream,
     Tumbling,
     Windowed,
+    WindowFunction,
     count,
     greatest,
     least,
@@ -21,10 +29,18 @@ from streaming import (
     share,
     total,
 )
-from tests.laws import oracle
+from tests.laws import windows
+from tests.laws.clocks import Bounded, Clock
+from tests.laws.oracle import SECOND, Event, micros
+from tests.laws.timeline import Timeline, Values, View
+from tests.laws.windows import Bounds
 
-MIDNIGHT = datetime(2026, 1, 2, tzinfo=UTC)
-NOW = datetime(2026, 1, 2, 0, 1, tzinfo=UTC)
+MIDNIGHT = datetime(2026, 3, 9, tzinfo=UTC)
+LOCAL_MIDNIGHT = datetime(2026, 3, 9, 4, tzinfo=UTC)
+"""The end of the day of 23 hours in New York."""
+
+NOW = datetime(2026, 3, 9, 4, 1, tzinfo=UTC)
+"""The processing time of every run."""
 
 AGGREGATES = {
     "readings": count(),
@@ -36,35 +52,141 @@ AGGREGATES = {
     "positive_share": share("value > 0"),
 }
 
+_HALF_MINUTE = (
+    "named_struct('start', timestamp_micros(unix_micros(at) - pmod(unix_micros(at), 30000000)), "
+    "'end', timestamp_micros(unix_micros(at) - pmod(unix_micros(at), 30000000) + 30000000))"
+)
+_AROUND = "named_struct('start', timestamp_micros(unix_micros(at) {}), 'end', timestamp_micros(unix_micros(at) {}))"
+ASSIGNER = f"""case
+    when value is null then null
+    when value > 50 then array({_HALF_MINUTE}, {_AROUND.format("+ 1000000", "+ 9000000")})
+    when value > 0 then array({_HALF_MINUTE}, {_AROUND.format("- 9000000", "- 1000000")}, {_HALF_MINUTE})
+    when value < -80 then array({_AROUND.format("+ 1000000", "+ 60000001")}, {_AROUND.format("- 60000001", "+ 0")})
+    when value < -60 then array({_AROUND.format("+ 1000000", "+ 1000000")}, {_AROUND.format("- 60000000", "+ 60000000")})
+    else array({_HALF_MINUTE})
+end"""
 
-def pipeline(files_per_batch: int = 1) -> Pipeline:
-    """One view by key, and one over all keys with an offset and a condition."""
+
+def _rises() -> WindowFunction:
+    # A nested function travels to Spark's workers whole, which need not find the tests then.
+    def rises(rows: pd.DataFrame) -> pd.DataFrame:
+        values = rows["value"].dropna().astype("int64").tolist()
+        pairs = [(before, after) for before, after in zip(values, values[1:], strict=False) if before < after]
+        return pd.DataFrame(pairs, columns=["before", "after"]).astype("int64")
+
+    return WindowFunction(rises, "before bigint, after bigint")
+
+
+def pipeline(files_per_batch: int = 1, *, keep_raw: bool = True) -> Pipeline:
+    """One stream, whose batches are paid for once, and all the views."""
     readings = Stream(
         name="readings",
         source=Files("landing/readings", files_per_batch=files_per_batch),
         format=Json("key string, at timestamp, value bigint, unit string"),
         event_time="at",
         clock=BoundedOutOfOrderness("5 seconds", max_ahead="30 seconds"),
+        derived={"third": "pmod(value, 3)"},
         rules=(
             Rule("value_plausible", "value is null or value between -100 and 100"),
             Rule("unit_known", "unit = 'C'"),
         ),
-        keep_raw=True,
+        keep_raw=keep_raw,
     )
-    by_key = Windowed("by_key", readings, Tumbling("10 seconds"), AGGREGATES, by=("key",))
-    everywhere = Windowed(
-        "everywhere", readings, Tumbling("7 seconds", offset="3 seconds"), AGGREGATES, where="value is not null"
+    by_key = Windowed("by_key", readings, Tumbling("10 seconds"), AGGREGATES, by=("key",), early="each batch")
+    return Pipeline(
+        readings,
+        (
+            by_key,
+            replace(
+                by_key,
+                name="everywhere",
+                window=Tumbling("7 seconds", offset="3 seconds"),
+                by=(),
+                where="value is not null",
+                early=None,
+            ),
+            replace(by_key, name="sliding", window=Sliding("10 seconds", "4 seconds"), early=None),
+            replace(
+                by_key, name="gapped", window=Sliding("3 seconds", "7 seconds", "2 seconds"), late="drop", early=None
+            ),
+            replace(by_key, name="local_days", window=LocalDays("America/New_York"), early=None),
+            replace(by_key, name="sessions", window=Session("4 seconds")),
+            replace(by_key, name="own_gaps", window=Session(seconds_of="abs(value) % 7 - 1"), early=None),
+            replace(by_key, name="custom", window=Custom(ASSIGNER, within="1 minute"), early=None),
+            replace(by_key, name="once", distinct=("third",), early=None),
+            replace(by_key, name="rises", window=Tumbling("1 minute"), aggregates={}, function=_rises(), early=None),
+            replace(by_key, name="updated", late="update", allowed_lateness="20 seconds", early=None),
+        ),
     )
-    return Pipeline(readings, (by_key, everywhere))
 
 
+def _aggregate(events: Sequence[Event]) -> list[Values]:
+    known = [event.value for event in events if event.value is not None]
+    if not known:
+        return [(len(events), 0, None, None, None, None, None)]
+    positive = sum(value > 0 for value in known) / len(known)
+    return [(len(events), len(known), sum(known), sum(known) / len(known), min(known), max(known), positive)]
+
+
+def _climb(events: Sequence[Event]) -> list[Values]:
+    known = [event.value for event in events if event.value is not None]
+    return [(low, high) for low, high in zip(known, known[1:], strict=False) if low < high]
+
+
+def _own_gap(event: Event) -> int | None:
+    return None if event.value is None else (abs(event.value) % 7 - 1) * SECOND
+
+
+def _assigned(event: Event) -> list[Bounds]:
+    """What `ASSIGNER` says; windows that are empty or reach further than a minute are none."""
+    if event.value is None or event.value < -80:
+        return []
+    if event.value < -60:
+        return [(event.at - 60 * SECOND, event.at + 60 * SECOND)]
+    half_minute = event.at // (30 * SECOND) * 30 * SECOND
+    found = [(half_minute, half_minute + 30 * SECOND)]
+    if event.value > 50:
+        found.append((event.at + SECOND, event.at + 9 * SECOND))
+    elif event.value > 0:
+        found.append((event.at - 9 * SECOND, event.at - SECOND))
+    return found
+
+
+_BY_KEY = View("by_key", windows.tumbling(10 * SECOND), _aggregate, len(AGGREGATES), early=True)
 VIEWS = (
-    oracle.View("by_key", True, 10 * oracle.SECOND, 0, lambda event: True),
-    oracle.View("everywhere", False, 7 * oracle.SECOND, 3 * oracle.SECOND, lambda event: event.value is not None),
+    _BY_KEY,
+    replace(
+        _BY_KEY,
+        name="everywhere",
+        assign=windows.tumbling(7 * SECOND, 3 * SECOND),
+        by_key=False,
+        counts=lambda event: event.value is not None,
+        early=False,
+    ),
+    replace(_BY_KEY, name="sliding", assign=windows.sliding(10 * SECOND, 4 * SECOND), early=False),
+    replace(
+        _BY_KEY, name="gapped", assign=windows.sliding(3 * SECOND, 7 * SECOND, 2 * SECOND), late="drop", early=False
+    ),
+    replace(_BY_KEY, name="local_days", assign=windows.local_days("America/New_York"), early=False),
+    replace(_BY_KEY, name="sessions", assign=windows.gaps(lambda event: 4 * SECOND), merging=True),
+    replace(_BY_KEY, name="own_gaps", assign=windows.gaps(_own_gap), merging=True, early=False),
+    replace(_BY_KEY, name="custom", assign=_assigned, early=False),
+    replace(
+        _BY_KEY,
+        name="once",
+        distinct=lambda event: None if event.value is None else event.value % 3,
+        early=False,
+    ),
+    replace(_BY_KEY, name="rises", assign=windows.tumbling(60 * SECOND), compute=_climb, width=2, early=False),
+    replace(_BY_KEY, name="updated", late="update", lateness=20 * SECOND, early=False),
 )
 
 
-def without_raw(declared: Pipeline) -> Pipeline:
-    """The same pipeline, keeping the payload of rejected rows only."""
-    stream = replace(declared.stream, keep_raw=False)
-    return Pipeline(stream, tuple(replace(view, of=stream) for view in declared.views))
+def clock() -> Clock:
+    """The stream's clock for the oracle."""
+    return Bounded(5 * SECOND)
+
+
+def timeline() -> Timeline:
+    """The oracle of `pipeline`, before its first batch."""
+    return Timeline(micros(NOW), VIEWS, clock())

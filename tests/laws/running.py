@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -23,13 +25,16 @@ from pyspark.sql.streaming.listener import (
 
 from streaming import Lake, Pipeline, Windowed, correct, drain, plan
 from streaming.corrections import read_corrections
-from streaming.late import late_pairs
+from streaming.late import duplicates, late_pairs
 from streaming.log import Batch, batches, read_log, rejected
+from streaming.updates import read_updates
 from streaming.views import current, read_first
-from tests.laws.oracle import Identity, Timeline, micros
-from tests.laws.readings import AGGREGATES, NOW, VIEWS, pipeline
+from tests.laws.readings import NOW, VIEWS, pipeline, timeline
 from tests.laws.strategies import Feed
+from tests.laws.timeline import Results, Timeline
 from tests.support.feeds import land
+
+T = TypeVar("T")
 
 _DRAINED_IN_SECONDS = 60
 
@@ -68,13 +73,14 @@ def reason_labels(rejected: Sequence[str] | None) -> tuple[str, ...]:
 
 @dataclass
 class ViewTables:
-    """A view's results, each a list so that a result given twice shows."""
+    """A view's results; `copies` counts, per result, the rows that `distinct` leaves out."""
 
-    first: list[tuple[Identity, tuple[Any, ...]]] = field(default_factory=list)
-    corrections: list[tuple[Identity, tuple[Any, ...]]] = field(default_factory=list)
-    current: list[tuple[Identity, tuple[Any, ...]]] = field(default_factory=list)
-    late: list[tuple[Any, ...]] = field(default_factory=list)
-    backlog: dict[date, int] = field(default_factory=dict)
+    first: Results = field(default_factory=Counter)
+    updates: Results = field(default_factory=Counter)
+    corrections: Results = field(default_factory=Counter)
+    current: Results = field(default_factory=Counter)
+    late: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    copies: Counter[tuple[Any, ...]] = field(default_factory=Counter)
 
 
 @dataclass
@@ -92,75 +98,54 @@ Stored = dict[str, list[str]]
 
 @dataclass
 class Ran:
-    """A feed, what the oracle says must come of it, and what came of it, once and after every step was repeated."""
+    """A feed, what the oracle says must come of it, and what came of it, once and after every step was repeated.
+
+    `backlogs` and `opens` are of the views, after each drain.
+    """
 
     feed: Feed
-    expected: Timeline
     lake: Lake
     pipeline: Pipeline
-    tables: Tables
-    commits: list[Batch]
-    native_drops: dict[str, int]
-    backlogs: list[dict[str, dict[date, int]]]
-    expected_backlogs: list[dict[str, dict[date, int]]]
-    stored: Stored
-    stored_again: Stored
-    backlog_afterwards: dict[str, dict[date, int]]
+    expected: Timeline
+    backlogs: list[dict[str, dict[date, int]]] = field(default_factory=list)
+    expected_backlogs: list[dict[str, dict[date, int]]] = field(default_factory=list)
+    opens: list[dict[str, Results]] = field(default_factory=list)
+    expected_opens: list[dict[str, Results]] = field(default_factory=list)
+    tables: Tables = field(default_factory=Tables)
+    commits: list[Batch] = field(default_factory=list)
+    native_drops: dict[str, int] = field(default_factory=dict)
+    stored: Stored = field(default_factory=dict)
+    stored_again: Stored = field(default_factory=dict)
+    backlog_afterwards: dict[str, dict[date, int]] = field(default_factory=dict)
 
 
-def run(spark: SparkSession, lake: Lake, feed: Feed) -> Ran:
-    """Each drain and its corrections in turn, reading back at the end; then every step once more, and read again."""
-    declared = pipeline(feed.files_per_batch)
-    expected = Timeline(micros(NOW), VIEWS)
-    backlogs: list[dict[str, dict[date, int]]] = []
-    expected_backlogs: list[dict[str, dict[date, int]]] = []
-    corrected: dict[str, dict[date, int]] = {view.name: {} for view in VIEWS}
-    with counted_drops(spark) as drops:
+def run(spark: SparkSession, lake: Lake, feed: Feed, *, again: bool) -> Ran:
+    """Each drain and its corrections in turn, read back at the end; then, if `again`, every step once more."""
+    ran = Ran(feed, lake, pipeline(feed.files_per_batch, keep_raw=feed.keep_raw), timeline())
+    with counted_drops(spark) as ran.native_drops:
         for number, files in enumerate(feed.drains):
-            is_last = number == len(feed.drains) - 1
-            ends = feed.ends_between or is_last
-            names = [land(lake.landing(declared.stream), lines).name for lines in files]
-            drain(spark, lake, declared, end_of_input=ends, now=lambda: NOW)
-            _expect(expected, list(zip(names, files, strict=True)), feed.files_per_batch, ends)
-            backlogs.append(_backlog(spark, lake, declared))
-            late = {view.name: expected.late_days(view) for view in VIEWS}
-            expected_backlogs.append(
-                {
-                    name: {day: pairs for day, pairs in days.items() if corrected[name].get(day) != pairs}
-                    for name, days in late.items()
-                }
+            ends = feed.ends_between or number == len(feed.drains) - 1
+            names = [land(lake.landing(ran.pipeline.stream), lines).name for lines in files]
+            drain(spark, lake, ran.pipeline, end_of_input=ends, now=lambda: NOW)
+            _expect(ran.expected, list(zip(names, files, strict=True)), feed.files_per_batch, ends)
+            ran.opens.append(
+                {view.name: _results(_arrow(lake.open(view)), view) for view in ran.pipeline.views if view.early}
             )
-            corrected = late
-            _correct(spark, lake, declared, backlogs[-1])
-        tables = read_back(spark, lake, declared)
-        stored = _stored(lake, declared)
-        commits = batches(lake, declared.stream)[::-1]
-        drain(spark, lake, declared, end_of_input=True, now=lambda: NOW)
-        afterwards = _backlog(spark, lake, declared)
-        _correct(spark, lake, declared, {view.name: list(expected.late_days(view)) for view in VIEWS})
-    return Ran(
-        feed,
-        expected,
-        lake,
-        declared,
-        tables,
-        commits,
-        drops,
-        backlogs,
-        expected_backlogs,
-        stored,
-        _stored(lake, declared),
-        afterwards,
-    )
-
-
-def current_of(spark: SparkSession, lake: Lake, declared: Pipeline, files: Sequence[Sequence[bytes]]) -> Tables:
-    """What one drain to the end of input and its corrections make of the files."""
-    for lines in files:
-        land(lake.landing(declared.stream), lines)
-    drain(spark, lake, declared, end_of_input=True, now=lambda: NOW)
-    _correct(spark, lake, declared, _backlog(spark, lake, declared))
-    return read_back(spark, lake, declared)
+            ran.expected_opens.append({view.name: ran.expected.open(view) for view in VIEWS if view.early})
+            ran.backlogs.append(_backlog(spark, lake, ran.pipeline))
+            ran.expected_backlogs.append({view.name: ran.expected.backlog(view) for view in VIEWS})
+            _correct(spark, lake, ran.pipeline, ran.backlogs[-1])
+            for view in VIEWS:
+                ran.expected.correct(view, ran.backlogs[-1][view.name])
+        ran.tables = read_back(spark, lake, ran.pipeline)
+        ran.commits = batches(lake, ran.pipeline.stream)[::-1]
+        if again:
+            ran.stored = _stored(lake, ran.pipeline)
+            drain(spark, lake, ran.pipeline, end_of_input=True, now=lambda: NOW)
+            ran.backlog_afterwards = _backlog(spark, lake, ran.pipeline)
+            _correct(spark, lake, ran.pipeline, ran.backlogs[-1])
+            ran.stored_again = _stored(lake, ran.pipeline)
+    return ran
 
 
 def _expect(expected: Timeline, files: list[tuple[str, tuple[bytes, ...]]], per_batch: int, ends: bool) -> None:
@@ -171,15 +156,19 @@ def _expect(expected: Timeline, files: list[tuple[str, tuple[bytes, ...]]], per_
         expected.end_of_input()
 
 
+def _of_each(views: Iterable[Windowed], do: Callable[[Windowed], T]) -> dict[str, T]:
+    # Most of a tiny Spark job is the driver's planning, which two cores do for two views at once.
+    with ThreadPoolExecutor(4) as threads:
+        return {view.name: done for view, done in zip(views, threads.map(do, views), strict=True)}
+
+
 def _backlog(spark: SparkSession, lake: Lake, declared: Pipeline) -> dict[str, dict[date, int]]:
-    return {view.name: {entry.day: entry.late_pairs for entry in plan(spark, lake, view)} for view in declared.views}
+    return _of_each(declared.views, lambda view: {entry.day: entry.late_pairs for entry in plan(spark, lake, view)})
 
 
-def _correct(
-    spark: SparkSession, lake: Lake, declared: Pipeline, days: Mapping[str, Sequence[date] | Mapping[date, int]]
-) -> None:
-    for view in declared.views:
-        correct(spark, lake, view, days[view.name], now=lambda: NOW)
+def _correct(spark: SparkSession, lake: Lake, declared: Pipeline, days: Mapping[str, Mapping[date, int]]) -> None:
+    views = [view for view in declared.views if days[view.name]]
+    _of_each(views, lambda view: correct(spark, lake, view, days[view.name], now=lambda: NOW))
 
 
 def read_back(spark: SparkSession, lake: Lake, declared: Pipeline) -> Tables:
@@ -189,25 +178,33 @@ def read_back(spark: SparkSession, lake: Lake, declared: Pipeline) -> Tables:
     lines = _line_numbers(stored)
     tables = Tables(log=_log_rows(stored, lines))
     tables.rejected = [lines[row["path"], row["position"]] for row in rejected(log).select("_origin.*").collect()]
-    for view in declared.views:
+
+    def read(view: Windowed) -> ViewTables:
         results = ViewTables(first=_results(_arrow(lake.first(view)), view))
-        corrections = read_corrections(spark, lake, view)
+        corrections, updates = read_corrections(spark, lake, view), read_updates(spark, lake, view)
         if corrections is not None:
-            results.corrections = _results(_arrow(lake.corrections(view)), view, "_late_rows")
-        results.current = _results(current(read_first(spark, lake, view), corrections, view).toArrow(), view)
-        bounds = (F.unix_micros(bound).alias(bound) for bound in ("window_start", "window_end"))
-        results.late = [
-            (*lines[row["path"], row["position"]], row["window_start"], row["window_end"])
-            for row in late_pairs(log, view).select("_origin.*", *bounds).collect()
-        ]
-        tables.views[view.name] = results
+            results.corrections = _results(_arrow(lake.corrections(view)), view, "_late_rows", "_retracted")
+        if updates is not None:
+            results.updates = _results(_arrow(lake.updates(view)), view, "_batch")
+        shown = current(read_first(spark, lake, view), corrections, view, updates)
+        results.current = _results(shown.toArrow(), view)
+        bounds = [F.unix_micros(bound).alias(bound) for bound in ("window_start", "window_end")]
+        late = late_pairs(log, view).select("_origin.*", *bounds).collect()
+        results.late = Counter(
+            (*lines[row["path"], row["position"]], row["window_start"], row["window_end"]) for row in late
+        )
+        if view.distinct:
+            results.copies = Counter(map(tuple, duplicates(log, view).select(*view.by, *bounds).collect()))
+        return results
+
+    tables.views = _of_each(declared.views, read)
     return tables
 
 
 def _stored(lake: Lake, declared: Pipeline) -> Stored:
     uris = {"log": lake.log(declared.stream)}
     for view in declared.views:
-        uris |= {view.name: lake.first(view), f"{view.name}_corrections": lake.corrections(view)}
+        uris |= {uri: uri for uri in (lake.first(view), lake.updates(view), lake.corrections(view), lake.open(view))}
     return {name: _texts(_arrow(uri)) for name, uri in uris.items() if DeltaTable.is_deltatable(uri)}
 
 
@@ -254,14 +251,14 @@ def _log_rows(table: pa.Table, lines: Mapping[tuple[str, int], tuple[str, int]])
     return [LogRow(*place, *values) for place, *values in zip(places, *columns, strict=True)]
 
 
-def _results(table: pa.Table, view: Windowed, *extra: str) -> list[tuple[Identity, tuple[Any, ...]]]:
+def _results(table: pa.Table, view: Windowed, *extra: str) -> Results:
     identity = [
         *(table[key].to_pylist() for key in view.by),
         _micros(table, "window_start"),
         _micros(table, "window_end"),
     ]
-    values = [table[name].to_pylist() for name in (*AGGREGATES, *extra)]
-    return list(zip(zip(*identity, strict=True), zip(*values, strict=True), strict=True))
+    values = [table[name].to_pylist() for name in (*view.values, *extra)]
+    return Counter(zip(zip(*identity, strict=True), zip(*values, strict=True), strict=True))
 
 
 class _Drops(StreamingQueryListener):

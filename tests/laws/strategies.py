@@ -11,15 +11,17 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.laws.oracle import EPOCH, SECOND, micros
-from tests.laws.readings import MIDNIGHT
+from tests.laws.oracle import EARLIEST, EPOCH, SECOND, micros
+from tests.laws.readings import LOCAL_MIDNIGHT, MIDNIGHT, NOW
 
 T = TypeVar("T")
 
 KEYS = ("a", "b", "A", "", " a", "ü", "u\u0308", "日本", "😀", 'quo"te\\', "\x00", None)
+VALUES = st.one_of(*[st.integers(-100, 100)] * 6, st.none())
 GRAINS = (0, 0, 1, -1, 1_000, -1_000)
 START = micros(MIDNIGHT)
-HORIZON = START + 90 * SECOND
+AFTER_SILENCE = micros(LOCAL_MIDNIGHT)
+HORIZON = micros(NOW) + 30 * SECOND
 
 NOT_JSON = (
     b"",
@@ -65,12 +67,14 @@ NOT_STRINGS: tuple[Any, ...] = (1, 2.5, False, ["C"], {"C": 1})
 class Feed:
     """A run: per drain the files that are there for it (lines of each), how many make a batch, and how it ends.
 
-    `ends_between`: whether each drain but the last ends its input too; the last one always does.
+    `ends_between`: whether each drain but the last ends its input too; the last one always does. `keep_raw`: whether
+    the log keeps the payload of valid rows.
     """
 
     drains: tuple[tuple[tuple[bytes, ...], ...], ...]
     files_per_batch: int
     ends_between: bool
+    keep_raw: bool
 
     def lines(self) -> list[bytes]:
         """Every line, in order of arrival."""
@@ -78,18 +82,16 @@ class Feed:
 
 
 def times(around: int) -> st.SearchStrategy[int]:
-    """Event times about an instant, mostly within a few windows, many of them next to a window's bound."""
+    """Event times about an instant, within a few windows, many of them next to a window's bound."""
     on_bounds = st.builds(
-        lambda size, steps, grain: max(0, (around // size + steps) * size + grain),
+        lambda size, steps, grain: max(EARLIEST, (around // size + steps) * size + grain),
         st.sampled_from((10 * SECOND, 7 * SECOND)),
         st.integers(-3, 1),
         st.sampled_from(GRAINS),
     )
     anywhere = st.integers(-25 * SECOND, 8 * SECOND).map(lambda shift: around + shift)
     behind_seven = on_bounds.map(lambda at: at + 3 * SECOND)
-    first_instants = st.sampled_from((0, 1, 5))
-    usual = (on_bounds, anywhere, behind_seven)
-    return st.one_of(*usual, *usual, *usual, first_instants)
+    return st.one_of(on_bounds, anywhere, behind_seven)
 
 
 @st.composite
@@ -109,7 +111,7 @@ def written(draw: st.DrawFn, at: int) -> str:
 def events(draw: st.DrawFn, around: int) -> dict[str, Any]:
     """A good event as its sender's fields; some fields are null, missing or unknown to us."""
     document: dict[str, Any] = {"at": draw(written(draw(times(around)))), "unit": "C"}
-    key, value = draw(st.sampled_from(KEYS)), draw(st.one_of(st.none(), st.integers(-100, 100)))
+    key, value = draw(st.sampled_from(KEYS)), draw(VALUES)
     leave_out = draw(st.booleans())
     if key is not None or not leave_out:
         document["key"] = key
@@ -160,20 +162,27 @@ def lines(draw: st.DrawFn, around: int = START, dirt: int = 4) -> bytes:
 
 @st.composite
 def feeds(draw: st.DrawFn) -> Feed:
-    """Five to seven files, time moving on from file to file; some are empty, some delivered twice."""
+    """Five to seven files, time moving on from file to file with one long silence; some are empty or come twice.
+
+    Before the silence it is midnight in UTC, after it in New York, where a day of 23 hours ends.
+    """
     files: list[tuple[bytes, ...]] = []
+    silent = draw(st.integers(2, 3))
     for number in range(draw(st.integers(5, 7))):
-        around = START + (number * 11 - 20) * SECOND
+        around = (AFTER_SILENCE - silent * 11 * SECOND if number >= silent else START) + (number * 11 - 15) * SECOND
         what = draw(st.integers(0, 9))
         if what == 0:
             files.append(())
         elif what == 1 and files:
             files.append(draw(st.sampled_from(files)))
         else:
-            files.append(tuple(draw(st.lists(lines(around), min_size=4, max_size=8))))
+            files.append(tuple(draw(st.lists(lines(around), min_size=30, max_size=50))))
+    if draw(st.booleans()):
+        old = draw(st.integers(0, len(files) - 1))
+        files[old] += tuple(draw(st.lists(lines(EARLIEST), min_size=3, max_size=6)))
     cut = draw(st.integers(2, len(files) - 1))
     drains = (tuple(files[:cut]), tuple(files[cut:]))
-    return Feed(drains, draw(st.sampled_from((1, 1, 2))), draw(st.booleans()))
+    return Feed(drains, draw(st.sampled_from((1, 1, 2))), draw(st.booleans()), draw(st.booleans()))
 
 
 def generated(strategy: st.SearchStrategy[T], number: int) -> list[T]:

@@ -15,8 +15,8 @@ from tests.laws.strategies import HORIZON, NOT_JSON, generated, lines
 ON_THE_BOUND = tuple(
     b'{"key": "%s", "at": "%s", "value": %s, "unit": "C"}' % entry
     for entry in (
-        (b"horizon", b"2026-01-02T00:01:30Z", b"1"),
-        (b"after the horizon", b"2026-01-02T00:01:30.000001Z", b"1"),
+        (b"horizon", b"2026-03-09T04:01:30Z", b"1"),
+        (b"after the horizon", b"2026-03-09T04:01:30.000001Z", b"1"),
         (b"epoch", b"1970-01-01T00:00:00Z", b"1"),
         (b"before the epoch", b"1969-12-31T23:59:59.999999Z", b"1"),
         (b"least", b"2026-01-02T00:00:00Z", b"-100"),

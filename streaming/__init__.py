@@ -9,6 +9,7 @@ from streaming.formats import Json
 from streaming.lake import Lake
 from streaming.pipeline import Pipeline
 from streaming.registry import declared_pipelines, find_pipeline
+from streaming.repair import repair
 from streaming.rules import Rule
 from streaming.session import start_session
 from streaming.settings import Settings
@@ -43,6 +44,7 @@ __all__ = [
     "least",
     "mean",
     "plan",
+    "repair",
     "share",
     "start_session",
     "total",

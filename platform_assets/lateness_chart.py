@@ -93,4 +93,4 @@ def _finding(profile: Profile) -> str:
 
 
 def _say(seconds: float, _: int | None) -> str:
-    return length(timedelta(seconds=seconds))
+    return length(timedelta(seconds=float(seconds)))

@@ -30,6 +30,7 @@ from streaming.lake import Lake
 from streaming.local_days import LocalDays
 from streaming.pipeline import Pipeline
 from streaming.registry import declared_pipelines, find_pipeline
+from streaming.repair import repair
 from streaming.rules import Rule
 from streaming.session import start_session
 from streaming.sessions import Session
@@ -80,6 +81,7 @@ __all__ = [
     "mode",
     "percentile",
     "plan",
+    "repair",
     "share",
     "start_session",
     "stddev",

@@ -231,8 +231,15 @@ def _statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> dict[str, An
         nulls[name] = sum(entry.null_count for entry in found)
         bounds = [entry for entry in found if entry.has_min_max]
         if bounds and len(bounds) == sum(entry.num_values > 0 for entry in found):
-            least[name] = _bound(min(entry.min for entry in bounds), round_up=False)
-            greatest[name] = _bound(max(entry.max for entry in bounds), round_up=True)
+            try:
+                span = (
+                    _bound(min(entry.min for entry in bounds), round_up=False),
+                    _bound(max(entry.max for entry in bounds), round_up=True),
+                )
+            except OverflowError:
+                # Python knows the years 1 to 9999 only; a file without bounds is read, never skipped.
+                continue
+            least[name], greatest[name] = span
     return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 
@@ -243,7 +250,8 @@ def _bound(value: Any, *, round_up: bool) -> Any:
     instant = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
     if round_up and instant.microsecond % 1000:
         instant += _MILLISECOND
-    return instant.strftime("%Y-%m-%dT%H:%M:%S.") + f"{instant.microsecond // 1000:03d}Z"
+    # strftime would write the year 1 as "1".
+    return f"{instant.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
 def _nullable(schema: StructType) -> StructType:

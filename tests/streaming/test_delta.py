@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
+from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 
@@ -72,3 +76,36 @@ def test_an_append_only_table_refuses_to_lose_rows(spark: SparkSession, lake: La
     with pytest.raises(Exception, match=r"(?i)append"):
         delta.replace_days(rows, uri, [FIRST], metadata={})
     assert content(spark, uri) == {(1, FIRST)}
+
+
+def test_no_instant_is_too_early_or_too_late_for_the_bounds_of_a_file(spark: SparkSession, lake: Lake) -> None:
+    uri, first, last = lake.path("t"), -62_135_596_800_000_000, 253_402_300_799_999_999
+    instants = [(first,), (-1,), (last,), (first - 1,), (last + 1,)]  # the last two are outside Python's years
+    frame = spark.createDataFrame(instants, "micros bigint").selectExpr(
+        "micros", "timestamp_micros(micros) as at", "cast(null as date) as _day"
+    )
+    delta.create(uri, frame.schema, append_only=True, description="a file for each instant")
+    for (micros,) in instants:
+        delta.append(frame.where(f"micros = {micros}"), uri, txn=None, metadata=dict, statistics=("at",))
+
+    def found(condition: str) -> list[int]:
+        return sorted(row["micros"] for row in delta.read(spark, uri).where(condition).select("micros").collect())
+
+    assert found("at <= timestamp'0001-01-01T00:00:00Z'") == [first - 1, first]
+    assert found("at = timestamp'1969-12-31T23:59:59.999999Z'") == [-1]
+    assert found("at >= timestamp'9999-12-31T23:59:59.999999Z'") == [last, last + 1]
+    table = delta.open_table(uri)
+    assert table is not None
+    stats = [json.loads(action["stats"]) for action in _added(table)]
+    bounds = sorted((entry["minValues"]["at"], entry["maxValues"]["at"]) for entry in stats if entry["minValues"])
+    assert bounds == [
+        ("0001-01-01T00:00:00.000Z", "0001-01-01T00:00:00.000Z"),
+        ("1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.000Z"),
+    ]
+
+
+def _added(table: DeltaTable) -> list[dict[str, Any]]:
+    """The add actions of the table's commits, as they are stored."""
+    log = Path(table.table_uri.removeprefix("file://")) / "_delta_log"
+    lines = [json.loads(line) for commit in sorted(log.glob("*.json")) for line in commit.read_text().splitlines()]
+    return [line["add"] for line in lines if "add" in line]

@@ -1,4 +1,4 @@
-"""Golden tests of late data: drop it, redirect it, update at once, integrate it by day; and results before their time."""
+"""Golden tests of late data: drop it, redirect it, update at once, integrate by day; and results before their time."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -24,8 +24,10 @@ class Judge:
         self._inputs = _inputs(stream)
         rejected = F.col("_rejected").isNotNull()
         self._reasons = all_reasons(self._all_reasons())
+        time = F.col(stream.event_time)
         self._columns: tuple[Column | str, ...] = (
-            *stream.columns,
+            # Nobody could read an instant that Python does not know; the payload keeps what was sent.
+            *(F.when(_known(time), time).alias(name) if name == stream.event_time else name for name in stream.columns),
             "_rejected",
             F.col("_raw") if stream.keep_raw else F.when(rejected, F.col("_raw")).alias("_raw"),
             "_origin",
@@ -72,11 +74,7 @@ def _event_time_reason(stream: Stream) -> Column:
     clock, ingested_at = stream.clock, F.col(INGESTED_AT)
     reason = (
         F.when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
-        # Spark's own watermark starts at the epoch and would drop what lies before it.
-        .when(
-            time < F.timestamp_micros(F.lit(0)),
-            F.lit(f"event_time: {stream.event_time} is before 1970-01-01"),
-        )
+        .when(~_known(time), F.lit(f"event_time: {stream.event_time} lies outside the years 1 to 9999"))
         .when(
             time > ingested_at + _length(clock.max_ahead),
             F.lit(f"max_ahead: {stream.event_time} is more than {clock.max_ahead} after its ingestion"),
@@ -88,6 +86,12 @@ def _event_time_reason(stream: Stream) -> Column:
         time < ingested_at - _length(clock.max_behind),
         F.lit(f"max_behind: {stream.event_time} is more than {clock.max_behind} before its ingestion"),
     )
+
+
+def _known(time: Column) -> Column:
+    """Whether the instant lies in the years 1 to 9999, UTC."""
+    first, last = (literal(instant.replace(tzinfo=UTC)) for instant in (datetime.min, datetime.max))
+    return time.between(first, last)
 
 
 def _length(text: str) -> Column:

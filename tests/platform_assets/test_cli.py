@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -49,6 +50,22 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_1(
     assert (code, told.count("2013-01-01 10:30:00")) == (0, 1)
     code, told = tidemark("show flights rejected")
     assert (code, "json: " in told) == (0, True)
+    code, told = tidemark("repair flights --preview")
+    assert (code, "1 rejected rows: 0 would pass, 1 would stay rejected. Nothing was written" in told) == (0, True)
+    code, told = tidemark("repair flights")
+    assert (code, "0 repaired, 1 stay rejected" in told, "Next: tidemark show flights rejected" in told) == (
+        0,
+        True,
+        True,
+    )
+    code, told = tidemark("lateness flights --delay 3days --complete 0.5")
+    assert (code, "15 min (declared)" in told, "3 d" in told, "Next: tidemark lateness flights" in told) == (
+        0,
+        True,
+        True,
+        True,
+    )
+    assert Path(lake.report("lateness_departures_by_origin.png")).read_bytes().startswith(b"\x89PNG")
     code, told = tidemark("show flights clock")
     # The late row was stamped with the watermark of CLOSING; the end of input closed the last windows.
     assert (code, "source │ 2013-01-04 09:45:00 │ 2013-01-01 10:30:00 │ 1" in told) == (0, True), told
@@ -80,6 +97,9 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_1(
         ("show flights", "ViewError: view 'departures_by_origin' is not built yet; run `tidemark run flights` first."),
         ("audit flights", "LogError:"),
         ("correct flights", "LogError:"),
+        ("repair flights", "LogError:"),
+        ("lateness flights", "LogError:"),
+        ("lateness flights --view nonesuch", "has no view 'nonesuch'"),
         ("show flights clock", "LogError: stream 'flights' has no event log yet; run `tidemark run flights` first."),
         ("run flights", "SourceError:"),
         ("run nonesuch", "nonesuch"),

@@ -72,7 +72,8 @@ def test_every_expectation_is_a_blocking_check() -> None:
 
 def test_the_jobs_are_there_and_the_automations_run_by_default() -> None:
     repository = defs.get_repository_def()
-    assert {"flights_drain", "flights_corrections", "on_time_performance"} <= set(repository.job_names)
+    jobs = {"flights_drain", "flights_corrections", "flights_repair", "on_time_performance"}
+    assert jobs <= set(repository.job_names)
     assert all(sensor.default_status == dg.DefaultSensorStatus.RUNNING for sensor in repository.sensor_defs)
     assert all(one.default_status == dg.DefaultScheduleStatus.RUNNING for one in repository.schedule_defs)
 
@@ -85,7 +86,7 @@ def test_a_new_declaration_needs_no_asset_written_by_hand() -> None:
     )
     dg.Definitions.validate_loadable(merged)
     assert len(merged.resolve_asset_graph().get_all_asset_keys()) == 8
-    assert {"taps_drain", "taps_corrections"} <= set(merged.get_repository_def().job_names)
+    assert {"taps_drain", "taps_corrections", "taps_repair"} <= set(merged.get_repository_def().job_names)
 
 
 def test_importing_the_definitions_starts_nothing_and_reads_nothing(tmp_path: Path) -> None:

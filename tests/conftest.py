@@ -12,6 +12,15 @@ from streaming.lake import Lake
 from streaming.session import start_session
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--without-spark", action="store_true", help="leave out the tests that start a Spark session")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--without-spark"):
+        items[:] = [item for item in items if "spark" not in getattr(item, "fixturenames", ())]
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The platform's own session (Delta, RocksDB state, UTC) on two threads, hence two shuffle partitions."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pandas as pd
 
@@ -56,25 +57,31 @@ _HALF_MINUTE = (
     "named_struct('start', timestamp_micros(unix_micros(at) - pmod(unix_micros(at), 30000000)), "
     "'end', timestamp_micros(unix_micros(at) - pmod(unix_micros(at), 30000000) + 30000000))"
 )
-_AROUND = "named_struct('start', timestamp_micros(unix_micros(at) {}), 'end', timestamp_micros(unix_micros(at) {}))"
+
+
+def _around(before: str, after: str) -> str:
+    bounds = (f"timestamp_micros(unix_micros(at) {shift})" for shift in (before, after))
+    return "named_struct('start', {}, 'end', {})".format(*bounds)
+
+
 ASSIGNER = f"""case
     when value is null then null
-    when value > 50 then array({_HALF_MINUTE}, {_AROUND.format("+ 1000000", "+ 9000000")})
-    when value > 0 then array({_HALF_MINUTE}, {_AROUND.format("- 9000000", "- 1000000")}, {_HALF_MINUTE})
-    when value < -80 then array({_AROUND.format("+ 1000000", "+ 60000001")}, {_AROUND.format("- 60000001", "+ 0")})
-    when value < -60 then array({_AROUND.format("+ 1000000", "+ 1000000")}, {_AROUND.format("- 60000000", "+ 60000000")})
+    when value > 50 then array({_HALF_MINUTE}, {_around("+ 1000000", "+ 9000000")})
+    when value > 0 then array({_HALF_MINUTE}, {_around("- 9000000", "- 1000000")}, {_HALF_MINUTE})
+    when value < -80 then array({_around("+ 1000000", "+ 60000001")}, {_around("- 60000001", "+ 0")})
+    when value < -60 then array({_around("+ 1000000", "+ 1000000")}, {_around("- 60000000", "+ 60000000")})
     else array({_HALF_MINUTE})
 end"""
 
 
-def _rises() -> WindowFunction:
+def _steps() -> WindowFunction:
     # A nested function travels to Spark's workers whole, which need not find the tests then.
-    def rises(rows: pd.DataFrame) -> pd.DataFrame:
+    def steps(rows: pd.DataFrame) -> pd.DataFrame:
         values = rows["value"].dropna().astype("int64").tolist()
-        pairs = [(before, after) for before, after in zip(values, values[1:], strict=False) if before < after]
+        pairs = list(pairwise(values))
         return pd.DataFrame(pairs, columns=["before", "after"]).astype("int64")
 
-    return WindowFunction(rises, "before bigint, after bigint")
+    return WindowFunction(steps, "before bigint, after bigint")
 
 
 def pipeline(files_per_batch: int = 1, *, keep_raw: bool = True) -> Pipeline:
@@ -114,7 +121,7 @@ def pipeline(files_per_batch: int = 1, *, keep_raw: bool = True) -> Pipeline:
             replace(by_key, name="own_gaps", window=Session(seconds_of="abs(value) % 7 - 1"), early=None),
             replace(by_key, name="custom", window=Custom(ASSIGNER, within="1 minute"), early=None),
             replace(by_key, name="once", distinct=("third",), early=None),
-            replace(by_key, name="rises", window=Tumbling("1 minute"), aggregates={}, function=_rises(), early=None),
+            replace(by_key, name="steps", window=Tumbling("1 minute"), aggregates={}, function=_steps(), early=None),
             replace(by_key, name="updated", late="update", allowed_lateness="20 seconds", early=None),
         ),
     )
@@ -128,9 +135,9 @@ def _aggregate(events: Sequence[Event]) -> list[Values]:
     return [(len(events), len(known), sum(known), sum(known) / len(known), min(known), max(known), positive)]
 
 
-def _climb(events: Sequence[Event]) -> list[Values]:
+def _steps_of(events: Sequence[Event]) -> list[Values]:
     known = [event.value for event in events if event.value is not None]
-    return [(low, high) for low, high in zip(known, known[1:], strict=False) if low < high]
+    return list(pairwise(known))
 
 
 def _own_gap(event: Event) -> int | None:
@@ -177,7 +184,7 @@ VIEWS = (
         distinct=lambda event: None if event.value is None else event.value % 3,
         early=False,
     ),
-    replace(_BY_KEY, name="rises", assign=windows.tumbling(60 * SECOND), compute=_climb, width=2, early=False),
+    replace(_BY_KEY, name="steps", assign=windows.tumbling(60 * SECOND), compute=_steps_of, width=2, early=False),
     replace(_BY_KEY, name="updated", late="update", lateness=20 * SECOND, early=False),
 )
 

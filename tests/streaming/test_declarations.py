@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     ),
     "key unknown": (lambda: replace(VIEW, by=("id", "city")), ("'by_hour'", "'city'", COLUMNS)),
     "key twice": (lambda: replace(VIEW, by=("id", "id")), ("repeats a key", "name each once")),
-    "no aggregates": (lambda: replace(VIEW, aggregates={}), ("'by_hour'", "no aggregates", "count()")),
+    "no aggregates": (lambda: replace(VIEW, aggregates={}), ("'by_hour'", "neither aggregates", "count()")),
     "aggregate reads unknown column": (
         lambda: replace(VIEW, aggregates={"m": mean("price")}),
         ("'m'", "'price'", COLUMNS),

@@ -16,7 +16,7 @@ SECOND = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 MAX_AHEAD = 30 * SECOND
-EARLIEST = 0
+EARLIEST = -62_135_596_800 * SECOND
 """The first event time that is valid."""
 
 _TIMESTAMP = re.compile(

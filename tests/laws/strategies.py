@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.laws.oracle import EARLIEST, EPOCH, SECOND, micros
+from tests.laws.oracle import EPOCH, SECOND, micros
 from tests.laws.readings import LOCAL_MIDNIGHT, MIDNIGHT, NOW
 
 T = TypeVar("T")
@@ -21,6 +21,7 @@ KEYS = (*"abcdefghijklm", *ODD_KEYS)
 VALUES = st.integers(-100, 130).map(lambda drawn: drawn if drawn <= 100 else None)
 GRAINS = (0, 0, 1, -1, 1_000, -1_000)
 START = micros(MIDNIGHT)
+LONG_AGO = micros(datetime(1901, 2, 3, tzinfo=UTC))
 AFTER_SILENCE = micros(LOCAL_MIDNIGHT)
 HORIZON = micros(NOW) + 30 * SECOND
 
@@ -85,7 +86,7 @@ class Feed:
 def times(around: int) -> st.SearchStrategy[int]:
     """Event times about an instant, within a few windows, many of them next to a window's bound."""
     on_bounds = st.builds(
-        lambda size, steps, grain: max(EARLIEST, (around // size + steps) * size + grain),
+        lambda size, steps, grain: max(LONG_AGO, (around // size + steps) * size + grain),
         st.sampled_from((10 * SECOND, 7 * SECOND)),
         st.integers(-3, 1),
         st.sampled_from(GRAINS),
@@ -179,7 +180,7 @@ def feeds(draw: st.DrawFn) -> Feed:
             files.append(draw(st.sampled_from(files)))
         else:
             files.append(tuple(draw(st.lists(lines(around), min_size=40, max_size=60))))
-    files[-1] += tuple(draw(st.lists(lines(draw(st.sampled_from((START, START, EARLIEST)))), min_size=4, max_size=8)))
+    files[-1] += tuple(draw(st.lists(lines(draw(st.sampled_from((START, START, LONG_AGO)))), min_size=4, max_size=8)))
     cut = draw(st.integers(2, len(files) - 1))
     drains = (tuple(files[:cut]), tuple(files[cut:]))
     return Feed(drains, draw(st.sampled_from((1, 1, 2))), draw(st.booleans()), draw(st.booleans()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -55,7 +55,8 @@ class Window(ABC):
 
     @staticmethod
     def _near(day: date, before: timedelta, after: timedelta | None) -> Column:
-        condition = F.col("_day") >= F.lit(day - before)
+        # A date less an interval below a day would be the same date.
+        condition = F.col("_day") >= F.lit((datetime.combine(day, time.min) - before).date())
         # A row's day is that of its own time: one day more than the length covers any time of day.
         return condition if after is None else condition & (F.col("_day") <= F.lit(day + after + _DAY))
 

@@ -222,6 +222,35 @@ def test_1000_instants_are_in_the_local_days_that_their_zones_calendar_gives(spa
             assert found == expected, (instant, zone)
 
 
+def test_a_correction_of_a_day_reads_every_row_that_a_window_of_that_day_may_hold(spark: SparkSession) -> None:
+    day, days = T0.date(), 24 * HOUR
+    before, after = "at - interval 7 hours, at - interval 6 hours", "at + interval 1 hour, at + interval 7 hours"
+    kinds: list[Window] = [
+        Tumbling("7 hours", "1 hour"),
+        Sliding("36 hours", "9 hours"),
+        LocalDays("America/New_York"),
+        Custom(f"array(struct({before}), struct({after}))", within="7 hours"),
+        Session("10 seconds"),
+    ]
+    instants = [T0 - 3 * days + number * HOUR for number in range(7 * 24)]
+    edges = [T0, T0 - MS, T0 - 10_000 * MS, T0 + days, T0 + days - MS]
+    rows = spark.createDataFrame([(instant,) for instant in instants + edges], "at timestamp")
+    rows = rows.withColumn("_day", F.to_date("at"))
+
+    for window in kinds:
+        seen = rows.select(
+            "at",
+            F.exists(window.bounds(F.col("at")), lambda w: F.to_date(w["start"]) == F.lit(day)).alias("held"),
+            window.near(day).alias("near"),
+        ).collect()
+        held = [row["at"].astimezone(UTC) for row in seen if row["held"]]
+        near = {row["at"].astimezone(UTC) for row in seen if row["near"]}
+        assert held and set(held) <= near, window
+        # A row of the evening before tells that the session began before midnight.
+        if isinstance(window, Session):
+            assert T0 - 10_000 * MS in near
+
+
 @pytest.mark.parametrize(
     ("window", "closes"),
     [

@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo test ui check clean python java packages jars
+.PHONY: help demo test prove mutate ui check clean python java packages jars
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,13 @@ demo: jars ## Feed a week of real flights, run the whole path through Dagster, p
 test: jars ## Run every test
 	@$(BIN)/pytest
 
+prove: jars ## Try the laws on 500 cases of every kind of window; takes about an hour
+	@TIDEMARK_LAW_CASES=500 $(BIN)/pytest tests/laws
+
+mutate: packages ## Break what decides without Spark, one change at a time; print the share that the tests catch
+	@$(BIN)/mutmut run
+	@$(BIN)/python -m tests.support.mutants
+
 ui: jars ## Open Dagster on what the demo left behind
 	@$(BIN)/tidemark ui
 
@@ -33,7 +40,7 @@ check: packages ## Lint (ruff) and check types (mypy)
 	@$(BIN)/mypy
 
 clean: ## Remove packages, jars, caches and the demo's ./lake
-	@rm -rf $(VENV) .tidemark lake build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .tidemark lake build dist mutants *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:

@@ -11,7 +11,7 @@ _CAUGHT = frozenset({1, 3, -24, 24, -9, 36, 152, 255})
 
 
 def report(folder: Path) -> list[str]:
-    """The lines of the report on what mutmut left in `folder`: one JSON file per module with the exit code per mutant."""
+    """The lines of the report on what mutmut left in `folder`: a JSON file per module, with an exit code per mutant."""
     caught, total, survivors = Counter[str](), Counter[str](), list[str]()
     for meta in sorted(folder.rglob("*.py.meta")):
         module = str(meta.relative_to(folder)).removesuffix(".meta")

@@ -50,3 +50,10 @@ def test_what_a_clock_saw_last_stays_where_processing_time_goes_back() -> None:
     state = clock.advance(ClockState(), BatchSummary({"p": at(1)}, 1, at(100)))
     again = clock.advance(state, BatchSummary({"p": at(2)}, 1, at(90)))
     assert (again.seen, again.arrived) == ({"p": at(100)}, at(100))
+
+
+def test_a_heartbeat_does_not_move_the_watermark_back_to_processing_time() -> None:
+    clock = BoundedOutOfOrderness("5 seconds", heartbeat_after="1 minute")
+    ahead = clock.advance(ClockState(), BatchSummary({"": at(500)}, 1, at(100)))
+    silent = BatchSummary({}, 0, at(160))
+    assert clock.watermark(clock.advance(ahead, silent)) == at(495)

@@ -42,6 +42,10 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
         "the schema 'b int, a int, B int, A string' repeats a, b; write each column once as '<name> <type>', separated "
         "by commas.",
     ),
+    "no columns": (
+        lambda: columns_of(""),
+        "the schema '' declares no column; write each column once as '<name> <type>', separated by commas.",
+    ),
     "schema that the parser cannot read": (
         lambda: columns_of("a b c"),
         "cannot read the schema 'a b c': Expecting ). Write it as Spark SQL.",

@@ -199,7 +199,8 @@ class Windowed:
         )
         window = SortedBy.partitionBy(*self.by, WINDOW, *extra)
         same = window if not self.distinct else SortedBy.partitionBy(*self.by, WINDOW, *extra, *self.distinct)
-        copy = F.row_number().over(same.orderBy(ORDER)) if self.distinct else F.lit(1)
+        # In the order of the log: what was counted first is not exchanged for a copy that comes late.
+        copy = F.row_number().over(same.orderBy(f"{ORDER}._batch", f"{ORDER}._origin")) if self.distinct else F.lit(1)
         return rows.withColumns({"_position": F.row_number().over(window.orderBy(ORDER)), "_copy": copy})
 
     @property

@@ -40,7 +40,12 @@ class Row:
     @property
     def place(self) -> tuple[Any, ...]:
         """Its place among the rows of the log: event time first, then arrival."""
-        return (self.event.at, self.batch, self.file, self.line)
+        return (self.event.at, *self.arrival)
+
+    @property
+    def arrival(self) -> tuple[Any, ...]:
+        """Its place in the order in which rows came."""
+        return (self.batch, self.file, self.line)
 
 
 @dataclass(frozen=True)
@@ -103,13 +108,13 @@ class View:
 
     def values(self, pairs: Sequence[Pair]) -> list[Values]:
         """The results of one window's pairs."""
-        kept, seen = [], set()
-        for pair in pairs:
-            agreeing = pair.row.place if self.distinct is None else self.distinct(pair.row.event)
-            if agreeing not in seen:
-                kept.append(pair.row.event)
-            seen.add(agreeing)
-        return self.compute(kept)
+        counted = pairs
+        if self.distinct is not None:
+            earliest: dict[Any, Pair] = {}
+            for pair in sorted(pairs, key=lambda pair: pair.row.arrival):
+                earliest.setdefault(self.distinct(pair.row.event), pair)
+            counted = sorted(earliest.values(), key=lambda pair: pair.row.place)
+        return self.compute([pair.row.event for pair in counted])
 
     def copies(self, pairs: Sequence[Pair]) -> int:
         """How many of one window's pairs do not count, because an earlier one agrees with them."""

@@ -92,7 +92,6 @@ def pipeline(files_per_batch: int = 1, *, keep_raw: bool = True) -> Pipeline:
         format=Json("key string, at timestamp, value bigint, unit string"),
         event_time="at",
         clock=BoundedOutOfOrderness("5 seconds", max_ahead="30 seconds"),
-        derived={"third": "pmod(value, 3)"},
         rules=(
             Rule("value_plausible", "value is null or value between -100 and 100"),
             Rule("unit_known", "unit = 'C'"),
@@ -104,14 +103,6 @@ def pipeline(files_per_batch: int = 1, *, keep_raw: bool = True) -> Pipeline:
         readings,
         (
             by_key,
-            replace(
-                by_key,
-                name="everywhere",
-                window=Tumbling("7 seconds", offset="3 seconds"),
-                by=(),
-                where="value is not null",
-                early=None,
-            ),
             replace(by_key, name="sliding", window=Sliding("10 seconds", "4 seconds"), early=None),
             replace(
                 by_key, name="gapped", window=Sliding("3 seconds", "7 seconds", "2 seconds"), late="drop", early=None
@@ -120,9 +111,17 @@ def pipeline(files_per_batch: int = 1, *, keep_raw: bool = True) -> Pipeline:
             replace(by_key, name="sessions", window=Session("4 seconds")),
             replace(by_key, name="own_gaps", window=Session(seconds_of="abs(value) % 7 - 1"), early=None),
             replace(by_key, name="custom", window=Custom(ASSIGNER, within="1 minute"), early=None),
-            replace(by_key, name="once", distinct=("third",), early=None),
+            replace(by_key, name="once", by=(), distinct=("key",), early=None),
             replace(by_key, name="steps", window=Tumbling("1 minute"), aggregates={}, function=_steps(), early=None),
-            replace(by_key, name="updated", late="update", allowed_lateness="20 seconds", early=None),
+            replace(
+                by_key,
+                name="updated",
+                window=Tumbling("7 seconds", offset="3 seconds"),
+                where="value is not null",
+                late="update",
+                allowed_lateness="20 seconds",
+                early=None,
+            ),
         ),
     )
 
@@ -162,14 +161,6 @@ def _assigned(event: Event) -> list[Bounds]:
 _BY_KEY = View("by_key", windows.tumbling(10 * SECOND), _aggregate, len(AGGREGATES), early=True)
 VIEWS = (
     _BY_KEY,
-    replace(
-        _BY_KEY,
-        name="everywhere",
-        assign=windows.tumbling(7 * SECOND, 3 * SECOND),
-        by_key=False,
-        counts=lambda event: event.value is not None,
-        early=False,
-    ),
     replace(_BY_KEY, name="sliding", assign=windows.sliding(10 * SECOND, 4 * SECOND), early=False),
     replace(
         _BY_KEY, name="gapped", assign=windows.sliding(3 * SECOND, 7 * SECOND, 2 * SECOND), late="drop", early=False
@@ -178,14 +169,17 @@ VIEWS = (
     replace(_BY_KEY, name="sessions", assign=windows.gaps(lambda event: 4 * SECOND), merging=True),
     replace(_BY_KEY, name="own_gaps", assign=windows.gaps(_own_gap), merging=True, early=False),
     replace(_BY_KEY, name="custom", assign=_assigned, early=False),
+    replace(_BY_KEY, name="once", by_key=False, distinct=lambda event: event.key, early=False),
+    replace(_BY_KEY, name="steps", assign=windows.tumbling(60 * SECOND), compute=_steps_of, width=2, early=False),
     replace(
         _BY_KEY,
-        name="once",
-        distinct=lambda event: None if event.value is None else event.value % 3,
+        name="updated",
+        assign=windows.tumbling(7 * SECOND, 3 * SECOND),
+        counts=lambda event: event.value is not None,
+        late="update",
+        lateness=20 * SECOND,
         early=False,
     ),
-    replace(_BY_KEY, name="steps", assign=windows.tumbling(60 * SECOND), compute=_steps_of, width=2, early=False),
-    replace(_BY_KEY, name="updated", late="update", lateness=20 * SECOND, early=False),
 )
 
 

@@ -31,6 +31,10 @@ def view(request: pytest.FixtureRequest) -> View:
     return request.param
 
 
+COUNTING = {view.name for view in VIEWS if view.width > 2 and view.distinct is None}
+"""The views whose first value is the number of pairs."""
+
+
 def source_rows(tables: Tables) -> list[LogRow]:
     return [row for row in tables.log if not row.is_heartbeat]
 
@@ -89,17 +93,11 @@ def test_the_clock_in_the_commits_never_goes_back_and_numbers_have_no_gap(ran: R
 
 def test_partition_every_pair_is_late_xor_on_time(ran: Ran, view: View) -> None:
     late = ran.expected.late(view)
-    bounds = {pair: identity[-2:] for identity, pairs in view.groups(late).items() for pair in pairs}
-    del bounds
     assert ran.tables.views[view.name].late == Counter((*place(pair.row), *pair.own) for pair in late)
     if view.name in COUNTING:
         # On time is what first results are made of: together they are all pairs, once every window is closed.
         on_time = sum(values[0] * times for (_, values), times in ran.tables.views[view.name].first.items())
         assert on_time + len(late) == len(view.pairs(ran.expected.rows))
-
-
-COUNTING = {view.name for view in VIEWS if view.width > 2 and view.distinct is None}
-"""The views whose first value is the number of pairs."""
 
 
 def test_late_pairs_and_rows_in_no_window_are_counted_in_the_commit_that_brought_them(ran: Ran, view: View) -> None:

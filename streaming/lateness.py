@@ -44,10 +44,13 @@ class Profile:
     """The lateness of a view's (row, window) pairs. Repaired rows are left out: no delay would have waited for them.
 
     The lateness of a pair is how far the watermark without delay had passed the window's end when the row came; its
-    needed delay is the smallest with which it would have been on time. `by_key`: the keys that need most, at most 20;
-    `by_partition`: every source partition; both empty where there are no two. `outcomes`: what delays would have meant,
-    shortest first, among them `declared` and those that were asked for. `recommended` is the shortest friendly delay
-    that makes the share `complete` of the pairs come on time; None where none does.
+    needed delay is the smallest with which it would have been on time. Of sessions it is the row's own time that the
+    watermark must not have reached; how long they wait and are open is told of the sessions over all rows.
+
+    `by_key`: the keys that need most, at most 20; `by_partition`: every source partition; both empty where there are no
+    two. `outcomes`: what delays would have meant, shortest first, among them `declared` and those that were asked for.
+    `recommended` is the shortest friendly delay that makes the share `complete` of the pairs come on time; None where
+    none does.
     """
 
     view: str
@@ -78,14 +81,14 @@ def profile(
     undelayed = replay(clock, _NO_DELAY, batches)
     pairs = _pairs(rows, view).persist()
     try:
-        per_batch = Counts.of(_triples(pairs.groupBy("batch", "end").agg(F.count(F.lit(1)))))
+        per_batch = Counts.of(_triples(pairs.groupBy("batch", "due").agg(F.count(F.lit(1)))))
         if not per_batch.numbers.size:
             raise ViewError(
                 f"no row of {view.of.name!r} is in a window of view {view.name!r} yet, so nothing can be said of its "
                 f"lateness; run `tidemark run {view.of.name}` when data has arrived."
             )
-        groups = pairs.groupBy(*_keys(view), "start", "end").agg(F.min("batch").alias("batch"))
-        per_first = Counts.of(_triples(groups.groupBy("batch", "end").agg(F.count(F.lit(1)))))
+        groups = _sessions(rows, view) if view.window.merging else _windows(pairs, view)
+        per_first = Counts.of(_triples(groups.groupBy("first", "end").agg(F.count(F.lit(1)))))
         measured = _with_needed(spark, pairs, undelayed)
         by_key = _spreads(measured, _keys(view), _MOST_KEYS)
         by_partition = _spreads(measured, ["partition"], None)
@@ -120,14 +123,30 @@ def _keys(view: Windowed) -> list[str]:
 
 
 def _pairs(rows: DataFrame, view: Windowed) -> DataFrame:
-    """One row per pair: keys, source partition, batch, and the window in microseconds."""
+    """One row per pair: keys, source partition, batch, and in microseconds the window and when it is `due`.
+
+    A pair is late once the watermark has reached the instant at which it was due.
+    """
+    due = "start" if view.window.merging else "end"
     return view.pairs(rows).select(
         *(F.col(name).alias(key) for name, key in zip(view.by, _keys(view), strict=True)),
         view.of.source.partition_of(F.col("_origin")).alias("partition"),
         F.col("_batch").alias("batch"),
         F.unix_micros(f"{WINDOW}.start").alias("start"),
         F.unix_micros(f"{WINDOW}.end").alias("end"),
+        F.unix_micros(f"{WINDOW}.{due}").alias("due"),
     )
+
+
+def _windows(pairs: DataFrame, view: Windowed) -> DataFrame:
+    """One row per key and window: its end and the `first` batch that brought a row."""
+    return pairs.groupBy(*_keys(view), "start", "end").agg(F.min("batch").alias("first"))
+
+
+def _sessions(rows: DataFrame, view: Windowed) -> DataFrame:
+    """The same of sessions, merged over all rows."""
+    merged = view.group(view.pairs(rows), extra={"_first": F.min("_batch")})
+    return merged.select(F.unix_micros(f"{WINDOW}.end").alias("end"), F.col("_first").alias("first"))
 
 
 def _triples(counted: DataFrame) -> list[tuple[int, int, int]]:
@@ -145,11 +164,11 @@ def _with_needed(spark: SparkSession, pairs: DataFrame, undelayed: Timeline) -> 
         ],
         "batch bigint, frontier bigint, closed bigint",
     )
-    behind = F.floor((F.col("frontier") - F.col("end")) / 1000) + 1
+    behind = F.floor((F.col("frontier") - F.col("due")) / 1000) + 1
     return pairs.join(F.broadcast(marks), "batch").withColumn(
         "needed",
-        F.when(F.col("end") <= F.col("closed"), F.lit(float("inf")))
-        .when(F.col("end") <= F.col("frontier"), behind.cast("double"))
+        F.when(F.col("due") <= F.col("closed"), F.lit(float("inf")))
+        .when(F.col("due") <= F.col("frontier"), behind.cast("double"))
         .otherwise(0.0),
     )
 

@@ -17,7 +17,7 @@ from streaming.lake import Lake
 from streaming.lease import lease
 from streaming.log import Batch
 from streaming.pipeline import Pipeline
-from streaming.windowed import WINDOW, Windowed
+from streaming.windowed import Windowed
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ class Repaired:
 class ChangedWindow:
     """One window of a key that a repair would change.
 
-    `before` and `after` are the aggregates over all valid rows without and with the repaired ones; `before` is None for
-    a window that would be new, `after` for one that would be merged into another.
+    `before` and `after` are its values over all valid rows without and with the repaired ones, lists where a
+    full-window function gives many rows; `before` is None for a window that would be new, `after` for a session that
+    would become part of another.
     """
 
     key: tuple[Any, ...]
@@ -128,17 +129,12 @@ def _counted(judged: DataFrame) -> tuple[int, int]:
 
 def _changes(view: Windowed, before: DataFrame, after: DataFrame, number: int) -> tuple[ChangedWindow, ...]:
     """The windows whose results differ, in order; rows of batch `number` are those that come."""
-    pairs = view.pairs(after)
-    added = pairs.where(F.col("_batch") == number).groupBy(*view.by, WINDOW).agg(F.count(F.lit(1)).alias("_added"))
-    results = [
-        _named(view, view.aggregate(view.pairs(before)), "_before"),
-        _named(view, view.aggregate(pairs), "_after"),
-        added.select(*view.by, f"{WINDOW}.start", f"{WINDOW}.end", "_added").toDF(*view.identity, "_added"),
-    ]
-    joined = results[0]
-    for other in results[1:]:
-        joined = _outer(joined, other, view)
-    changed = joined.where(F.col("_added").isNotNull() | F.col("_after").isNull())
+    added = F.count_if(F.col("_batch") == number)
+    changed = _outer(
+        _whole(view, view.aggregate(view.pairs(before)), "_before"),
+        _whole(view, view.aggregate(view.pairs(after), _added=added), "_after", "_added"),
+        view,
+    ).where((F.col("_added") > 0) | F.col("_after").isNull())
     return tuple(
         ChangedWindow(
             key=tuple(row[name] for name in view.by),
@@ -148,14 +144,16 @@ def _changes(view: Windowed, before: DataFrame, after: DataFrame, number: int) -
             before=None if row["_before"] is None else row["_before"].asDict(),
             after=None if row["_after"] is None else row["_after"].asDict(),
         )
-        for row in changed.orderBy("window_start", *view.by).collect()
+        for row in changed.orderBy("window_start", "window_end", *view.by).collect()
     )
 
 
-def _named(view: Windowed, results: DataFrame, name: str) -> DataFrame:
-    """The results with all their aggregates in one struct column."""
-    aggregates = [column for column in results.columns if column not in (*view.identity, "_day")]
-    return results.select(*view.identity, F.struct(*aggregates).alias(name))
+def _whole(view: Windowed, results: DataFrame, name: str, *extra: str) -> DataFrame:
+    """One row per window with all its values in one struct, as lists where a full-window function gives many rows."""
+    if view.function is None:
+        return results.select(*view.identity, F.struct(*view.values).alias(name), *extra)
+    lists = F.struct(*(F.sort_array(F.collect_list(value)).alias(value) for value in view.values))
+    return results.groupBy(*view.identity).agg(lists.alias(name), *(F.max(column).alias(column) for column in extra))
 
 
 def _outer(left: DataFrame, right: DataFrame, view: Windowed) -> DataFrame:

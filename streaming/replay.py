@@ -23,7 +23,8 @@ Instants = NDArray[np.int64]
 class Counts:
     """How many there are of each kind: pairs per batch and window end, or groups per first batch and window end.
 
-    `batches` are numbers of the log, `ends` microseconds since the epoch.
+    `batches` are numbers of the log, `ends` microseconds since the epoch. The end of a pair is the instant at which a
+    watermark makes it late; of sessions, that is the row's own time.
     """
 
     batches: Instants

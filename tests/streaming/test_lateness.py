@@ -16,6 +16,7 @@ from streaming import (
     Json,
     Lake,
     Pipeline,
+    Session,
     Stream,
     StreamingError,
     Tumbling,
@@ -56,7 +57,8 @@ def pipeline_with(delay: str) -> Pipeline:
     stream = replace(_READINGS, clock=BoundedOutOfOrderness(delay))
     by_id = Windowed("by_id", stream, Tumbling("10 seconds"), {"readings": count()}, by=("id",))
     in_all = Windowed("in_all", stream, Tumbling("4 seconds"), {"readings": count()}, where="id <> 'c'")
-    return Pipeline(stream, (by_id, in_all))
+    sessions = Windowed("sessions", stream, Session("3 seconds"), {"readings": count()}, by=("id",))
+    return Pipeline(stream, (by_id, in_all, sessions))
 
 
 def had(spark: SparkSession, lake: Lake, delay: str) -> tuple[Pipeline, dict[str, int]]:

@@ -15,6 +15,7 @@ from streaming import (
     Lake,
     Pipeline,
     Rule,
+    Session,
     Stream,
     Tumbling,
     Windowed,
@@ -53,6 +54,7 @@ STRICT = pipeline_of(_STRICT_STREAM)
 # The rule is gone, and the senders may add a note now.
 LAX = pipeline_of(replace(_STRICT_STREAM, rules=(), format=Json("id string, at timestamp, value bigint, note string")))
 VIEW = LAX.view()
+SESSIONS = replace(VIEW, name="sessions", window=Session("5 seconds"), aggregates={"readings": count()})
 
 
 def reading(id_: str | None, seconds: float, value: int | None, **more: str) -> dict[str, object]:
@@ -75,13 +77,21 @@ def test_rows_that_pass_by_now_come_back_once_with_todays_stamp_and_the_preview_
     assert before is not None
     version = delta.version_of(log)
 
-    foretold = preview(spark, lake, LAX, lambda: LATER)
+    foretold = preview(spark, lake, Pipeline(LAX.stream, (VIEW, SESSIONS)), lambda: LATER)
     assert (foretold.examined, foretold.repaired) == (4, 3)
     ends = {"b": {"readings": 1, "sum": 4}, "a": {"readings": 1, "sum": 2}}
     assert foretold.changes["by_id"] == (
         ChangedWindow((None,), at(0), at(10), 1, None, {"readings": 1, "sum": None}),
         ChangedWindow(("b",), at(0), at(10), 1, ends["b"], {"readings": 2, "sum": 4}),
         ChangedWindow(("a",), at(10), at(20), 1, ends["a"], {"readings": 2, "sum": 2}),
+    )
+    one, two = {"readings": 1}, {"readings": 2}
+    assert foretold.changes["sessions"] == (
+        ChangedWindow(("b",), at(2), at(8), 1, None, two),
+        ChangedWindow(("b",), at(3), at(8), 0, one, None),
+        ChangedWindow((None,), at(3.5), at(8.5), 1, None, one),
+        ChangedWindow(("a",), at(17), at(22), 0, one, None),
+        ChangedWindow(("a",), at(17), at(23), 1, None, two),
     )
     assert delta.version_of(log) == version, "a preview writes nothing"
 

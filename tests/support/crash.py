@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from pkgutil import resolve_name
@@ -38,6 +38,7 @@ from streaming import (
     start_session,
     total,
 )
+from streaming.repair import repair
 from tests.support.feeds import Payload, land
 from tests.support.instants import NOW, at
 
@@ -60,7 +61,9 @@ BY_ID = Windowed(
     by=("id",),
 )
 PIPELINE = Pipeline(_SENSORS, (BY_ID,))
-STAGES = ("morning", "evening", "correction", "report")
+STAGES = ("morning", "evening", "repair", "correction", "report")
+# Without the rule the row without a value is valid: it can be repaired.
+_LAX = Pipeline(replace(_SENSORS, rules=()), (replace(BY_ID, of=replace(_SENSORS, rules=())),))
 REPORT = "readings_per_id"
 
 
@@ -87,13 +90,18 @@ _EVENING: tuple[tuple[Payload, ...], ...] = (
 
 
 def run_scenario(spark: SparkSession, lake: Lake, now: datetime, stages: Sequence[str] = STAGES) -> None:
-    """Drain the morning's files; drain the evening's to the end of input; correct; report. Each may be run again."""
+    """Drain the morning's files; drain the evening's to the end of input; repair; correct; report.
+
+    Each may be run again.
+    """
     if "morning" in stages:
         _land(lake, _MORNING, 0)
         drain(spark, lake, PIPELINE, now=lambda: now)
     if "evening" in stages:
         _land(lake, _EVENING, len(_MORNING))
         drain(spark, lake, PIPELINE, end_of_input=True, now=lambda: now)
+    if "repair" in stages:
+        repair(spark, lake, _LAX, now=lambda: now)
     if "correction" in stages:
         days = [entry.day for entry in plan(spark, lake, BY_ID)]
         if days:
@@ -173,6 +181,8 @@ POINTS: dict[str, Point] = {
     "correction's files written, before its commit": Point("correction", *_COMMIT, 2, _CORRECTIONS),
     "between gate and report": Point("report", _PUBLISH, "open_gate", 1, after=True),
     "report committed, its CSV not written": Point("report", _PUBLISH, "put", 1),
+    "before the repair's commit": Point("repair", *_COMMIT, 1, _LOG),
+    "after the repair's commit": Point("repair", *_COMMIT, 1, _LOG, after=True),
 }
 
 

@@ -105,9 +105,12 @@ def _stamps(rows: DataFrame, batches: list[Batch], pipeline: Pipeline) -> Findin
     }
     broken, before = 0, None
     for batch in batches:
-        expected = ClockState() if before is None else stream.clock.advance(before.state, before.summary)
+        # By the clock that was declared then: a delay that was changed later judges later batches only.
+        expected = ClockState() if before is None else batch.clock.advance(before.state, before.summary)
+        if batch.cause == "heartbeat":
+            expected = batch.clock.advance(expected, batch.summary)
         watermark = batch.state.to_json()["watermark"]
-        replayed = _not_before(batch.state, expected) if batch.cause == "heartbeat" else expected == batch.state
+        replayed = _not_before(batch.state, expected) if batch.end_of_input else expected == batch.state
         written = stamped.get(batch.number, (1, watermark)) == (1, watermark)
         broken += not (replayed and written)
         before = batch

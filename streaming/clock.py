@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from streaming.clock_state import BatchSummary, ClockState, latest
 from streaming.errors import DeclarationError
@@ -84,6 +85,10 @@ class Clock:
         """The watermark in force; null before the first valid row."""
         return state.watermark
 
+    def to_json(self) -> dict[str, Any]:
+        """The declaration as JSON values, for the commit of a batch that it stamps."""
+        return {"kind": type(self).__name__, **asdict(self)}
+
     def _behind(self, instant: datetime | None) -> datetime | None:
         """`instant` less the delay; there is no instant before the year 1."""
         if instant is None:
@@ -126,6 +131,12 @@ class Punctuated(Clock):
     def moved_by(self) -> str:
         """The SQL condition `where`."""
         return self.where
+
+
+def clock_from_json(value: dict[str, Any]) -> Clock:
+    """The inverse of `Clock.to_json`."""
+    fields = {name: entry for name, entry in value.items() if name != "kind"}
+    return {kind.__name__: kind for kind in (BoundedOutOfOrderness, Ascending, Punctuated)}[value["kind"]](**fields)
 
 
 def _seen(state: ClockState, summary: BatchSummary, known: Iterable[str]) -> dict[str, datetime | None]:

@@ -99,6 +99,7 @@ def append_judged(
             query_batch=None if txn is None else txn.version,
             state=state,
             summary=BatchSummary(greatest, found["rows"], processed_at),
+            clock=stream.clock,
             rejected=found["rejected"],
             late={view.name: found[f"late_{view.name}"] for view in pipeline.views},
             unassigned={view.name: found[f"unassigned_{view.name}"] for view in pipeline.views},
@@ -166,7 +167,7 @@ def heartbeat(
         literal(now).alias(INGESTED_AT),
         F.lit(None).cast("date").alias("_day"),
     )
-    batch = Batch(number, None, None, state, BatchSummary({}, 0, now), end_of_input=end_of_input)
+    batch = Batch(number, None, None, state, BatchSummary({}, 0, now), stream.clock, end_of_input=end_of_input)
     return log.append(stamp(row, stream, number, stream.clock.watermark(state)), lake, stream, None, lambda: batch)
 
 

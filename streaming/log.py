@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import delta
-from streaming.clock import BatchSummary, ClockState
+from streaming.clock import BatchSummary, Clock, ClockState, clock_from_json
 from streaming.errors import LogError
 from streaming.lake import Lake
 from streaming.stream import Stream
@@ -21,9 +21,9 @@ class Batch:
     """What one commit of the log says of itself.
 
     `number` is the log's own sequence; `query` and `query_batch` name the Spark batch it came from (null for a
-    heartbeat and a repair); `state` is the clock when the batch was stamped; `summary`, `rejected`, `late` (pairs per
-    view) and `unassigned` (rows per view that are in no window) speak of its rows. `end_of_input`: a heartbeat that
-    closes what is open, whatever the clock says.
+    heartbeat and a repair); `state` is the clock when the batch was stamped, by the declaration `clock`, which may be
+    another one later; `summary`, `rejected`, `late` (pairs per view) and `unassigned` (rows per view that are in no
+    window) speak of its rows. `end_of_input`: a heartbeat that closes what is open, whatever the clock says.
     """
 
     number: int
@@ -31,6 +31,7 @@ class Batch:
     query_batch: int | None
     state: ClockState
     summary: BatchSummary
+    clock: Clock
     rejected: int = 0
     late: dict[str, int] | None = None
     unassigned: dict[str, int] | None = None
@@ -51,6 +52,7 @@ class Batch:
             "query_batch": self.query_batch,
             "clock": self.state.to_json(),
             "summary": self.summary.to_json(),
+            "declared": self.clock.to_json(),
             "rejected": self.rejected,
             "late": self.late or {},
             "unassigned": self.unassigned or {},
@@ -66,6 +68,7 @@ class Batch:
             query_batch=value["query_batch"],
             state=ClockState.from_json(value["clock"]),
             summary=BatchSummary.from_json(value["summary"]),
+            clock=clock_from_json(value["declared"]),
             rejected=value["rejected"],
             late=value["late"],
             unassigned=value["unassigned"],

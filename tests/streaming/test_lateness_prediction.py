@@ -108,7 +108,7 @@ def logged(arrivals: Arrivals, delay: int) -> list[Batch]:
             greatest = {"": from_micros(max(row.at for row in rows) * MS)} if rows else {}
             summary = BatchSummary(greatest, max(len(rows), 1), now)
         query = None if rows is None else "q"
-        batches.append(Batch(number, query, number, state, summary, end_of_input=rows is None))
+        batches.append(Batch(number, query, number, state, summary, clock, end_of_input=rows is None))
         state = clock.advance(state, summary)
         told = max([row.end for row in rows or ()] + ([] if told is None else [told]), default=None)
     return batches

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, FloatType
 
 from streaming import delta, log
 from streaming.audit_source import changed_files
 from streaming.clock import ClockState
 from streaming.corrections import correction, plan, read_corrections
+from streaming.findings import Finding, compare
 from streaming.intervals import literal
 from streaming.lake import Lake
 from streaming.log import Batch
@@ -22,24 +21,6 @@ from streaming.pipeline import Pipeline
 from streaming.updates import read_updates, updates_between
 from streaming.views import current, read_first
 from streaming.windowed import WINDOW, Windowed
-
-_TOLERANCE = 1e-9
-
-
-@dataclass(frozen=True)
-class Finding:
-    """How one law fares: what was counted (`checked`), how many of them break it, and in words what was compared."""
-
-    law: str
-    subject: str
-    checked: int
-    broken: int
-    compared: str
-
-    @property
-    def holds(self) -> bool:
-        """Whether nothing breaks the law."""
-        return self.broken == 0
 
 
 def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Finding]:
@@ -172,7 +153,7 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
     first, updates = read_first(spark, lake, view), read_updates(spark, lake, view)
     corrections = read_corrections(spark, lake, view)
     on_time = closed_results(pairs.where("not _late"))
-    yield _same("first result", view, first, on_time, view.columns, "windows: stream = batch, on-time rows")
+    yield compare("first result", view, first, on_time, view.columns, "windows: stream = batch, on-time rows")
     if view.late == "drop":
         yield Finding(
             "convergence", view.name, 0, 0, f"not promised: {counts['late']:,} late pairs dropped as declared"
@@ -180,7 +161,7 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
     else:
         waiting = {backlog.day for backlog in plan(spark, lake, view)}
         settled = ~F.col("_day").isin(*waiting) if waiting else F.lit(True)
-        yield _same(
+        yield compare(
             "convergence",
             view,
             current(first, corrections, view, updates).where(settled),
@@ -189,7 +170,7 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
             "windows: current = batch, all rows" + (f"; {len(waiting)} days wait" if waiting else ""),
         )
     if updates is not None:
-        yield _same(
+        yield compare(
             "idempotence",
             view,
             updates,
@@ -199,7 +180,7 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
             "_batch",
         )
     if corrections is not None:
-        yield _same(
+        yield compare(
             "idempotence",
             view,
             corrections,
@@ -219,43 +200,3 @@ def _recomputed(rows: DataFrame, corrections: DataFrame, view: Windowed, batches
     ]
     parts = [correction(rows, view, day, numbered[through]) for day, through in days]
     return reduce(DataFrame.unionByName, parts) if parts else corrections.limit(0)
-
-
-def _same(
-    law: str,
-    view: Windowed,
-    stored: DataFrame,
-    truth: DataFrame,
-    columns: tuple[str, ...],
-    compared: str,
-    *per: str,
-) -> Finding:
-    if view.function is not None:
-        # A window may have many results: what is there once too often or too rarely is told by bag difference.
-        left, right = stored.select(*columns), truth.select(*columns)
-        differing = left.exceptAll(right).count() + right.exceptAll(left).count()
-        return Finding(law, view.name, right.count(), differing, compared)
-    left = stored.select(*columns, F.lit(1).alias("_there")).alias("stored")
-    right = truth.select(*columns, F.lit(1).alias("_there")).alias("truth")
-    joined = left.join(
-        right,
-        [F.col(f"stored.{name}").eqNullSafe(F.col(f"truth.{name}")) for name in (*view.identity, *per)],
-        "full_outer",
-    )
-    types = {field.name: field.dataType for field in truth.schema.fields}
-    same = reduce(
-        Column.__and__,
-        [_equal(name, isinstance(types.get(name), DoubleType | FloatType)) for name in (*columns, "_there")],
-    )
-    counts = joined.agg(F.count(F.lit(1)).alias("checked"), F.count_if(~same).alias("broken")).first()
-    assert counts is not None
-    return Finding(law, view.name, counts["checked"], counts["broken"], compared)
-
-
-def _equal(name: str, floating: bool) -> Column:
-    stored, truth = F.col(f"stored.{name}"), F.col(f"truth.{name}")
-    if not floating:
-        return stored.eqNullSafe(truth)
-    # The order in which doubles are added is not fixed.
-    near = F.abs(stored - truth) <= F.lit(_TOLERANCE) * F.greatest(F.lit(1.0), F.abs(truth))
-    return stored.eqNullSafe(truth) | F.coalesce(near, F.lit(False))

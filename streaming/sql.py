@@ -59,10 +59,14 @@ def names_in(expression: str) -> frozenset[str]:
         DeclarationError: `expression` is not one SQL expression.
     """
     try:
-        tree = sqlglot.parse_one(expression, dialect="spark")
+        trees = sqlglot.parse(expression, dialect="spark")
     except SqlglotError as error:
         raise _unreadable("expression", expression, error) from error
-    return frozenset(column.parts[0].name for column in tree.find_all(exp.Column))
+    if len(trees) != 1 or trees[0] is None:
+        raise DeclarationError(
+            f"{expression!r} is {'no' if trees == [None] else 'more than one'} expression; write one, as Spark SQL."
+        )
+    return frozenset(column.parts[0].name for column in trees[0].find_all(exp.Column))
 
 
 def check_names(what: str, expression: str, valid: tuple[str, ...]) -> None:

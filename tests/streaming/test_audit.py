@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import BoundedOutOfOrderness, Pipeline, delta
-from streaming.audit import Finding, audit
+from streaming.audit import audit
 from streaming.corrections import correct, read_corrections
 from streaming.examples.late_counts import count_by_sensor, pipeline
+from streaming.findings import Finding
 from streaming.lake import Lake
 from streaming.views import read_first
 from tests.support.feeds import readings

@@ -25,7 +25,7 @@ def test_d2_every_row_is_valid_or_rejected_never_both_never_neither(spark: Spark
     bad = [
         '{"id":"a","timestamp":1767225600000,"temperature":null}',
         '{ "temperature" : "hot",\t"id":"a", "timestamp":1767225600000 } ',
-        '{"id":"\\u00e9ß\U0001f30a","timestamp":-1,"temperature":1e400}',
+        '{"id":"\\u00e9ß\U0001f30a","timestamp":-62135596800001,"temperature":1e400}',
         '["id","a"]',
         "",
     ]

@@ -156,11 +156,6 @@ class Point:
     after: bool = False
     alone: bool = False
 
-    @property
-    def stages_before(self) -> tuple[str, ...]:
-        """What must have been run when the doomed process begins."""
-        return STAGES[: STAGES.index(self.stage)]
-
 
 _LOG, _VIEW, _CORRECTIONS = "/sensors/log", "/sensors/by_id", "/sensors/by_id_corrections"
 _COMMIT = ("deltalake:DeltaTable", "create_write_transaction")
@@ -186,10 +181,21 @@ POINTS: dict[str, Point] = {
 }
 
 
+def _lives() -> tuple[tuple[str, ...], ...]:
+    stages = [[name for name, point in POINTS.items() if point.stage == stage] for stage in STAGES]
+    return tuple(
+        tuple(points[number] for points in stages if number < len(points)) for number in range(max(map(len, stages)))
+    )
+
+
+LIVES = _lives()
+"""Every point once, at most one of a stage in each life: a lake may meet one death after the other."""
+
+
 def crash(root: Path, point: str) -> subprocess.CompletedProcess[str]:
     """Run a stage in a process of its own that dies at `point`; back when nothing of that process is left alive."""
     scratch = root / "scratch"
-    scratch.mkdir(parents=True)
+    scratch.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {
         "PYTHONPATH": str(_ROOT),
         "TIDEMARK_MASTER": "local[2]",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,10 +29,9 @@ class EarlyResults:
 
     def __call__(self, batch: Batch) -> None:
         """Write the open windows as they are after `batch`, if it is time to."""
-        every, at = self._view.early, self._now()
-        if every is None or (every != EACH_BATCH and self._last is not None and at - self._last < interval(every)):
-            return
-        self.write(batch)
+        every = self._view.early
+        if every == EACH_BATCH or (every is not None and self._is_due(interval(every))):
+            self.write(batch)
 
     def write(self, batch: Batch) -> None:
         """Write the open windows as they are after `batch`."""
@@ -50,6 +49,9 @@ class EarlyResults:
                 description=f"Open windows of view {self._view.name}, provisional",
             )
         delta.replace_all(written, uri, metadata={"through": batch.number, "view": self._view.name})
+
+    def _is_due(self, every: timedelta) -> bool:
+        return self._last is None or self._now() - self._last >= every
 
 
 def open_windows(log: DataFrame, view: Windowed, through: Batch) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import signal
 import subprocess
@@ -150,7 +151,7 @@ def test_a_file_that_vanishes_while_it_is_read_stops_the_run_until_it_is_back_an
     land_all(lake, stream, *(readings(f"a@{second}") for second in range(9)))
     tenth = land(lake.landing(stream), readings("a@9, a@9.5"))
     land(lake.landing(stream), readings("a@10"))
-    moments = iter(range(20))
+    moments = itertools.count()
 
     def now() -> datetime:
         """The processing time, asked for once a batch: the tenth time, the file is listed but not read yet."""

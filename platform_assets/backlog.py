@@ -15,7 +15,7 @@ import dagster as dg
 
 from platform_assets.keys import late_key
 from streaming import Lake, Windowed, delta
-from streaming.corrections import Backlog
+from streaming.corrections import Backlog, corrected_through
 from streaming.log import batches, head
 
 _LATE = "backlog"
@@ -73,15 +73,6 @@ def waiting(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waiting
         if batch > done.get(date.fromisoformat(day), -1)
     }
     return Waiting(tuple(sorted(open_days)), max(open_days.values()), log) if open_days else None
-
-
-def corrected_through(lake: Lake, view: Windowed) -> dict[date, int]:
-    """Per corrected day, the batch up to which its newest correction goes."""
-    through: dict[date, int] = {}
-    for commit in reversed(delta.history(lake.corrections(view))):
-        for day, batch in ((commit["userMetadata"] or {}).get("through") or {}).items():
-            through[date.fromisoformat(day)] = batch
-    return through
 
 
 def _newest_count(instance: dg.DagsterInstance, view: Windowed) -> dict[str, Any] | None:

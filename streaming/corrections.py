@@ -41,7 +41,7 @@ def plan(spark: SparkSession, lake: Lake, view: Windowed, log_version: int | Non
     if not view.corrected:
         return []
     log = read_log(spark, lake, view.of, log_version)
-    through = _through_batches(lake, view)
+    through = corrected_through(lake, view)
     days = _changed_sessions(log, view) if view.window.merging else _late_days(log, view)
     # A correction is out of date as soon as a session that was open in it has ended.
     ended = _ended_since(spark, lake, view) if view.window.merging else {}
@@ -164,7 +164,8 @@ def read_corrections(spark: SparkSession, lake: Lake, view: Windowed, version: i
     return None if delta.version_of(uri) is None else delta.read(spark, uri, version)
 
 
-def _through_batches(lake: Lake, view: Windowed) -> dict[date, int]:
+def corrected_through(lake: Lake, view: Windowed) -> dict[date, int]:
+    """Per corrected day, the batch up to which its newest correction goes."""
     through: dict[date, int] = {}
     for commit in reversed(delta.history(lake.corrections(view))):
         for day, batch in ((commit["userMetadata"] or {}).get("through") or {}).items():

@@ -11,22 +11,25 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from typing import Any, Literal
 
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from streaming.errors import LogError
+from streaming.file_statistics import file_statistics
 
 DAY = "_day"
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"
-_MILLISECOND = timedelta(milliseconds=1)
+_ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,7 @@ def create(uri: str, schema: StructType, *, append_only: bool, description: str)
 def has_written(uri: str, txn: Txn) -> bool:
     """Whether the table already holds this write."""
     table = open_table(uri)
-    written = None if table is None else table.transaction_version(txn.app_id)
-    return written is not None and written >= txn.version
+    return table is not None and _holds(table, txn)
 
 
 def append(
@@ -87,6 +89,7 @@ def append(
     txn: Txn | None,
     metadata: Callable[[], Mapping[str, Any]],
     statistics: Sequence[str] = (),
+    fence: Callable[[DeltaTable], None] = lambda table: None,
 ) -> int:
     """Append the rows of `frame` to an existing table in one commit and return how many they were.
 
@@ -94,12 +97,13 @@ def append(
     there. A column of the table that `frame` does not have is null in the new rows.
 
     `metadata` (JSON values) is called when the rows are written and before the commit, so that it can tell of them.
-    `statistics` names the columns whose bounds are kept for file skipping.
+    `statistics` names the columns whose bounds are kept for file skipping. `fence` is asked, with the very version of
+    the table that the commit follows, whether this process may still write; it raises where it may not.
 
     Raises:
         LogError: a column has another type than in the table.
     """
-    return _commit(frame, uri, txn=txn, metadata=metadata, statistics=statistics)
+    return _commit(frame, uri, txn=txn, metadata=metadata, statistics=statistics, fence=fence)
 
 
 def replace_days(frame: DataFrame, uri: str, days: Iterable[date], *, metadata: Mapping[str, Any]) -> int:
@@ -124,8 +128,11 @@ def replace_all(frame: DataFrame, uri: str, *, metadata: Mapping[str, Any]) -> i
 def history(uri: str, limit: int | None = None) -> list[dict[str, Any]]:
     """The table's commits, newest first, each with `version` and the writer's own `userMetadata`, parsed."""
     table = open_table(uri)
-    if table is None:
-        return []
+    return [] if table is None else commits(table, limit)
+
+
+def commits(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
+    """The commits of an open table, newest first, as `history` gives them."""
     return [
         {**commit, "userMetadata": json.loads(commit.get("userMetadata") or "null")} for commit in table.history(limit)
     ]
@@ -138,32 +145,52 @@ def _commit(
     txn: Txn | None,
     metadata: Callable[[], Mapping[str, Any]],
     statistics: Sequence[str],
+    fence: Callable[[DeltaTable], None] = lambda table: None,
     mode: Literal["append", "overwrite"] = "append",
     replace: Sequence[tuple[str, str, Any]] | None = None,
 ) -> int:
     table = DeltaTable(_delta_rs(uri))
-    added = _added_columns(table, frame.schema, uri)
+    _added_columns(table, frame.schema, uri)
     # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
     folder = f"data/{uuid.uuid4().hex}"
     frame.write.partitionBy(DAY).parquet(f"{uri}/{folder}")
-    actions, rows = _added_files(table, folder, statistics)
-    if added:
-        table.alter.add_columns(added)
     properties = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(metadata())},
         app_transactions=None if txn is None else [Transaction(txn.app_id, txn.version)],
-        # A second writer is an error to see, not a conflict to retry (fact D13).
+        # The commit is for exactly the version that was looked at: compare and swap.
         max_commit_retries=0,
     )
-    table.create_write_transaction(
-        actions,
-        mode=mode,
-        schema=table.schema(),
-        partition_by=[DAY],
-        partition_filters=None if replace is None else list(replace),
-        commit_properties=properties,
-    )
+    actions, rows = _added_files(table, folder, statistics)
+    for attempt in Retrying(
+        retry=retry_if_exception_type(CommitFailedError),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(0.05, max=2),
+        # Another commit came between: compaction, which changes no row, or another process, which is for the fence and
+        # the transaction to judge (fact D13).
+        after=lambda _: table.update_incremental(),
+        reraise=True,
+    ):
+        with attempt:
+            fence(table)
+            if txn is not None and _holds(table, txn):
+                return 0
+            added = _added_columns(table, frame.schema, uri)
+            if added:
+                table.alter.add_columns(added)
+            table.create_write_transaction(
+                actions,
+                mode=mode,
+                schema=table.schema(),
+                partition_by=[DAY],
+                partition_filters=None if replace is None else list(replace),
+                commit_properties=properties,
+            )
     return rows
+
+
+def _holds(table: DeltaTable, txn: Txn) -> bool:
+    written = table.transaction_version(txn.app_id)
+    return written is not None and written >= txn.version
 
 
 def _added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field]:
@@ -211,47 +238,10 @@ def _added_files(
                 partition_values={DAY: None if day == _NO_DAY else day},
                 modification_time=int(time.time() * 1000),
                 data_change=True,
-                stats=json.dumps(_statistics(footer, statistics)),
+                stats=json.dumps(file_statistics(footer, statistics)),
             )
         )
     return actions, total
-
-
-def _statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> dict[str, Any]:
-    least: dict[str, Any] = {}
-    greatest: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    for position, name in enumerate(footer.schema.names):
-        if name not in columns or footer.schema.column(position).path != name:
-            continue
-        found = [group.column(position).statistics for group in groups]
-        if any(entry is None or not entry.has_null_count for entry in found):
-            continue
-        nulls[name] = sum(entry.null_count for entry in found)
-        bounds = [entry for entry in found if entry.has_min_max]
-        if bounds and len(bounds) == sum(entry.num_values > 0 for entry in found):
-            try:
-                span = (
-                    _bound(min(entry.min for entry in bounds), round_up=False),
-                    _bound(max(entry.max for entry in bounds), round_up=True),
-                )
-            except OverflowError:
-                # Python knows the years 1 to 9999 only; a file without bounds is read, never skipped.
-                continue
-            least[name], greatest[name] = span
-    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-
-
-def _bound(value: Any, *, round_up: bool) -> Any:
-    """Delta keeps instants with milliseconds only, so the upper bound is rounded up."""
-    if not isinstance(value, datetime):
-        return value
-    instant = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-    if round_up and instant.microsecond % 1000:
-        instant += _MILLISECOND
-    # strftime would write the year 1 as "1".
-    return f"{instant.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
 def _nullable(schema: StructType) -> StructType:

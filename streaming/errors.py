@@ -41,6 +41,10 @@ class LeaseError(StreamingError):
     """Another process holds the checkpoints of this pipeline."""
 
 
+class FencedError(LogError):
+    """Another process has appended to the log meanwhile, so what this one stamped must not be appended."""
+
+
 class ViewError(StreamingError):
     """A view has not been built yet, or was asked for something it does not hold."""
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import delta
 from streaming.clock import BatchSummary, Clock, ClockState, clock_from_json
-from streaming.errors import LogError
+from streaming.errors import FencedError, LogError
 from streaming.lake import Lake
 from streaming.stream import Stream
 
@@ -78,27 +79,35 @@ class Batch:
 
 def batches(lake: Lake, stream: Stream) -> list[Batch]:
     """Every batch of the log, newest first."""
-    return [
-        Batch.from_json(commit["userMetadata"])
-        for commit in delta.history(lake.log(stream))
-        if isinstance(commit["userMetadata"], dict) and "clock" in commit["userMetadata"]
-    ]
+    return list(_described(delta.history(lake.log(stream))))
 
 
 def head(lake: Lake, stream: Stream) -> Batch | None:
-    """The newest batch, or None where the log is empty or missing.
+    """The newest batch, or None where the log is empty or missing."""
+    table = delta.open_table(lake.log(stream))
+    return None if table is None else _newest(table)
 
-    Commits without a clock, such as compaction, are passed over.
-    """
+
+def _newest(table: DeltaTable) -> Batch | None:
     for limit in (1, 100, None):
-        for commit in delta.history(lake.log(stream), limit):
-            if isinstance(commit["userMetadata"], dict) and "clock" in commit["userMetadata"]:
-                return Batch.from_json(commit["userMetadata"])
+        for batch in _described(delta.commits(table, limit)):
+            return batch
     return None
 
 
+def _described(commits: Iterable[dict[str, Any]]) -> Iterator[Batch]:
+    """The batches of `commits`; those without a clock, such as compaction, are passed over."""
+    for commit in commits:
+        if isinstance(commit["userMetadata"], dict) and "clock" in commit["userMetadata"]:
+            yield Batch.from_json(commit["userMetadata"])
+
+
 def append(frame: DataFrame, lake: Lake, stream: Stream, txn: delta.Txn | None, batch: Callable[[], Batch]) -> Batch:
-    """Append the rows of one batch in one commit; `batch` describes them and is called once they are written."""
+    """Append the rows of one batch in one commit; `batch` describes them and is called once they are written.
+
+    Raises:
+        FencedError: the batch before it is not the newest of the log any more, or not yet.
+    """
     uri = lake.log(stream)
     if delta.version_of(uri) is None:
         delta.create(
@@ -113,7 +122,18 @@ def append(frame: DataFrame, lake: Lake, stream: Stream, txn: delta.Txn | None, 
         described.append(batch())
         return described[0].to_json()
 
-    delta.append(frame, uri, txn=txn, metadata=metadata, statistics=(stream.event_time, "_batch"))
+    def fence(table: DeltaTable) -> None:
+        """The stamp is right only if nothing was appended since the clock was read: a process that slept sees it."""
+        newest, number = _newest(table), described[0].number
+        follows = 0 if newest is None else newest.number + 1
+        if number != follows:
+            raise FencedError(
+                f"batch {number} of {stream.name!r} was not appended: batch {follows} is next in the log, so another "
+                "process has taken over while this one was away. Nothing is lost; let the other one run, or stop it "
+                f"and start again (`tidemark status {stream.name}` names it)."
+            )
+
+    delta.append(frame, uri, txn=txn, metadata=metadata, statistics=(stream.event_time, "_batch"), fence=fence)
     return described[0]
 
 

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from itertools import takewhile
-from typing import Any
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming import log
-from streaming.clock import BatchSummary, ClockState
-from streaming.early import EarlyResults
-from streaming.errors import QueryFailed, StreamingError
-from streaming.ingest import QUERY, Ingest, check_checkpoint, heartbeat, next_state
-from streaming.intervals import from_micros
 from streaming.lake import Lake
 from streaming.lease import lease
 from streaming.log import Batch
 from streaming.pipeline import Pipeline
 from streaming.progress import Progress, QueryProgress, Silent
-from streaming.sources import vanished
-from streaming.updates import update
-from streaming.views import FirstResults, first_results, native_drops
-from streaming.windowed import WINDOW
+from streaming.query_errors import await_queries, refuse_native_drops
+from streaming.run import Run
 
 
 @dataclass(frozen=True)
@@ -64,160 +49,27 @@ def drain(
         CheckpointError: a checkpoint does not belong to its table.
         QueryFailed: a query ended with an error; running again goes on where it stopped.
     """
-    run = _Run(spark, lake, pipeline, progress or Silent(), now)
+    totals: dict[str, QueryProgress] = {}
+    told = progress or Silent()
+
+    def on_batch(query: str, rows: int, batch: Batch | None) -> None:
+        if batch is not None:
+            run.early_results(batch)
+        numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.state.watermark)
+        name = f"{pipeline.name}.{query}"
+        totals[query] = totals.get(query, QueryProgress(name)).after(rows, *numbers)
+        told.update(totals[query])
+
     with lease(lake, pipeline.stream):
-        run.ingest()
+        run = Run(spark, lake, pipeline, now, on_batch)
+        await_queries([run.start_ingest(availableNow=True)])
         run.settle()
         if end_of_input:
             run.end_of_input()
         if run.head is not None:
-            run.views()
-    return Drained(dict(run.totals), run.head)
-
-
-class _Run:
-    def __init__(
-        self,
-        spark: SparkSession,
-        lake: Lake,
-        pipeline: Pipeline,
-        progress: Progress,
-        now: Callable[[], datetime],
-    ) -> None:
-        self.spark = spark
-        self.lake = lake
-        self.pipeline = pipeline
-        self.now = now
-        self.totals: dict[str, QueryProgress] = {}
-        self.head: Batch | None = None
-        self._progress = progress
-        self._early = [EarlyResults(spark, lake, view, now) for view in pipeline.views]
-
-    def ingest(self) -> None:
-        """Source to log, to completion."""
-        stream = self.pipeline.stream
-        checkpoint = self.lake.checkpoint(stream, QUERY)
-        check_checkpoint(
-            self.spark,
-            self.lake.log(stream),
-            checkpoint,
-            "Restore the checkpoint from a backup; or, to begin a new log, move both the old log and what is left of "
-            "the checkpoint away.",
-        )
-        ingest = Ingest(self.spark, self.lake, self.pipeline, self.now, self._logged)
-        query = (
-            stream.source.read(self.spark, self.lake.landing(stream))
-            .writeStream.queryName(f"{stream.name}.{QUERY}")
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .foreachBatch(ingest)
-            .start()
-        )
-        _await([query])
-        self.head = log.head(self.lake, stream)
-
-    def settle(self) -> None:
-        """A heartbeat, where the newest batch or a silence since moved the clock: views see nothing but stamps."""
-        if self.head is None:
-            return
-        stream, now = self.pipeline.stream, self.now()
-        state = stream.clock.advance(next_state(self.head, stream), BatchSummary({}, 0, now))
-        if state.watermark != self.head.state.watermark:
-            self._beat(self.head, state, now)
-
-    def end_of_input(self) -> None:
-        """A heartbeat at the latest end of any window still open."""
-        if self.head is None or self.head.state.watermark is None:
-            return
-        state, watermark = self.head.state, self.head.state.watermark
-        rows = log.valid(log.read_log(self.spark, self.lake, self.pipeline.stream))
-        longest = [view.window.longest for view in self.pipeline.views]
-        if None not in longest:
-            rows = rows.where(F.col("_day") >= F.lit((watermark - max(filter(None, longest))).date()))
-        ends = [view.pairs(rows).agg(F.unix_micros(F.max(f"{WINDOW}.end"))).first() for view in self.pipeline.views]
-        latest = max((row[0] for row in ends if row is not None and row[0] is not None), default=None)
-        if latest is not None:
-            closed = state.closed_at(from_micros(latest))
-            if closed != state:
-                self._beat(self.head, closed, self.now(), end_of_input=True)
-
-    def views(self) -> None:
-        """First results of every view."""
-        for view in self.pipeline.views:
-            check_checkpoint(
-                self.spark,
-                self.lake.first(view),
-                self.lake.checkpoint(view.of, view.name),
-                f"Views are functions of the log: delete the table and the checkpoint of {view.name!r} and run again.",
-            )
-        # All are planned before the first one starts, so that one that cannot be planned leaves none running.
-        planned = [(view, first_results(self.spark, self.lake, view)) for view in self.pipeline.views]
-        queries = [
-            groups.writeStream.queryName(f"{view.of.name}.{view.name}")
-            .option("checkpointLocation", self.lake.checkpoint(view.of, view.name))
-            .trigger(availableNow=True)
-            .foreachBatch(FirstResults(self.spark, self.lake, view, self.now, partial(self._update, view.name)))
-            .start()
-            for view, groups in planned
-        ]
-        _await(queries)
-        for query in queries:
-            _refuse_native_drops(query)
-        assert self.head is not None
-        for view, early in zip(self.pipeline.views, self._early, strict=True):
-            update(self.spark, self.lake, view, self.now)
-            early.write(self.head)
-
-    def _beat(self, head: Batch, state: ClockState, now: datetime, *, end_of_input: bool = False) -> None:
-        stream = self.pipeline.stream
-        self.head = heartbeat(self.spark, self.lake, stream, state, head.number + 1, now, end_of_input=end_of_input)
-
-    def _logged(self, batch: Batch) -> None:
-        for early in self._early:
-            early(batch)
-        self._update(QUERY, batch.summary.rows, batch.rejected, sum((batch.late or {}).values()), batch.state.watermark)
-
-    def _update(self, query: str, rows: int, *numbers: Any) -> None:
-        name = f"{self.pipeline.name}.{query}"
-        self.totals[query] = self.totals.get(query, QueryProgress(name)).after(rows, *numbers)
-        self._progress.update(self.totals[query])
-
-
-def _await(queries: Sequence[StreamingQuery]) -> None:
-    try:
-        for query in queries:
-            query.awaitTermination()
-    except StreamingQueryException as error:
-        raise _explain(error) from error
-    finally:
-        for query in queries:
-            if query.isActive:
-                query.stop()
-
-
-def _explain(error: StreamingQueryException) -> StreamingError:
-    text = str(error)
-    missing = re.search(r"FILE_NOT_EXIST\][^\n]*? file (.+?)\. File does|vanished [^\n]*?: (.+?)\. Put it back", text)
-    if missing:
-        return vanished(missing[1] or missing[2])
-    return QueryFailed(f"{_cause(text)} Nothing is lost: correct the cause and run again, it goes on where it stopped.")
-
-
-def _cause(text: str) -> str:
-    """What was raised in a batch, without Python's and Java's traces around it."""
-    told = [line for line in text.split("=== Streaming Query ===")[0].splitlines() if line.strip()]
-    frames = [number for number, line in enumerate(told) if line.startswith('  File "')]
-    if not frames:
-        return told[0].strip()
-    query = told[0].partition(" terminated with exception")[0]
-    raised = takewhile(lambda line: not re.match(r"\s+at |\s*SQLSTATE|JVM stacktrace", line), told[frames[-1] + 1 :])
-    return f"{query} failed: {' '.join(line for line in raised if not line.startswith('  '))}."
-
-
-def _refuse_native_drops(query: StreamingQuery) -> None:
-    dropped = native_drops(query)
-    if dropped:
-        raise QueryFailed(
-            f"Spark itself dropped {dropped} groups in query {query.name!r}, which the stamped clock must prevent; the "
-            "first results are incomplete. Delete the view's table and checkpoint, run again, and report this."
-        )
+            views = run.start_views(availableNow=True)
+            await_queries(views)
+            for query in views:
+                refuse_native_drops(query)
+            run.refresh()
+    return Drained(totals, run.head)

@@ -45,6 +45,10 @@ class FencedError(LogError):
     """Another process has appended to the log meanwhile, so what this one stamped must not be appended."""
 
 
+class SupervisorError(StreamingError):
+    """A stream was asked for something that the state it is in does not allow."""
+
+
 class ViewError(StreamingError):
     """A view has not been built yet, or was asked for something it does not hold."""
 

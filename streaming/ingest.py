@@ -21,6 +21,12 @@ from streaming.pipeline import Pipeline
 from streaming.stream import INGESTED_AT, Stream
 
 QUERY = "log"
+SHARES_BEFORE = (0.5, 0.05, 0.01)
+"""Of a batch, the share of rows that the source had before each of `Batch.source_times`.
+
+Less the instant of the commit, these are the median, 95th and 99th percentile of latency: what came first waited
+longest.
+"""
 _PARTITION = ""
 
 
@@ -34,7 +40,7 @@ def stamp(rows: DataFrame, stream: Stream, number: int, watermark: datetime | No
 
 
 class Ingest:
-    """The `foreachBatch` function of a pipeline's ingest query; `now` gives the processing time."""
+    """Appends the batches of a pipeline's source to its log; `now` gives the processing time."""
 
     def __init__(
         self,
@@ -42,18 +48,16 @@ class Ingest:
         lake: Lake,
         pipeline: Pipeline,
         now: Callable[[], datetime],
-        on_batch: Callable[[Batch], None],
     ) -> None:
         self._spark = spark
         self._lake = lake
         self._pipeline = pipeline
         self._now = now
-        self._on_batch = on_batch
-        self._head = log.head(lake, pipeline.stream)
         self._judge = Judge(pipeline.stream)
         self._counts = summary_columns(pipeline)
 
-    def __call__(self, raw: DataFrame, query_batch: int) -> None:
+    def __call__(self, raw: DataFrame, query_batch: int, head: Batch | None) -> Batch | None:
+        """Append `raw` as the batch after `head`; None where the log holds it already."""
         stream = self._pipeline.stream
         checkpoint = self._lake.checkpoint(stream, QUERY)
         query = query_id(self._spark, checkpoint)
@@ -61,12 +65,11 @@ class Ingest:
             raise CheckpointError(f"the checkpoint of {stream.name!r} vanished while its query runs; stop and restart.")
         txn = delta.Txn(query, query_batch)
         if delta.has_written(self._lake.log(stream), txn):
-            return
+            return None
         stream.source.check(self._spark, checkpoint, query_batch)
         processed_at = self._now()
         judged = self._judge(stream.source.located(raw), processed_at)
-        self._head = append_judged(judged, self._lake, self._pipeline, self._head, processed_at, self._counts, txn)
-        self._on_batch(self._head)
+        return append_judged(judged, self._lake, self._pipeline, head, processed_at, self._counts, txn)
 
 
 def append_judged(
@@ -103,6 +106,7 @@ def append_judged(
             rejected=found["rejected"],
             late={view.name: found[f"late_{view.name}"] for view in pipeline.views},
             unassigned={view.name: found[f"unassigned_{view.name}"] for view in pipeline.views},
+            source_times=_instants(found["source_times"]) if txn is not None else None,
         )
 
     # Rows are read twice where each partition has its own greatest time; once is what a batch may cost.
@@ -184,12 +188,20 @@ def _greatest_by_partition(rows: DataFrame, stream: Stream) -> dict[str, datetim
     return {row["partition"]: _instant(row["greatest"]) for row in found}
 
 
+def _instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | None:
+    return None if micros is None else tuple(from_micros(round(entry)) for entry in micros)
+
+
 def _instant(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
 def summary_columns(pipeline: Pipeline) -> list[Column]:
-    """What a commit says of its stamped rows, as aggregates: `rows`, `rejected`, `greatest`, and `late_<view>`."""
+    """What a commit says of its stamped rows, as aggregates.
+
+    `rows`, `rejected`, `greatest`, `source_times` (see `SHARES_BEFORE`), and per view `late_<view>` and
+    `unassigned_<view>`.
+    """
     stream = pipeline.stream
     valid = F.col("_day").isNotNull()
     time, stamped = F.col(stream.event_time), F.col("_watermark")
@@ -197,6 +209,9 @@ def summary_columns(pipeline: Pipeline) -> list[Column]:
         F.count(F.lit(1)).alias("rows"),
         F.count_if(~valid).alias("rejected"),
         _greatest(stream),
+        F.percentile(
+            F.unix_micros(stream.source.time_of(F.col("_origin"))), F.array(*(F.lit(share) for share in SHARES_BEFORE))
+        ).alias("source_times"),
         *(
             F.coalesce(F.sum(F.when(view.condition(), view.window.late_windows(time, stamped))), F.lit(0)).alias(
                 f"late_{view.name}"

@@ -52,6 +52,10 @@ class Lake:
         """The windows of a view with `early` that are still open."""
         return self.path(view.of.name, f"{view.name}_open")
 
+    def progress(self, stream: Stream) -> str:
+        """What every batch of a running stream cost and brought."""
+        return self.path(stream.name, "progress")
+
     def report(self, name: str) -> str:
         """The published table of a report."""
         return self.path("reports", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from deltalake import DeltaTable
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 from streaming import delta
 from streaming.clock import BatchSummary, Clock, ClockState, clock_from_json
 from streaming.errors import FencedError, LogError
+from streaming.intervals import from_micros, to_micros
 from streaming.lake import Lake
 from streaming.stream import Stream
 
@@ -25,6 +27,7 @@ class Batch:
     heartbeat and a repair); `state` is the clock when the batch was stamped, by the declaration `clock`, which may be
     another one later; `summary`, `rejected`, `late` (pairs per view) and `unassigned` (rows per view that are in no
     window) speak of its rows. `end_of_input`: a heartbeat that closes what is open, whatever the clock says.
+    `source_times`: instants by which the source had half, a twentieth and a hundredth of the rows (null for others).
     """
 
     number: int
@@ -37,6 +40,7 @@ class Batch:
     late: dict[str, int] | None = None
     unassigned: dict[str, int] | None = None
     end_of_input: bool = False
+    source_times: tuple[datetime, ...] | None = None
 
     @property
     def cause(self) -> Literal["source", "heartbeat", "repair"]:
@@ -58,11 +62,13 @@ class Batch:
             "late": self.late or {},
             "unassigned": self.unassigned or {},
             "end_of_input": self.end_of_input,
+            "source_times": None if self.source_times is None else [to_micros(time) for time in self.source_times],
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Batch:
         """The inverse of `to_json`."""
+        times = value.get("source_times")
         return cls(
             number=value["batch"],
             query=value["query"],
@@ -74,6 +80,7 @@ class Batch:
             late=value["late"],
             unassigned=value["unassigned"],
             end_of_input=value.get("end_of_input", False),
+            source_times=None if times is None else tuple(from_micros(time) for time in times),
         )
 
 

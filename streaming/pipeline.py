@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streaming.errors import DeclarationError
+from streaming.intervals import interval
 from streaming.names import check_name
+from streaming.restarts import ExponentialBackoff, RestartStrategy
 from streaming.stream import Stream
 from streaming.windowed import Windowed
+
+
+_TAKEN = ("log", "rejected", "late", "progress")
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """A stream and its views, run together in one process.
 
+    Where it runs continuously, a batch begins every `trigger` at the earliest. `restart` says what happens when its
+    process dies, and `identical_failures` how often the same batch may fail in the same way. `stop_within` bounds the
+    end of a running batch; `hangs_after` is how long a batch may take before its process is taken for hung.
+
     Raises:
-        DeclarationError: there is no view, a name is repeated or reserved, or a view reads another stream.
+        DeclarationError: there is no view, a name is repeated or reserved, a view reads another stream, or an interval
+            cannot be read.
     """
 
     stream: Stream
     views: tuple[Windowed, ...]
     owner: str = "team:data"
+    trigger: str = "1 second"
+    restart: RestartStrategy = field(default_factory=ExponentialBackoff)
+    identical_failures: int = 3
+    stop_within: str = "45 seconds"
+    hangs_after: str = "10 minutes"
 
     def __post_init__(self) -> None:
+        for length in (self.trigger, self.stop_within, self.hangs_after):
+            interval(length)
+        if self.identical_failures < 1:
+            raise DeclarationError(
+                f"identical_failures={self.identical_failures!r} would never start {self.name!r}; use 1 or more."
+            )
         names = [view.name for view in self.views]
         if not names:
             raise DeclarationError(f"pipeline {self.name!r} has no views; give it at least one.")
         for view in self.views:
             check_name("view", view.name)
-            if names.count(view.name) > 1 or view.name in ("log", "rejected", "late"):
+            if names.count(view.name) > 1 or view.name in _TAKEN:
                 raise DeclarationError(
                     f"view name {view.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "
-                    "'log', 'rejected' and 'late' belong to the stream."
+                    f"{', '.join(_TAKEN)} belong to the stream."
                 )
             for suffix in ("_corrections", "_updates", "_open"):
                 if view.name.removesuffix(suffix) in {*names} - {view.name}:

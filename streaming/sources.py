@@ -81,6 +81,14 @@ class Files:
         path = F.try_url_decode(F.replace(origin["path"], F.lit("+"), F.lit("%2B")))
         return F.coalesce(F.regexp_extract(path, self.partition, 1), F.lit(""))
 
+    def time_of(self, origin: Column) -> Column:
+        """When the source had each row, by its `_origin`: the file's modification time."""
+        return origin["modified"]
+
+    def describe_batch(self, spark: SparkSession, checkpoint: str, query_batch: int) -> str:
+        """The files of a batch, for a person to read."""
+        return ", ".join(_planned(spark, checkpoint, query_batch))
+
     def check(self, spark: SparkSession, checkpoint: str, query_batch: int) -> None:
         """Refuse a batch when a file of it is gone: Spark plans a batch anew and leaves such a file out in silence.
 

@@ -1,0 +1,278 @@
+"""A pipeline that runs on and on in one driver: every query at once, until it is told to stop or to drain."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime, timedelta
+from threading import Event
+from typing import Literal
+
+import psutil
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.always_on.measures import Measure, together
+from streaming.always_on.status import ProcessStatus, QueryStatus
+from streaming.always_on.watch import Watch
+from streaming.backlog import FilesBacklog
+from streaming.errors import QueryFailed
+from streaming.ingest import QUERY
+from streaming.intervals import interval
+from streaming.lake import Lake
+from streaming.pipeline import Pipeline
+from streaming.query_errors import explain, refuse_native_drops
+from streaming.run import Run
+
+_LOOK_EVERY = 0.5
+_RATES_OVER = timedelta(minutes=2)
+_COUNTED_EVERY = timedelta(seconds=10)
+_PUBLISHED_WITHIN = 60.0
+_SLOW_AFTER = 10
+
+Ending = Literal["stop", "drain"]
+
+
+class Continuous:
+    """The queries of a pipeline, running; the caller holds its lease.
+
+    `on_measures` takes the batches that ended since it was called last; `on_status` takes the state of the process,
+    about twice a second.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        pipeline: Pipeline,
+        now: Callable[[], datetime],
+        on_measures: Callable[[list[Measure]], None],
+        on_status: Callable[[ProcessStatus], None],
+    ) -> None:
+        self.watch = Watch(now)
+        self._pipeline = pipeline
+        self._now = now
+        self._on_measures = on_measures
+        self._on_status = on_status
+        self._run = Run(spark, lake, pipeline, now, self.watch.on_batch, self.watch.around)
+        self._trigger = {"processingTime": pipeline.trigger}
+        self._ingest: StreamingQuery | None = None
+        self._views: dict[str, StreamingQuery] = {}
+        self._follow_up = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
+        self._following: Future[None] | None = None
+        self._followed = -1
+        self._beat_at = datetime.min.replace(tzinfo=now().tzinfo)
+        self._waiting = FilesBacklog(lake.landing(pipeline.stream), lake.checkpoint(pipeline.stream, QUERY))
+        self._counted_at = self._beat_at
+        self._counts: dict[str, int] = {}
+        self._recent: deque[Measure] = deque()
+        self._status = ProcessStatus(pid=os.getpid(), started=now(), at=now())
+
+    def run(self, ending: Callable[[], Ending | None], wake: Event) -> None:
+        """Run until `ending` says how to end; it is asked after each `wake`, and every half second.
+
+        A stop ends at the next boundary of a batch. A drain takes no further input, and publishes all that is in the
+        log before it ends. Where the log's query fails, what is in the log is published before the error is raised.
+
+        Raises:
+            StreamingError: a query failed.
+        """
+        try:
+            self._ingest = self._run.start_ingest(**self._trigger)
+            while (end := ending()) is None:
+                self._step("running")
+                wake.wait(_LOOK_EVERY)
+                wake.clear()
+            self._step("draining" if end == "drain" else "stopping")
+            if end == "drain":
+                self._stop([QUERY])
+                self._publish()
+                self._run.settle()
+                self._publish()
+                if self._run.head is not None:
+                    self._run.refresh()
+        except StreamingQueryException as error:
+            self._publish_the_rest()
+            raise explain(error) from error
+        finally:
+            self._stop([QUERY, *self._views])
+            self._follow_up.shutdown(cancel_futures=True)
+            self._step("stopping")
+
+    def _step(self, phase: Literal["running", "draining", "stopping"]) -> None:
+        measures = self.watch.measured()
+        self._tell(phase, measures)
+        if phase != "running":
+            return
+        self._raise_failures()
+        if self._run.head is not None and not self._views:
+            queries = self._run.start_views(**self._trigger)
+            self._views = {view.name: query for view, query in zip(self._pipeline.views, queries, strict=True)}
+        self._heartbeat()
+        self._follow()
+
+    def _raise_failures(self) -> None:
+        for name, query in self._queries().items():
+            if (error := query.exception()) is not None:
+                raise error
+            if not query.isActive:
+                raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
+        for query in self._views.values():
+            refuse_native_drops(query)
+        if self._following is not None and self._following.done():
+            self._following.result()
+
+    def _heartbeat(self) -> None:
+        """While the source is silent: the last batch has moved the clock, and a silent clock may go on by itself."""
+        if QUERY in self.watch.running() or self._busy_lately():
+            return
+        spacing = self._pipeline.stream.clock.heartbeat_after or self._pipeline.trigger
+        if self._now() - self._beat_at >= interval(spacing) and self._run.settle():
+            self._beat_at = self._now()
+
+    def _busy_lately(self) -> bool:
+        last = self._status.queries.get(QUERY, QueryStatus()).last_ended
+        return last is not None and self._now() - last < 2 * interval(self._pipeline.trigger)
+
+    def _follow(self) -> None:
+        """Updates and open windows follow the log in a thread of their own, so that no batch waits for them."""
+        head = self._run.head
+        if head is None or head.number == self._followed or (self._following and not self._following.done()):
+            return
+        self._followed = head.number
+
+        def follow() -> None:
+            self._run.updates()
+            self._run.early_results(head)
+
+        self._following = self._follow_up.submit(follow)
+
+    def _publish(self) -> None:
+        """Bring every view up to the newest batch of the log."""
+        for query in self._views.values():
+            query.processAllAvailable()
+
+    def _publish_the_rest(self) -> None:
+        """What was appended before the log's query failed is published all the same, if the views can."""
+        if self.watch.failed is None or self.watch.failed.query != QUERY:
+            return
+        with ThreadPoolExecutor(1) as publishing:
+            done = publishing.submit(lambda: (self._run.settle(), self._publish()))
+            try:
+                done.result(_PUBLISHED_WITHIN)
+            except Exception:
+                # The failure of the log is the one to tell; views publish the rest after the next start.
+                self._stop(list(self._views))
+
+    def _stop(self, names: list[str]) -> None:
+        """End queries between two batches."""
+        self.watch.stopping.update(names)
+        for name, query in self._queries().items():
+            if name in names:
+                pause = Event()
+                while name in self.watch.running():
+                    pause.wait(0.05)
+                query.stop()
+
+    def _queries(self) -> dict[str, StreamingQuery]:
+        return {**({} if self._ingest is None else {QUERY: self._ingest}), **self._views}
+
+    def _tell(self, phase: Literal["running", "draining", "stopping"], measures: list[Measure]) -> None:
+        now = self._now()
+        measures = [self._with_state(measure) for measure in measures]
+        if measures:
+            self._on_measures(measures)
+        self._recent.extend(measure for measure in measures if measure.query == QUERY)
+        while self._recent and now - self._recent[0].ended > _RATES_OVER:
+            self._recent.popleft()
+        self._status = self._told(phase, now, measures)
+        self._on_status(self._status)
+
+    def _told(
+        self, phase: Literal["running", "draining", "stopping"], now: datetime, measures: list[Measure]
+    ) -> ProcessStatus:
+        before, head = self._status, self._run.head
+        known = min(_RATES_OVER, now - before.started).total_seconds()
+        lately = together(self._recent, known)
+        watermark = None if head is None else head.state.watermark
+        last = list(self._recent)[-_SLOW_AFTER:]
+        slow = interval(self._pipeline.trigger).total_seconds()
+        return before.model_copy(
+            update={
+                "at": now,
+                "phase": phase,
+                "queries": self._query_statuses(measures),
+                "newest_batch": None if head is None else head.number,
+                "watermark": watermark,
+                "watermark_moved": now if watermark != before.watermark else before.watermark_moved,
+                "rejected": before.rejected + sum(measure.rejected or 0 for measure in measures),
+                "late": before.late + sum(measure.late or 0 for measure in measures),
+                "input_rate": lately.input_rate,
+                "processing_rate": lately.processing_rate,
+                "latency": lately.latency,
+                "rejected_share": lately.rejected / lately.rows if lately.rows else 0.0,
+                **self._counted(now),
+                "slow": len(last) == _SLOW_AFTER and all(measure.seconds > slow for measure in last),
+            }
+        )
+
+    def _query_statuses(self, measures: list[Measure]) -> dict[str, QueryStatus]:
+        statuses = dict(self._status.queries)
+        for measure in measures:
+            before = statuses.get(measure.query, QueryStatus())
+            statuses[measure.query] = before.model_copy(
+                update={
+                    "last_batch": measure.batch,
+                    "last_ended": measure.ended,
+                    "last_seconds": measure.seconds,
+                    "batches": before.batches + 1,
+                    "rows": before.rows + measure.rows,
+                    "state_rows": measure.state_rows,
+                    "state_bytes": measure.state_bytes,
+                }
+            )
+        running = self.watch.running()
+        for name in self._queries():
+            batch, since = running.get(name, (None, None))
+            statuses[name] = statuses.get(name, QueryStatus()).model_copy(
+                update={"running_batch": batch, "running_since": since}
+            )
+        return statuses
+
+    def _with_state(self, measure: Measure) -> Measure:
+        query = self._views.get(measure.query)
+        progress = None if query is None else query.lastProgress
+        if progress is None:
+            return measure
+        operators = progress.stateOperators
+        return measure.with_state(
+            sum(operator.numRowsTotal for operator in operators),
+            sum(operator.memoryUsedBytes for operator in operators),
+        )
+
+    def _counted(self, now: datetime) -> dict[str, int]:
+        """What takes a while to count, and is counted now and then."""
+        if now - self._counted_at >= _COUNTED_EVERY:
+            waiting = self._waiting.count()
+            self._counted_at = now
+            self._counts = {
+                "backlog_files": waiting.files,
+                "backlog_bytes": waiting.size,
+                "memory_bytes": _memory(),
+            }
+        return self._counts
+
+
+def _memory() -> int:
+    """Resident bytes of this process and its children: Python, the JVM, Python workers."""
+    total = 0
+    process = psutil.Process()
+    for member in (process, *process.children(recursive=True)):
+        try:
+            total += member.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total

@@ -1,0 +1,103 @@
+"""What one batch cost and brought: the unit of every rate, chart and alert."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from streaming.log import Batch
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One batch of one query, once it is committed.
+
+    `latency`: median, 95th and 99th percentile in seconds, over the rows of a log batch, from the instant the source
+    had them until they could be read in Delta. `number` is the batch's place in the log. What a view's query does not
+    have is None; what the log's query does not have (`state_rows`, `state_bytes`) too.
+    """
+
+    query: str
+    batch: int
+    started: datetime
+    ended: datetime
+    rows: int
+    number: int | None = None
+    rejected: int | None = None
+    late: int | None = None
+    watermark: datetime | None = None
+    latency: tuple[float, float, float] | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long the batch took."""
+        return (self.ended - self.started).total_seconds()
+
+    def with_state(self, rows: int, size: int) -> Measure:
+        """The same with the keys in state and the bytes of memory they take."""
+        return replace(self, state_rows=rows, state_bytes=size)
+
+
+def latency(batch: Batch, visible: datetime) -> tuple[float, float, float] | None:
+    """Median, 95th and 99th percentile of the rows' way from source to Delta, in seconds."""
+    if not batch.source_times:
+        return None
+    p50, p95, p99 = (max(0.0, (visible - time).total_seconds()) for time in batch.source_times)
+    return p50, p95, p99
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Measures of the log's query put together over a while; rates are rows a second.
+
+    `input_rate` is over the while, `processing_rate` over the time in which batches ran. Latency percentiles are
+    those of the batches, weighted by their rows.
+    """
+
+    rows: int = 0
+    rejected: int = 0
+    late: int = 0
+    batches: int = 0
+    input_rate: float = 0.0
+    processing_rate: float = 0.0
+    batch_seconds: float | None = None
+    latency: tuple[float, float, float] | None = None
+
+
+def together(measures: Sequence[Measure], seconds: float) -> Throughput:
+    """`measures` of one query over `seconds`."""
+    busy = sum(measure.seconds for measure in measures)
+    rows = sum(measure.rows for measure in measures)
+    weighed = [(measure.latency, measure.rows) for measure in measures if measure.latency and measure.rows]
+    return Throughput(
+        rows=rows,
+        rejected=sum(measure.rejected or 0 for measure in measures),
+        late=sum(measure.late or 0 for measure in measures),
+        batches=len(measures),
+        input_rate=rows / seconds if seconds else 0.0,
+        processing_rate=rows / busy if busy else 0.0,
+        batch_seconds=busy / len(measures) if measures else None,
+        latency=_percentiles(weighed),
+    )
+
+
+def _percentiles(
+    weighed: Sequence[tuple[tuple[float, float, float], int]],
+) -> tuple[float, float, float] | None:
+    """Each percentile over all rows, as if the rows of a batch all had that percentile of their batch."""
+    if not weighed:
+        return None
+    total = sum(rows for _, rows in weighed)
+    found = []
+    for place, share in enumerate((0.5, 0.95, 0.99)):
+        seen = 0
+        for seconds, rows in sorted((entry[place], rows) for entry, rows in weighed):
+            seen += rows
+            if seen >= share * total:
+                found.append(seconds)
+                break
+    p50, p95, p99 = found
+    return p50, p95, p99

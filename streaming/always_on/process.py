@@ -1,0 +1,176 @@
+"""The stream process: one driver with every query of a pipeline, under a supervisor that it does not outlive.
+
+`python -m streaming.always_on.process PIPELINE` is started by the supervisor alone, which hands over the lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from pyspark.sql import SparkSession
+
+from streaming.always_on.continuous import Continuous, Ending
+from streaming.always_on.progress_table import ProgressTable
+from streaming.always_on.status import LAST_WORDS, PROCESS, ControlFolder, LastWords, ProcessStatus
+from streaming.drain import utc_now
+from streaming.errors import DeclarationError, JarError, JavaError, LogError, SettingsError, StreamingError
+from streaming.ingest import QUERY
+from streaming.lake import Lake
+from streaming.pipeline import Pipeline
+from streaming.registry import find_pipeline
+from streaming.session import start_session
+from streaming.settings import Settings
+
+STOP, DRAIN = signal.SIGTERM, signal.SIGUSR1
+ORPHAN_STOPS_WITHIN = 10.0
+"""Seconds that a process without a supervisor has to end its batch."""
+
+_SUPERVISOR_LOOKED_AT_EVERY = 0.5
+_SAID_EVERY = 60.0
+_FINAL = (DeclarationError, SettingsError, JavaError, JarError, LogError)
+"""Errors that starting again cannot cure: declaration, tables and checkpoints do not agree."""
+
+_log = logging.getLogger("tidemark")
+
+
+class StreamProcess:
+    """Runs a pipeline until a signal ends it: TERM stops at the next boundary of a batch, USR1 drains."""
+
+    def __init__(self, lake: Lake, pipeline: Pipeline, supervisor: int) -> None:
+        self._lake = lake
+        self._pipeline = pipeline
+        self._supervisor = supervisor
+        self._control = ControlFolder(lake, pipeline.stream)
+        self._ending: Ending | None = None
+        self._wake = threading.Event()
+        self._spark: SparkSession | None = None
+        self._said_at = 0.0
+
+    def run(self) -> int:
+        """The exit code: 0 where the end was asked for, 1 after a failure, told in the control folder."""
+        self._control.remove(LAST_WORDS)
+        self._told(ProcessStatus(pid=os.getpid(), started=utc_now(), at=utc_now()))
+        self._listen()
+        threading.Thread(target=self._guard, name="guard", daemon=True).start()
+        continuous: Continuous | None = None
+        try:
+            self._spark = start_session()
+            # Spark has put handlers of its own in place.
+            self._listen()
+            progress = ProgressTable(self._lake, self._pipeline.stream, utc_now)
+            continuous = Continuous(
+                self._spark, self._lake, self._pipeline, utc_now, progress.add, self._told
+            )
+            _log.info("%s: running", self._pipeline.name)
+            try:
+                continuous.run(lambda: self._ending, self._wake)
+            finally:
+                progress.flush()
+        except Exception as error:
+            self._leave_word(error, continuous)
+            return 1
+        _log.info("%s: ended as asked (%s)", self._pipeline.name, self._ending)
+        return 0
+
+    def _listen(self) -> None:
+        signal.signal(STOP, lambda *_: self._end("stop"))
+        signal.signal(DRAIN, lambda *_: self._end("drain"))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _end(self, ending: Ending) -> None:
+        self._ending = ending if self._ending != "stop" else "stop"
+        self._wake.set()
+
+    def _guard(self) -> None:
+        """No process outlives its supervisor or its JVM, whatever else hangs."""
+        orphaned: float | None = None
+        while True:
+            time.sleep(_SUPERVISOR_LOOKED_AT_EVERY)
+            if orphaned is None and os.getppid() != self._supervisor:
+                _log.warning("%s: the supervisor is gone, stopping", self._pipeline.name)
+                orphaned = time.monotonic()
+                self._end("stop")
+            if orphaned is not None and (self._spark is None or time.monotonic() - orphaned > ORPHAN_STOPS_WITHIN):
+                os.killpg(os.getpgid(0), signal.SIGKILL)
+            if (code := _jvm_exit(self._spark)) is not None:
+                self._last_words(LastWords(error=f"the JVM ended with code {code}"))
+                os.killpg(os.getpgid(0), signal.SIGKILL)
+
+    def _leave_word(self, error: Exception, continuous: Continuous | None) -> None:
+        failed = None if continuous is None else continuous.watch.failed
+        final = isinstance(error, _FINAL)
+        if failed is None:
+            self._last_words(LastWords(error=f"{type(error).__name__}: {error}", final=final))
+            return
+        origins = self._origins(failed.batch) if failed.query == QUERY else ""
+        final = final or failed.error.partition(":")[0] in {kind.__name__ for kind in (*_FINAL, *_subclasses())}
+        self._last_words(
+            LastWords(
+                batch=f"{self._pipeline.name}.{failed.query} {failed.batch}",
+                origins=origins,
+                error=str(error),
+                final=final,
+            )
+        )
+
+    def _origins(self, batch: int) -> str:
+        assert self._spark is not None
+        try:
+            return self._pipeline.stream.source.describe_batch(
+                self._spark, self._lake.checkpoint(self._pipeline.stream, QUERY), batch
+            )
+        except Exception as error:
+            # The session may be what failed; the cause is told, the place is left open.
+            return f"unknown ({type(error).__name__})"
+
+    def _last_words(self, words: LastWords) -> None:
+        _log.error("%s: %s%s", self._pipeline.name, f"{words.batch}: " if words.batch else "", words.error)
+        self._control.write(LAST_WORDS, words)
+
+    def _told(self, status: ProcessStatus) -> None:
+        self._control.write(PROCESS, status)
+        if time.monotonic() - self._said_at >= _SAID_EVERY and status.phase == "running":
+            self._said_at = time.monotonic()
+            _log.info(
+                "%s: batch %s, %.0f rows/s, watermark %s, %s files wait",
+                self._pipeline.name,
+                "-" if status.newest_batch is None else status.newest_batch,
+                status.input_rate,
+                "-" if status.watermark is None else f"{status.watermark:%Y-%m-%d %H:%M:%S}",
+                "?" if status.backlog_files is None else status.backlog_files,
+            )
+
+
+def _subclasses() -> tuple[type[StreamingError], ...]:
+    return tuple(kind for base in _FINAL for kind in base.__subclasses__())
+
+
+def _jvm_exit(spark: SparkSession | None) -> int | None:
+    """The exit code of the session's JVM, or None while it lives."""
+    process = None if spark is None else getattr(spark.sparkContext._gateway, "proc", None)
+    return None if process is None else process.poll()
+
+
+def main() -> NoReturn:
+    """Run the pipeline named by the first argument, under the process that started this one."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    _log.setLevel(logging.INFO)
+    name, supervisor = sys.argv[1:]
+    settings = Settings()
+    code = StreamProcess(settings.lake, find_pipeline(name), int(supervisor)).run()
+    logging.shutdown()
+    sys.stderr.flush()
+    # Spark's own way out waits for threads that a failed query may have left (fact G5).
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

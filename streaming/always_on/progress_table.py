@@ -1,0 +1,95 @@
+"""The `progress` table of a stream: one row per batch and query, kept for a while."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from streaming.always_on.measures import Measure
+from streaming.lake import Lake
+from streaming.stream import Stream
+
+_WRITTEN_EVERY = timedelta(seconds=30)
+_INSTANT = pa.timestamp("us", "UTC")
+
+SCHEMA = pa.schema(
+    [
+        ("query", pa.string()),
+        ("batch", pa.int64()),
+        ("started", _INSTANT),
+        ("ended", _INSTANT),
+        ("seconds", pa.float64()),
+        ("rows", pa.int64()),
+        ("number", pa.int64()),
+        ("rejected", pa.int64()),
+        ("late", pa.int64()),
+        ("watermark", _INSTANT),
+        ("latency_p50", pa.float64()),
+        ("latency_p95", pa.float64()),
+        ("latency_p99", pa.float64()),
+        ("state_rows", pa.int64()),
+        ("state_bytes", pa.int64()),
+        ("_day", pa.date32()),
+    ]
+)
+"""Columns as in `Measure`; seconds, bytes, UTC instants. Partitioned by `_day`, the date on which the batch ended."""
+
+
+class ProgressTable:
+    """Appends measures to the table, many in one commit; only the stream process writes it."""
+
+    def __init__(self, lake: Lake, stream: Stream, now: Callable[[], datetime]) -> None:
+        self._uri = lake.progress(stream)
+        self._now = now
+        self._pending: list[Measure] = []
+        self._written = now()
+        self._writing = threading.Lock()
+
+    def add(self, measures: list[Measure]) -> None:
+        """Take note of batches that ended; written at the latest half a minute later, or by `flush`."""
+        self._pending += measures
+        if self._now() - self._written >= _WRITTEN_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        self._written = self._now()
+        pending, self._pending = self._pending, []
+        if pending:
+            write_deltalake(
+                self._uri.replace("s3a://", "s3://", 1),
+                pa.Table.from_pylist([_row(measure) for measure in pending], SCHEMA),
+                mode="append",
+                partition_by=["_day"],
+                configuration={"delta.checkpointInterval": "10"},
+            )
+
+
+def read_progress(lake: Lake, stream: Stream, since: datetime) -> list[Measure]:
+    """The batches that ended at `since` or later, in the order in which they ended; none where there is no table."""
+    uri = lake.progress(stream).replace("s3a://", "s3://", 1)
+    if not DeltaTable.is_deltatable(uri):
+        return []
+    rows = DeltaTable(uri).to_pyarrow_table(filters=[("_day", ">=", since.date()), ("ended", ">=", since)])
+    return [_measure(row) for row in rows.sort_by("ended").to_pylist()]
+
+
+def _row(measure: Measure) -> dict[str, object]:
+    p50, p95, p99 = measure.latency or (None, None, None)
+    return {
+        **{name: getattr(measure, name) for name in SCHEMA.names if hasattr(measure, name)},
+        "latency_p50": p50,
+        "latency_p95": p95,
+        "latency_p99": p99,
+        "_day": measure.ended.date(),
+    }
+
+
+def _measure(row: dict[str, object]) -> Measure:
+    known = {name: value for name, value in row.items() if name in Measure.__dataclass_fields__}
+    percentiles = (row["latency_p50"], row["latency_p95"], row["latency_p99"])
+    return Measure(**known, latency=None if None in percentiles else percentiles)  # type: ignore[arg-type]

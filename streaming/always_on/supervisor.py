@@ -1,0 +1,303 @@
+"""The supervisor of one pipeline: starts its stream process, watches it, starts it again, and ends it when asked."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import psutil
+
+from streaming.always_on.process import DRAIN, STOP
+from streaming.always_on.status import (
+    LAST_WORDS,
+    PROCESS,
+    REQUEST,
+    SUPERVISOR,
+    Action,
+    ControlFolder,
+    FailureRecord,
+    LastWords,
+    ProcessStatus,
+    Request,
+    State,
+    SupervisorStatus,
+)
+from streaming.drain import utc_now
+from streaming.intervals import interval
+from streaming.lake import Lake
+from streaming.lease import Lease, lease
+from streaming.pipeline import Pipeline
+from streaming.restarts import Failure
+
+_LOOKS_EVERY = 0.2
+_SILENT_AFTER = timedelta(seconds=60)
+_STARTS_WITHIN = timedelta(minutes=3)
+_GROUP_ENDS_WITHIN = 3.0
+_KEPT_FAILURES = 50
+_OUTPUT_LIMIT = 10_000_000
+_PREDECESSOR_ENDS_WITHIN = 20.0
+
+_log = logging.getLogger("tidemark")
+
+
+class Supervisor:
+    """Keeps the stream process of `pipeline` alive until it is asked to end it, or until its restart strategy gives up.
+
+    `ask` may be called from any thread or signal handler; other processes leave a `Request` in the control folder.
+    `on_state` is told of each change of the state.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        pipeline: Pipeline,
+        on_state: Callable[[SupervisorStatus], None] = lambda status: None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._lake = lake
+        self._pipeline = pipeline
+        self._on_state = on_state
+        self._now = now
+        self._control = ControlFolder(lake, pipeline.stream)
+        self._wake = threading.Event()
+        self._asked: Action | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = now()
+        self._kill_at: float | None = None
+        self._killed_for: str | None = None
+        self._failures: list[Failure] = []
+        self._status = SupervisorStatus(state="stopped", since=now(), supervisor=os.getpid(), host=socket.gethostname())
+
+    @property
+    def status(self) -> SupervisorStatus:
+        """The state as it was told last."""
+        return self._status
+
+    @property
+    def process_status(self) -> ProcessStatus | None:
+        """What the stream process said last; None before its first word."""
+        found = self._control.read(PROCESS, ProcessStatus)
+        return found if found is not None and self._process is not None and found.pid == self._process.pid else None
+
+    def ask(self, action: Action) -> None:
+        """Ask for a change; the last one asked for counts."""
+        self._asked = action
+        self._wake.set()
+
+    def run(self) -> SupervisorStatus:
+        """Supervise until the end; the state then is `stopped` or `failed`.
+
+        Raises:
+            LeaseError: another process holds the pipeline.
+        """
+        with lease(self._lake, self._pipeline.stream, "stream", wait=_PREDECESSOR_ENDS_WITHIN) as held:
+            waiting = self._control.read(REQUEST, Request)
+            # What was asked of a supervisor that is gone is not asked of this one.
+            self._tell("starting", handled="" if waiting is None else waiting.id)
+            try:
+                self._start(held)
+                while self._status.state not in ("stopped", "failed"):
+                    self._step(held)
+                    self._wake.wait(_LOOKS_EVERY)
+                    self._wake.clear()
+            finally:
+                self._end_group()
+                if self._status.state not in ("stopped", "failed"):
+                    self._tell("stopped")
+        return self._status
+
+    def _step(self, held: Lease) -> None:
+        self._take_request()
+        if held.lost.is_set():
+            self._kill("another machine has taken over the pipeline")
+            self.ask("stop")
+        if self._process is not None:
+            self._watch()
+        elif self._status.state == "restarting":
+            if self._status.next_start is not None and self._now() >= self._status.next_start:
+                self._start(held)
+        if self._asked is not None:
+            self._carry_out(held, self._asked)
+
+    def _take_request(self) -> None:
+        request = self._control.read(REQUEST, Request)
+        if request is not None and request.id != self._status.handled:
+            self._status = self._status.model_copy(update={"handled": request.id})
+            self._control.write(SUPERVISOR, self._status)
+            self._asked = request.action
+
+    def _carry_out(self, held: Lease, action: Action) -> None:
+        """One step towards what was asked; forgotten once it is reached."""
+        alive = self._process is not None
+        if action == "resume":
+            self._asked = None
+            if not alive and self._status.state == "paused":
+                self._start(held)
+        elif alive:
+            if self._kill_at is None:
+                assert self._process is not None
+                self._tell("draining" if action == "drain" else self._status.state)
+                self._process.send_signal(DRAIN if action == "drain" else STOP)
+                # A drain may have much to publish; what it must not do is hang, and that is watched for.
+                within = interval(self._pipeline.stop_within).total_seconds()
+                self._kill_at = float("inf") if action == "drain" else time.monotonic() + within
+        elif action == "restart":
+            self._asked = None
+            self._start(held)
+        else:
+            self._asked = None
+            self._tell("paused" if action == "pause" else "stopped")
+
+    def _start(self, held: Lease) -> None:
+        self._kill_at, self._killed_for = None, None
+        self._started = self._now()
+        scratch = Path(tempfile.gettempdir()) / f"tidemark-scratch-{os.getpid()}-{self._pipeline.name}"
+        # A killed process leaves its temporary files; there are many restarts in a month.
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        self._control.path.mkdir(parents=True, exist_ok=True)
+        with self._control.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-m", "streaming.always_on.process", self._pipeline.name, str(os.getpid())],
+                env={
+                    **os.environ,
+                    "TIDEMARK_HOME": self._lake.root,
+                    "SPARK_LOCAL_DIRS": str(scratch),
+                    "JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -Djava.io.tmpdir={scratch}".strip(),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # A group of its own: Ctrl-C is for the supervisor, and at the end nobody of the group is left alive.
+                start_new_session=True,
+                pass_fds=(held.fileno(),),
+            )
+        self._scratch = scratch
+        self._tell("starting", process=self._process.pid, next_start=None)
+
+    def _watch(self) -> None:
+        assert self._process is not None
+        code = self._process.poll()
+        if code is not None:
+            self._ended(code)
+            return
+        said = self.process_status
+        if said is not None and said.queries and self._status.state == "starting":
+            self._tell("running")
+        if self._kill_at is not None and time.monotonic() > self._kill_at:
+            self._kill(f"it did not end within {self._pipeline.stop_within}")
+        elif self._killed_for is None and (hung := self._hung(said)) is not None:
+            self._kill(hung)
+        self._bound_output()
+
+    def _hung(self, said: ProcessStatus | None) -> str | None:
+        """What has been waited for too long, or None."""
+        now = self._now()
+        if said is None or not said.queries:
+            waited = now - self._started
+            return f"it did not start within {_STARTS_WITHIN}" if waited > _STARTS_WITHIN else None
+        if now - said.at > _SILENT_AFTER:
+            return f"it has said nothing since {said.at:%H:%M:%S}"
+        for name, query in said.queries.items():
+            if query.running_since is not None and now - query.running_since > interval(self._pipeline.hangs_after):
+                return f"batch {query.running_batch} of {name!r} has been running since {query.running_since:%H:%M:%S}"
+        return None
+
+    def _ended(self, code: int) -> None:
+        process, asked = self._process, self._kill_at is not None
+        self._end_group()
+        words = self._control.read(LAST_WORDS, LastWords)
+        if code == 0 or (asked and self._killed_for is not None and words is None):
+            # Killed at the deadline of a stop: the batch it was in is run again by the next start.
+            if not asked:
+                self.ask("stop")
+            _log.info("%s: process %s ended", self._pipeline.name, None if process is None else process.pid)
+            return
+        if words is None:
+            ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            words = LastWords(error=self._killed_for or f"the process {ended}")
+        failure = Failure(
+            self._now(), self._now() - self._started, words.error, words.batch, words.origins, words.final
+        )
+        self._failures = [*self._failures, failure][-_KEPT_FAILURES:]
+        self._control.remove(LAST_WORDS)
+        if asked:
+            return
+        wait = self._pipeline.restart.wait(self._failures, self._pipeline.identical_failures)
+        told = tuple(_record(entry) for entry in self._failures[-5:])
+        if wait is None:
+            self._tell("failed", failures=told)
+        else:
+            self._tell(
+                "restarting", failures=told, restarts=self._status.restarts + 1, next_start=self._now() + wait
+            )
+
+    def _kill(self, why: str) -> None:
+        _log.warning("%s: killing the stream process, %s", self._pipeline.name, why)
+        self._killed_for = why
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _end_group(self) -> None:
+        """After this, no process of the pipeline is left: neither Python, nor its JVM, nor Python workers."""
+        if self._process is None:
+            return
+        group, deadline = self._process.pid, time.monotonic() + _GROUP_ENDS_WITHIN
+        if self._process.poll() is None:
+            os.killpg(group, signal.SIGKILL)
+        self._process.wait()
+        while _group_lives(group) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if _group_lives(group):
+            os.killpg(group, signal.SIGKILL)
+        self._process = None
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _bound_output(self) -> None:
+        """The process appends to the file for months: at ten megabytes it begins anew, and one old one is kept."""
+        output = self._control.output
+        if output.stat().st_size > _OUTPUT_LIMIT:
+            shutil.copyfile(output, output.with_suffix(".old.log"))
+            os.truncate(output, 0)
+
+    def _tell(self, state: State, **changes: object) -> None:
+        since = self._status.since if state == self._status.state else self._now()
+        if self._process is None:
+            changes["process"] = None
+        before, self._status = self._status, self._status.model_copy(
+            update={"state": state, "since": since, **changes}
+        )
+        self._control.write(SUPERVISOR, self._status)
+        if state != before.state:
+            _log.info("%s: %s", self._pipeline.name, state)
+            self._on_state(self._status)
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _record(failure: Failure) -> FailureRecord:
+    return FailureRecord(
+        at=failure.at,
+        ran_seconds=failure.ran.total_seconds(),
+        error=failure.error,
+        batch=failure.batch,
+        origins=failure.origins,
+        final=failure.final,
+    )

@@ -1,0 +1,58 @@
+"""What a source holds that no batch has taken yet, told without Spark from its folder and the query's checkpoint."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from posixpath import basename
+from urllib.parse import unquote
+
+from streaming import storage
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What waits in the source."""
+
+    files: int
+    size: int
+    """Bytes."""
+
+
+class FilesBacklog:
+    """Counts the files of a landing folder that are in no batch of the query; remembers those it has seen there."""
+
+    def __init__(self, landing: str, checkpoint: str) -> None:
+        self._landing = landing
+        self._sources = f"{checkpoint}/sources/0"
+        self._next = 0
+        self._taken: set[str] = set()
+
+    def count(self) -> Backlog:
+        """The files that wait now."""
+        self._read_on()
+        waiting = [info.size for info in storage.listed(self._landing) if info.base_name not in self._taken]
+        return Backlog(len(waiting), sum(waiting))
+
+    def _read_on(self) -> None:
+        while True:
+            entry = f"{self._sources}/{self._next}"
+            # Every tenth entry is a compaction, which repeats those before it.
+            content = storage.read_bytes(entry) or storage.read_bytes(f"{entry}.compact")
+            if content is None:
+                if self._next or not self._jump_to_compaction():
+                    return
+                continue
+            files = (json.loads(line) for line in content.decode().splitlines()[1:])
+            self._taken.update(basename(unquote(file["path"])) for file in files)
+            self._next += 1
+
+    def _jump_to_compaction(self) -> bool:
+        """Old entries are deleted in time; the newest compaction holds them all."""
+        compacted = [
+            int(info.base_name.removesuffix(".compact"))
+            for info in storage.listed(self._sources)
+            if info.base_name.endswith(".compact")
+        ]
+        self._next = max(compacted, default=0)
+        return bool(compacted)

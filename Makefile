@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo test prove mutate ui check clean python java packages jars
+.PHONY: help demo test prove mutate ui check clean python java packages jars archive
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,10 +22,10 @@ help: ## Show this list
 demo: jars ## Feed a week of real flights, run the whole path through Dagster, print what late data changed
 	@$(BIN)/tidemark demo
 
-test: jars ## Run every test
+test: jars archive ## Run every test
 	@$(BIN)/pytest
 
-prove: jars ## Try the laws on 500 cases of every kind of window; takes about an hour
+prove: jars archive ## Try the laws on 500 cases of every kind of window; takes about an hour
 	@TIDEMARK_LAW_CASES=500 $(BIN)/pytest tests/laws
 
 mutate: packages ## Break what decides without Spark, one change at a time; print the share that the tests catch
@@ -60,6 +60,10 @@ $(INSTALLED): pyproject.toml constraints.txt | java
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+# Made once, in half a minute; every JVM of the tests, of which there are dozens, starts some five seconds faster.
+archive: jars
+	@$(BIN)/python -c 'from streaming.class_archive import make_archive; make_archive()'
 
 # Not "-m streaming.jars": the package imports that module itself, and Python then warns about running it twice.
 jars: packages

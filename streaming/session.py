@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from streaming.class_archive import archive_options
 from streaming.jars import delta_jars
 from streaming.java import require_java
 from streaming.settings import Settings
@@ -41,7 +42,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tidemark-warehouse",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET} {archive_options()}".strip(),
     }
     if settings.lake.local() is not None:
         # The default manager forks dozens of processes a batch on a local disk (fact X3).

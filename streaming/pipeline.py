@@ -11,7 +11,6 @@ from streaming.restarts import ExponentialBackoff, RestartStrategy
 from streaming.stream import Stream
 from streaming.windowed import Windowed
 
-
 _TAKEN = ("log", "rejected", "late", "progress")
 
 

@@ -1,21 +1,32 @@
-"""Finds the declared pipelines: every module of `streaming.pipelines` that has a `pipeline`."""
+"""Finds the declared pipelines: every module with a `pipeline`, in the packages that `TIDEMARK_PIPELINES` names."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from types import ModuleType
 
-from streaming import pipelines
 from streaming.errors import DeclarationError
 from streaming.pipeline import Pipeline
+from streaming.settings import Settings
 
 
 def declared_pipelines() -> dict[str, Pipeline]:
-    """All pipelines by name."""
-    found = {}
-    for module in pkgutil.iter_modules(pipelines.__path__):
-        pipeline = getattr(importlib.import_module(f"{pipelines.__name__}.{module.name}"), "pipeline", None)
-        if isinstance(pipeline, Pipeline):
+    """All pipelines by name.
+
+    Raises:
+        DeclarationError: a package cannot be imported, or two pipelines have one name.
+    """
+    found: dict[str, Pipeline] = {}
+    for package in _packages():
+        for module in pkgutil.iter_modules(_import(package).__path__):
+            pipeline = getattr(_import(f"{package}.{module.name}"), "pipeline", None)
+            if not isinstance(pipeline, Pipeline):
+                continue
+            if pipeline.name in found:
+                raise DeclarationError(
+                    f"two modules of {', '.join(_packages())} declare {pipeline.name!r}; rename one."
+                )
             found[pipeline.name] = pipeline
     return found
 
@@ -30,6 +41,21 @@ def find_pipeline(name: str) -> Pipeline:
     if name not in known:
         raise DeclarationError(
             f"there is no pipeline {name!r}; declared are: {', '.join(sorted(known)) or 'none'}. A pipeline is a "
-            "module of streaming/pipelines with a variable `pipeline`."
+            f"module with a variable `pipeline` in {' or '.join(_packages()).replace('.', '/')}."
         )
     return known[name]
+
+
+def _packages() -> list[str]:
+    return [name.strip() for name in Settings().pipelines.split(",") if name.strip()]
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        raise DeclarationError(
+            f"TIDEMARK_PIPELINES names {name!r}, which cannot be imported; name a package that Python finds."
+        ) from error

@@ -42,8 +42,12 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tidemark-warehouse",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET} {archive_options()}".strip(),
+        "spark.driver.extraJavaOptions": " ".join([f"-Dlog4j2.configurationFile={_QUIET}", archive_options()]),
     }
+    if settings.scratch is not None:
+        conf["spark.local.dir"] = str(settings.scratch)
+        # RocksDB unpacks its library there, sixty megabytes that a killed process leaves behind.
+        conf["spark.driver.extraJavaOptions"] += f" -Djava.io.tmpdir={settings.scratch}"
     if settings.lake.local() is not None:
         # The default manager forks dozens of processes a batch on a local disk (fact X3).
         conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS

@@ -15,12 +15,14 @@ _SPARK_PREFIX = "TIDEMARK_SPARK_"
 
 
 class Settings(BaseSettings):
-    """Read from `TIDEMARK_*` when built: `home` (root of the lake), `master` and `spark_conf` (a conf file)."""
+    """Read from `TIDEMARK_*` when built: where the lake and the pipelines are, and what Spark is told."""
 
     model_config = SettingsConfigDict(env_prefix="TIDEMARK_", extra="ignore")
 
     home: str = Field(default="./lake", description="Root of the lake: a path or any URI Spark can write to.")
+    pipelines: str = Field(default="streaming.pipelines", description="Packages of pipelines, separated by commas.")
     master: str = Field(default="local[*]", description="Spark master.")
+    scratch: Path | None = Field(default=None, description="Folder for temporary files of Spark and its JVM.")
     conf_file: Path | None = Field(default=None, description="Spark settings, `key value` or `key=value` a line.")
 
     @property

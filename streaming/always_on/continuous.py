@@ -160,7 +160,8 @@ class Continuous:
         if self.watch.failed is None or self.watch.failed.query != QUERY:
             return
         with ThreadPoolExecutor(1) as publishing:
-            done = publishing.submit(lambda: (self._run.settle(), self._publish()))
+            publishing.submit(self._run.settle)
+            done = publishing.submit(self._publish)
             try:
                 done.result(_PUBLISHED_WITHIN)
             except Exception:

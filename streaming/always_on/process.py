@@ -11,9 +11,7 @@ import signal
 import sys
 import threading
 import time
-from datetime import datetime
-from pathlib import Path
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
@@ -66,9 +64,7 @@ class StreamProcess:
             # Spark has put handlers of its own in place.
             self._listen()
             progress = ProgressTable(self._lake, self._pipeline.stream, utc_now)
-            continuous = Continuous(
-                self._spark, self._lake, self._pipeline, utc_now, progress.add, self._told
-            )
+            continuous = Continuous(self._spark, self._lake, self._pipeline, utc_now, progress.add, self._told)
             _log.info("%s: running", self._pipeline.name)
             try:
                 continuous.run(lambda: self._ending, self._wake)
@@ -106,18 +102,15 @@ class StreamProcess:
 
     def _leave_word(self, error: Exception, continuous: Continuous | None) -> None:
         failed = None if continuous is None else continuous.watch.failed
-        final = isinstance(error, _FINAL)
         if failed is None:
-            self._last_words(LastWords(error=f"{type(error).__name__}: {error}", final=final))
+            self._last_words(LastWords(error=_said(error), final=isinstance(error, _FINAL)))
             return
-        origins = self._origins(failed.batch) if failed.query == QUERY else ""
-        final = final or failed.error.partition(":")[0] in {kind.__name__ for kind in (*_FINAL, *_subclasses())}
         self._last_words(
             LastWords(
                 batch=f"{self._pipeline.name}.{failed.query} {failed.batch}",
-                origins=origins,
-                error=str(error),
-                final=final,
+                origins=self._origins(failed.batch) if failed.query == QUERY else "",
+                error=_said(failed.error),
+                final=isinstance(failed.error, _FINAL),
             )
         )
 
@@ -149,8 +142,10 @@ class StreamProcess:
             )
 
 
-def _subclasses() -> tuple[type[StreamingError], ...]:
-    return tuple(kind for base in _FINAL for kind in base.__subclasses__())
+def _said(error: BaseException) -> str:
+    """The first line, which says what; Spark's errors go on with the plan."""
+    text = str(error).strip() or type(error).__name__
+    return text if isinstance(error, StreamingError) else f"{type(error).__name__}: {text.splitlines()[0]}"
 
 
 def _jvm_exit(spark: SparkSession | None) -> int | None:
@@ -163,6 +158,8 @@ def main() -> NoReturn:
     """Run the pipeline named by the first argument, under the process that started this one."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     _log.setLevel(logging.INFO)
+    # It prints the trace of every failed batch, which Spark prints anyway.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     name, supervisor = sys.argv[1:]
     settings = Settings()
     code = StreamProcess(settings.lake, find_pipeline(name), int(supervisor)).run()

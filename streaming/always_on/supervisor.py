@@ -16,8 +16,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import psutil
-
 from streaming.always_on.process import DRAIN, STOP
 from streaming.always_on.status import (
     LAST_WORDS,
@@ -124,9 +122,8 @@ class Supervisor:
             self.ask("stop")
         if self._process is not None:
             self._watch()
-        elif self._status.state == "restarting":
-            if self._status.next_start is not None and self._now() >= self._status.next_start:
-                self._start(held)
+        elif self._status.next_start is not None and self._now() >= self._status.next_start:
+            self._start(held)
         if self._asked is not None:
             self._carry_out(held, self._asked)
 
@@ -173,8 +170,7 @@ class Supervisor:
                 env={
                     **os.environ,
                     "TIDEMARK_HOME": self._lake.root,
-                    "SPARK_LOCAL_DIRS": str(scratch),
-                    "JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -Djava.io.tmpdir={scratch}".strip(),
+                    "TIDEMARK_SCRATCH": str(scratch),
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -184,7 +180,7 @@ class Supervisor:
                 pass_fds=(held.fileno(),),
             )
         self._scratch = scratch
-        self._tell("starting", process=self._process.pid, next_start=None)
+        self._tell("starting", process=self._process.pid)
 
     def _watch(self) -> None:
         assert self._process is not None
@@ -239,9 +235,7 @@ class Supervisor:
         if wait is None:
             self._tell("failed", failures=told)
         else:
-            self._tell(
-                "restarting", failures=told, restarts=self._status.restarts + 1, next_start=self._now() + wait
-            )
+            self._tell("restarting", failures=told, restarts=self._status.restarts + 1, next_start=self._now() + wait)
 
     def _kill(self, why: str) -> None:
         _log.warning("%s: killing the stream process, %s", self._pipeline.name, why)
@@ -275,9 +269,8 @@ class Supervisor:
         since = self._status.since if state == self._status.state else self._now()
         if self._process is None:
             changes["process"] = None
-        before, self._status = self._status, self._status.model_copy(
-            update={"state": state, "since": since, **changes}
-        )
+        changes.setdefault("next_start", None)
+        before, self._status = self._status, self._status.model_copy(update={"state": state, "since": since, **changes})
         self._control.write(SUPERVISOR, self._status)
         if state != before.state:
             _log.info("%s: %s", self._pipeline.name, state)

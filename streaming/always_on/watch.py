@@ -20,11 +20,11 @@ class StopRequested(Exception):
 
 @dataclass(frozen=True)
 class FailedBatch:
-    """The first batch that failed, and what it said."""
+    """The first batch that failed, and what was raised in it."""
 
     query: str
     batch: int
-    error: str
+    error: BaseException
 
 
 class Watch:
@@ -52,7 +52,7 @@ class Watch:
                 run_batch(rows, batch)
                 self._measures.append(replace(self._told.pop(query), ended=self._now()))
             except BaseException as error:
-                self.failed = self.failed or FailedBatch(query, batch, f"{type(error).__name__}: {error}")
+                self.failed = self.failed or FailedBatch(query, batch, error)
                 raise
             finally:
                 del self._running[query]

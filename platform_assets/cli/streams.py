@@ -1,0 +1,216 @@
+"""The commands on streams that run: up, down, restart, pause, resume, status, logs, metrics."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+from rich.live import Live
+
+from platform_assets.cli.context import console, current_lake
+from platform_assets.cli.render import next_step
+from platform_assets.cli.status_table import status_table
+from streaming.always_on.overview import Overview, look, request
+from streaming.always_on.status import Action, ControlFolder
+from streaming.always_on.supervise import supervise
+from streaming.drain import utc_now
+from streaming.errors import SupervisorError
+from streaming.intervals import interval
+from streaming.lake import Lake
+from streaming.pipeline import Pipeline
+from streaming.registry import declared_pipelines, find_pipeline
+
+Names = Annotated[list[str], typer.Argument(help="Names of declared pipelines.")]
+AnyNames = Annotated[list[str] | None, typer.Argument(help="Names of declared pipelines; all, if none is given.")]
+
+_STARTS_WITHIN = 120.0
+
+
+def up(
+    pipelines: Names,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Supervise in this terminal until Ctrl-C; one pipeline only.")
+    ] = False,
+) -> None:
+    """Run each pipeline on and on, under a supervisor that starts it again when it dies."""
+    lake, found = current_lake(), [find_pipeline(name) for name in pipelines]
+    if foreground:
+        if len(found) != 1:
+            raise SupervisorError(f"--foreground supervises one pipeline, not {len(found)}; leave it out, or name one.")
+        raise typer.Exit(supervise(lake, found[0]))
+    started = {pipeline.name: _start(lake, pipeline) for pipeline in found}
+    asked_at = utc_now()
+
+    def begun(seen: Overview) -> bool:
+        supervisor = started[seen.pipeline.name]
+        if supervisor is None or supervisor.poll() is not None:
+            return True
+        return seen.state == "running" and seen.since is not None and seen.since >= asked_at
+
+    _await(lake, found, begun, "starting", _STARTS_WITHIN)
+    overviews = [look(lake, pipeline) for pipeline in found]
+    console.print(status_table(overviews, utc_now()))
+    if not all(seen.running for seen in overviews):
+        _say_why(overviews)
+        raise typer.Exit(1)
+    next_step(console, "tidemark status --watch", "shows them live; `tidemark down` ends them.")
+
+
+def down(
+    pipelines: AnyNames = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Take no more input, publish all that was taken, then end.")
+    ] = False,
+) -> None:
+    """End streams at the boundary of a batch; the next start goes on from there."""
+    ended = _ask("drain" if drain else "stop", pipelines)
+    _await_end(ended, "draining" if drain else "stopping")
+    next_step(console, f"tidemark up {' '.join(entry.name for entry in ended)}", "starts them again.")
+
+
+def pause(pipelines: AnyNames = None) -> None:
+    """End the stream processes, but keep their supervisors, which hold the pipelines for `resume`."""
+    paused = _ask("pause", pipelines)
+    _await(
+        current_lake(), paused, lambda seen: seen.state in ("paused", "failed", "stopped"), "pausing", _longest(paused)
+    )
+    next_step(console, "tidemark resume", "goes on where they were paused.")
+
+
+def resume(pipelines: AnyNames = None) -> None:
+    """Go on with streams that were paused."""
+    resumed = _ask("resume", pipelines)
+    _await(current_lake(), resumed, lambda seen: seen.state in ("running", "failed"), "starting", _STARTS_WITHIN)
+    next_step(console, "tidemark status --watch", "shows them live.")
+
+
+def restart(pipelines: AnyNames = None) -> None:
+    """End each stream process at the boundary of a batch, and start it again: with new code, or new settings."""
+    asked_at = utc_now()
+    restarted = _ask("restart", pipelines)
+
+    def again(seen: Overview) -> bool:
+        begun = seen.state == "running" and seen.process is not None and seen.process.started > asked_at
+        return begun or seen.state == "failed"
+
+    _await(current_lake(), restarted, again, "restarting", _longest(restarted) + _STARTS_WITHIN)
+    next_step(console, "tidemark status --watch", "shows them live.")
+
+
+def status(
+    pipelines: AnyNames = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until Ctrl-C.")] = False,
+) -> None:
+    """What every stream does: state, rates, watermark, backlog, failures."""
+    lake, found = current_lake(), _named(pipelines)
+
+    def seen() -> list[Overview]:
+        return [look(lake, pipeline) for pipeline in found]
+
+    if not watch:
+        overviews = seen()
+        console.print(status_table(overviews, utc_now()))
+        _say_why(overviews)
+        return
+    with Live(console=console, refresh_per_second=2, screen=False) as live:
+        try:
+            while True:
+                live.update(status_table(seen(), utc_now()))
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            return
+
+
+def logs(
+    pipeline_name: Annotated[str, typer.Argument(help="Name of a declared pipeline.")],
+    lines: Annotated[int, typer.Option("-n", help="How many lines from the end.", min=1)] = 50,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on printing until Ctrl-C.")] = False,
+) -> None:
+    """What a stream process and its supervisor have said."""
+    output = ControlFolder(current_lake(), find_pipeline(pipeline_name).stream).output
+    if not output.is_file():
+        raise SupervisorError(f"stream {pipeline_name!r} was never started here; `tidemark up {pipeline_name}` does.")
+    command = ["tail", "-n", str(lines), *(["-F"] if follow else []), str(output)]
+    try:
+        subprocess.run(command, check=False)
+    except KeyboardInterrupt:
+        return
+
+
+def _start(lake: Lake, pipeline: Pipeline) -> subprocess.Popen[bytes] | None:
+    """The supervisor that was started, or None where one runs already."""
+    seen = look(lake, pipeline)
+    if seen.running:
+        console.print(f"{pipeline.name} runs already: {seen.holder}", highlight=False)
+        return None
+    control = ControlFolder(lake, pipeline.stream)
+    control.path.mkdir(parents=True, exist_ok=True)
+    with control.output.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "streaming.always_on.supervise", pipeline.name],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            # It outlives this command and its terminal.
+            start_new_session=True,
+        )
+
+
+def _ask(action: Action, names: Sequence[str] | None) -> list[Pipeline]:
+    """Ask those named, or all that run."""
+    lake = current_lake()
+    found = [pipeline for pipeline in _named(names) if names or look(lake, pipeline).running]
+    if not found:
+        raise SupervisorError("no stream is running; `tidemark up NAME` starts one.")
+    for pipeline in found:
+        request(lake, pipeline, action, uuid4().hex, utc_now())
+    return found
+
+
+def _await_end(pipelines: Sequence[Pipeline], doing: str) -> None:
+    _await(current_lake(), pipelines, lambda seen: not seen.running, doing, None)
+
+
+def _await(
+    lake: Lake, pipelines: Sequence[Pipeline], reached: Callable[[Overview], bool], doing: str, within: float | None
+) -> None:
+    deadline = None if within is None else time.monotonic() + within
+    with console.status(f"{doing} {', '.join(pipeline.name for pipeline in pipelines)} ..."):
+        for pipeline in pipelines:
+            while not reached(seen := look(lake, pipeline)):
+                if deadline is not None and time.monotonic() > deadline:
+                    raise SupervisorError(
+                        f"stream {pipeline.name!r} is {seen.state!r} after {within:.0f} s; `tidemark logs "
+                        f"{pipeline.name}` shows why."
+                    )
+                time.sleep(0.2)
+    for pipeline in pipelines:
+        console.print(f"{pipeline.name}: {look(lake, pipeline).state}", highlight=False)
+
+
+def _longest(pipelines: Sequence[Pipeline]) -> float:
+    return 10 + max(interval(pipeline.stop_within).total_seconds() for pipeline in pipelines)
+
+
+def _named(names: Sequence[str] | None) -> list[Pipeline]:
+    return [find_pipeline(name) for name in names] if names else list(declared_pipelines().values())
+
+
+def _say_why(overviews: Sequence[Overview]) -> None:
+    """What is the matter with those that do not run, and what to do next."""
+    for overview in overviews:
+        if overview.why:
+            console.print(f"{overview.pipeline.name}: {overview.why}", highlight=False, markup=False, soft_wrap=True)
+    broken = [overview.pipeline.name for overview in overviews if overview.state == "failed"]
+    idle = [overview.pipeline.name for overview in overviews if overview.state == "stopped"]
+    if broken:
+        next_step(console, f"tidemark logs {broken[0]}", "shows what led to it.")
+    elif len(idle) == len(overviews):
+        next_step(console, f"tidemark up {idle[0]}", "starts it.")
+    else:
+        next_step(console, "tidemark status --watch", "shows it live; `tidemark down` ends streams.")

@@ -1,0 +1,1 @@
+"""Pipelines that only tests run, found by `TIDEMARK_PIPELINES`."""

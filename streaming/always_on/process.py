@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from typing import NoReturn
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from streaming.always_on.continuous import Continuous, Ending
@@ -102,6 +104,9 @@ class StreamProcess:
 
     def _leave_word(self, error: Exception, continuous: Continuous | None) -> None:
         failed = None if continuous is None else continuous.watch.failed
+        if isinstance(error, Py4JError | OSError) and (code := _jvm_exit(self._spark, wait=2.0)) is not None:
+            self._last_words(LastWords(error=f"the JVM ended with code {code}"))
+            return
         if failed is None:
             self._last_words(LastWords(error=_said(error), final=isinstance(error, _FINAL)))
             return
@@ -148,10 +153,15 @@ def _said(error: BaseException) -> str:
     return text if isinstance(error, StreamingError) else f"{type(error).__name__}: {text.splitlines()[0]}"
 
 
-def _jvm_exit(spark: SparkSession | None) -> int | None:
-    """The exit code of the session's JVM, or None while it lives."""
+def _jvm_exit(spark: SparkSession | None, wait: float = 0.0) -> int | None:
+    """The exit code of the session's JVM, or None if it still lives after `wait` seconds."""
     process = None if spark is None else getattr(spark.sparkContext._gateway, "proc", None)
-    return None if process is None else process.poll()
+    if process is None:
+        return None
+    try:
+        return int(process.wait(wait))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def main() -> NoReturn:

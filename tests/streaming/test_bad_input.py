@@ -218,7 +218,7 @@ def test_a_second_process_on_the_same_checkpoint_is_refused_until_the_first_one_
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(LeaseError, match=rf"'readings' is already running as process {other.pid}\b.*wait until"):
+        with pytest.raises(LeaseError, match=rf"'readings' is already held by process {other.pid}\b.*wait until"):
             run(spark, lake, pipeline)
         assert not Path(lake.log(stream)).exists()
         other.send_signal(signal.SIGKILL)

@@ -10,6 +10,7 @@ from platform_assets import keys
 from platform_assets.counts import count_late, count_rejected
 from platform_assets.metadata import table_metadata, watermark_metadata
 from platform_assets.resources import LakeResource, SparkResource
+from platform_assets.stream_events import REPORTED_EVERY
 from streaming import Pipeline, drain
 from streaming.progress import shown_on
 
@@ -18,6 +19,10 @@ _FATE = {
     "update": "The stream corrects what comes within the allowed lateness, the schedule the rest.",
     "drop": "By declaration they change no result; they stay in the log.",
 }
+
+
+_FRESH = dg.FreshnessPolicy.time_window(fail_window=2 * REPORTED_EVERY)
+"""A running stream reports its view as long as the watermark is young enough; when it stops to, the view is late."""
 
 
 class DrainConfig(dg.Config):
@@ -94,7 +99,8 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
     for view in pipeline.views:
         meaning = "\n".join(f"- `{name}`: {one.meaning}" for name, one in view.aggregates.items())
         description = f"First results, one row per closed window. {view.description}\n\n{meaning}"
-        yield _spec(pipeline, keys.view_key(view), keys.FIRST_RESULTS, description, {"spark", "delta"}, log)
+        spec = _spec(pipeline, keys.view_key(view), keys.FIRST_RESULTS, description, {"spark", "delta"}, log)
+        yield spec if view.fresh_within is None else spec.replace_attributes(freshness_policy=_FRESH)
         yield _spec(
             pipeline,
             keys.late_key(view),

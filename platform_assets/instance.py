@@ -24,8 +24,11 @@ nux: {enabled: false}
 # A run is a JVM of about a gigabyte; the runs of one pipeline follow each other, for each table has one writer.
 concurrency:
   runs:
-    max_concurrent_runs: 2
+    # Streams run for months and need a place each; two at most of the others.
+    max_concurrent_runs: 25
     tag_concurrency_limits:
+      - {key: tidemark/pipeline, limit: 2}
+      - {key: tidemark/stream, value: {applyLimitPerUniqueValue: true}, limit: 1}
       - {key: tidemark/pipeline, value: {applyLimitPerUniqueValue: true}, limit: 1}
 run_monitoring: {enabled: true, start_timeout_seconds: 300, cancel_timeout_seconds: 60, poll_interval_seconds: 30}
 # Only a worker that died is started again; every step can be repeated.

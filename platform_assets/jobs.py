@@ -12,6 +12,7 @@ from platform_assets.corrections_assets import Evaluate, corrections_op
 from platform_assets.drain_assets import drain_step
 from platform_assets.reports.report import Report
 from streaming import Pipeline, Windowed
+from streaming.alerts import ALERTS
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as AssetJob
@@ -29,7 +30,7 @@ def drain_job(pipeline: Pipeline) -> AssetJob:
         produced += [keys.open_key(view)] if view.early else []
     return dg.define_asset_job(
         f"{pipeline.name}_drain",
-        selection=dg.AssetSelection.assets(*produced),
+        selection=dg.AssetSelection.assets(*produced) - alert_selection(pipeline),
         description=f"Ingest what has arrived for {pipeline.name}, bring its views up to date, check both.",
         tags={PIPELINE_TAG: pipeline.name},
     )
@@ -64,12 +65,17 @@ def corrections_config(days: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {"ops": {f"correct_{view}": {"config": {"days": list(chosen)}} for view, chosen in days.items()}}
 
 
+def alert_selection(pipeline: Pipeline) -> dg.AssetSelection:
+    """The alerts on a running stream: checks of its log that say nothing of the data."""
+    return dg.AssetSelection.checks(*(dg.AssetCheckKey(keys.log_key(pipeline), name) for name in ALERTS))
+
+
 def report_job(report: Report) -> AssetJob:
     """The gate and the report behind it, with the checks of everything that the report reads."""
     read = [keys.log_key(report.pipeline), *keys.result_keys(report.pipeline)]
     sections = dg.AssetSelection.assets(*(keys.report_key(section.table) for section in report.sections))
     return dg.define_asset_job(
         report.name,
-        selection=sections | dg.AssetSelection.checks_for_assets(*read),
+        selection=sections | (dg.AssetSelection.checks_for_assets(*read) - alert_selection(report.pipeline)),
         description=f"Publish {report.name} if every expectation on what it reads has passed: {report.description}",
     )

@@ -10,6 +10,7 @@ EVENT_LOG = "event_log"
 FIRST_RESULTS = "first_results"
 CORRECTIONS = "corrections"
 REPORTS = "reports"
+OPERATIONS = "operations"
 
 
 def log_key(pipeline: Pipeline) -> dg.AssetKey:
@@ -45,6 +46,11 @@ def updates_key(view: Windowed) -> dg.AssetKey:
 def open_key(view: Windowed) -> dg.AssetKey:
     """The windows of a view that are still open."""
     return dg.AssetKey([view.of.name, f"{view.name}_open"])
+
+
+def trend_key(pipeline: Pipeline) -> dg.AssetKey:
+    """The hours of the running stream in numbers."""
+    return dg.AssetKey([pipeline.name, "trend"])
 
 
 def result_keys(pipeline: Pipeline) -> list[dg.AssetKey]:

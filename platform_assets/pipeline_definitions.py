@@ -9,6 +9,7 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from platform_assets import keys
+from platform_assets.alerts import alert_checks, alert_sensor
 from platform_assets.checks import check_table, evaluations_of, table_checks
 from platform_assets.corrections_assets import Evaluate, corrections_asset
 from platform_assets.drain_assets import drain_assets
@@ -18,6 +19,8 @@ from platform_assets.report_assets import report_asset, report_checks
 from platform_assets.reports.report import Report
 from platform_assets.schedules import corrections_schedule
 from platform_assets.sensors import backlog_sensor, report_sensor
+from platform_assets.stream_job import control_job, keeper_sensor, stream_job
+from platform_assets.trends import trend_asset, trend_schedule
 from quality import Suite, role_of_corrections, role_of_updates, suites_for
 from streaming import Lake, Pipeline, Windowed
 
@@ -30,12 +33,20 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
     suites = suites_for(pipeline)
     drain = drain_job(pipeline)
     corrections = corrections_job(pipeline, lambda view: _checks_of_corrections(pipeline, view, suites))
+    stream = stream_job(pipeline)
     own = dg.Definitions(
-        assets=[drain_assets(pipeline), *(corrections_asset(pipeline, view) for view in pipeline.corrected)],
-        asset_checks=[table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()],
-        jobs=[drain, corrections, repair_job(pipeline)],
-        sensors=[backlog_sensor(pipeline, corrections)],
-        schedules=[corrections_schedule(pipeline, corrections)],
+        assets=[
+            drain_assets(pipeline),
+            *(corrections_asset(pipeline, view) for view in pipeline.corrected),
+            trend_asset(pipeline),
+        ],
+        asset_checks=[
+            *(table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()),
+            alert_checks(pipeline),
+        ],
+        jobs=[drain, corrections, repair_job(pipeline), stream, control_job(pipeline)],
+        sensors=[backlog_sensor(pipeline, corrections), keeper_sensor(pipeline, stream), alert_sensor(pipeline)],
+        schedules=[corrections_schedule(pipeline, corrections), trend_schedule(pipeline)],
     )
     return dg.Definitions.merge(own, *(_report_definitions(report, (drain, corrections)) for report in reports))
 

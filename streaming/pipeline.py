@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from streaming.alerts import Limits
 from streaming.errors import DeclarationError
 from streaming.intervals import interval
 from streaming.names import check_name
@@ -11,7 +12,7 @@ from streaming.restarts import ExponentialBackoff, RestartStrategy
 from streaming.stream import Stream
 from streaming.windowed import Windowed
 
-_TAKEN = ("log", "rejected", "late", "progress")
+_TAKEN = ("log", "rejected", "late", "progress", "trend")
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Pipeline:
 
     Where it runs continuously, a batch begins every `trigger` at the earliest. `restart` says what happens when its
     process dies, and `identical_failures` how often the same batch may fail in the same way. `stop_within` bounds the
-    end of a running batch; `hangs_after` is how long a batch may take before its process is taken for hung.
+    end of a running batch; `hangs_after` is how long a batch may take before its process is taken for hung. Beyond
+    `limits` an alert is raised.
 
     Raises:
         DeclarationError: there is no view, a name is repeated or reserved, a view reads another stream, or an interval
@@ -35,6 +37,7 @@ class Pipeline:
     identical_failures: int = 3
     stop_within: str = "45 seconds"
     hangs_after: str = "10 minutes"
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         for length in (self.trigger, self.stop_within, self.hangs_after):

@@ -23,6 +23,7 @@ class Settings(BaseSettings):
     pipelines: str = Field(default="streaming.pipelines", description="Packages of pipelines, separated by commas.")
     master: str = Field(default="local[*]", description="Spark master.")
     scratch: Path | None = Field(default=None, description="Folder for temporary files of Spark and its JVM.")
+    alerts_to: str | None = Field(default=None, description="URL to which alerts of streams are posted as JSON.")
     conf_file: Path | None = Field(default=None, description="Spark settings, `key value` or `key=value` a line.")
 
     @property

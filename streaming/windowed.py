@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from streaming.aggregates import EVENT_TIME, ORDER, Aggregate
 from streaming.errors import DeclarationError
 from streaming.functions import WindowFunction
+from streaming.intervals import interval
 from streaming.late_policy import LatePolicy, check_policy
 from streaming.names import check_column_name, check_name
 from streaming.sql import check_names
@@ -34,6 +35,7 @@ class Windowed:
 
     `late` says what becomes of late pairs, and `allowed_lateness` belongs to `late="update"` (see `LatePolicy`).
     `early` (`"each batch"` or an interval of processing time) keeps a table of the windows that are still open.
+    `fresh_within`: how old the watermark may be before the running view counts as late.
 
     One declaration, two runners: the stream computes first results from it, the correction everything else.
 
@@ -53,6 +55,7 @@ class Windowed:
     late: LatePolicy = "correct"
     allowed_lateness: str | None = None
     early: str | None = None
+    fresh_within: str | None = None
 
     def __post_init__(self) -> None:
         check_name("view", self.name)
@@ -82,6 +85,8 @@ class Windowed:
                 )
         if len(set(self.by)) != len(self.by):
             raise DeclarationError(f"by={self.by!r} of view {self.name!r} repeats a key; name each once.")
+        if self.fresh_within is not None:
+            interval(self.fresh_within)
         check_policy(self.name, self.late, self.allowed_lateness, self.early, self.window.merging)
 
     @property

@@ -46,6 +46,7 @@ for command in (
     streams.resume,
     streams.restart,
     streams.down,
+    streams.metrics,
 ):
     app.command()(command)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -10,11 +11,13 @@ from typing import Annotated
 from uuid import uuid4
 
 import typer
+from prometheus_client import CollectorRegistry, start_http_server
 from rich.live import Live
 
 from platform_assets.cli.context import console, current_lake
 from platform_assets.cli.render import next_step
 from platform_assets.cli.status_table import status_table
+from streaming.always_on.metrics import StreamCollector
 from streaming.always_on.overview import Overview, look, request
 from streaming.always_on.status import Action, ControlFolder
 from streaming.always_on.supervise import supervise
@@ -140,6 +143,26 @@ def logs(
         subprocess.run(command, check=False)
     except KeyboardInterrupt:
         return
+
+
+def metrics(
+    port: Annotated[int, typer.Option(help="Port on this machine.")] = 9464,
+) -> None:
+    """Serve every stream's state to Prometheus, until Ctrl-C; it may run beside the streams or without any."""
+    lake = current_lake()
+    registry = CollectorRegistry()
+    registry.register(
+        StreamCollector(lambda: [look(lake, pipeline) for pipeline in declared_pipelines().values()], utc_now)
+    )
+    try:
+        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        raise SupervisorError(f"port {port} cannot be had ({error.strerror}); choose another with --port.") from error
+    console.print(f"metrics on http://127.0.0.1:{port}/metrics; Ctrl-C stops it.", highlight=False)
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        server.shutdown()
 
 
 def _start(lake: Lake, pipeline: Pipeline) -> subprocess.Popen[bytes] | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from threading import Event
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 from pyspark.errors import StreamingQueryException
@@ -67,7 +67,7 @@ class Continuous:
         self._beat_at = datetime.min.replace(tzinfo=now().tzinfo)
         self._waiting = FilesBacklog(lake.landing(pipeline.stream), lake.checkpoint(pipeline.stream, QUERY))
         self._counted_at = self._beat_at
-        self._counts: dict[str, int] = {}
+        self._counts: dict[str, Any] = {}
         self._recent: deque[Measure] = deque()
         self._status = ProcessStatus(pid=os.getpid(), started=now(), at=now())
 
@@ -254,14 +254,17 @@ class Continuous:
             sum(operator.memoryUsedBytes for operator in operators),
         )
 
-    def _counted(self, now: datetime) -> dict[str, int]:
+    def _counted(self, now: datetime) -> dict[str, Any]:
         """What takes a while to count, and is counted now and then."""
         if now - self._counted_at >= _COUNTED_EVERY:
-            waiting = self._waiting.count()
+            waiting, before = self._waiting.count(), self._status
+            known = waiting.files if before.backlog_files is None else before.backlog_files
+            grows = before.backlog_grows_since or (now if waiting.files > known else None)
             self._counted_at = now
             self._counts = {
                 "backlog_files": waiting.files,
                 "backlog_bytes": waiting.size,
+                "backlog_grows_since": None if waiting.files < known else grows,
                 "memory_bytes": _memory(),
             }
         return self._counts

@@ -40,7 +40,8 @@ class ProcessStatus(_File):
     """What the stream process wrote last, at `at`.
 
     `rejected` and `late` are totals since its start; rates (rows a second) and `latency` (median, 95th and 99th
-    percentile in seconds) are of the last minutes. `slow`: batches have been outlasting their trigger interval.
+    percentile in seconds) are of the last minutes. `backlog_grows_since`: more has been waiting each time it was
+    counted, since then. `slow`: batches have been outlasting their trigger interval.
     """
 
     pid: int
@@ -58,6 +59,7 @@ class ProcessStatus(_File):
     rejected_share: float = 0.0
     backlog_files: int | None = None
     backlog_bytes: int | None = None
+    backlog_grows_since: datetime | None = None
     memory_bytes: int | None = None
     slow: bool = False
     watermark_moved: datetime | None = None

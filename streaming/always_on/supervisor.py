@@ -93,8 +93,10 @@ class Supervisor:
         self._asked = action
         self._wake.set()
 
-    def run(self) -> SupervisorStatus:
-        """Supervise until the end; the state then is `stopped` or `failed`.
+    def run(self, each: Callable[[], None] = lambda: None) -> SupervisorStatus:
+        """Supervise until the end; the state then is `stopped` or `failed`. `each` is called a few times a second.
+
+        An interrupt is a request to stop, which is carried out before it is raised again.
 
         Raises:
             LeaseError: another process holds the pipeline.
@@ -105,15 +107,23 @@ class Supervisor:
             self._tell("starting", handled="" if waiting is None else waiting.id)
             try:
                 self._start(held)
-                while self._status.state not in ("stopped", "failed"):
-                    self._step(held)
-                    self._wake.wait(_LOOKS_EVERY)
-                    self._wake.clear()
+                self._go_on(held, each)
+            except BaseException:
+                self.ask("stop")
+                self._go_on(held, lambda: None)
+                raise
             finally:
                 self._end_group()
                 if self._status.state not in ("stopped", "failed"):
                     self._tell("stopped")
         return self._status
+
+    def _go_on(self, held: Lease, each: Callable[[], None]) -> None:
+        while self._status.state not in ("stopped", "failed"):
+            self._step(held)
+            each()
+            self._wake.wait(_LOOKS_EVERY)
+            self._wake.clear()
 
     def _step(self, held: Lease) -> None:
         self._take_request()

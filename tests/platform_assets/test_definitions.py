@@ -15,6 +15,7 @@ from platform_assets.pipeline_definitions import pipeline_definitions
 from platform_assets.resources import default_resources
 from quality import suites_for
 from streaming import Json, Pipeline, Stream, Tumbling, Windowed, count, declared_pipelines
+from streaming.alerts import ALERTS
 from streaming.clock import BoundedOutOfOrderness
 from streaming.sources import Files
 
@@ -54,11 +55,11 @@ def test_lineage_follows_the_path_of_an_event() -> None:
 def test_every_asset_has_a_layer_a_kind_an_owner_and_a_description() -> None:
     for key in GRAPH.get_all_asset_keys():
         node = GRAPH.get(key)
-        assert node.group_name in ("event_log", "first_results", "corrections", "reports"), key
+        assert node.group_name in ("event_log", "first_results", "corrections", "reports", "operations"), key
         assert node.kinds and node.owners and node.description, key
 
 
-def test_every_expectation_is_a_blocking_check() -> None:
+def test_every_expectation_is_a_blocking_check_and_an_alert_is_none() -> None:
     pipeline = declared_pipelines()["flights"]
     expected = {
         (f"flights/{role}", expectation.name)
@@ -67,12 +68,12 @@ def test_every_expectation_is_a_blocking_check() -> None:
     }
     checks = {(key.asset_key.to_user_string(), key.name) for key in GRAPH.asset_check_keys}
     assert expected <= checks
-    assert all(GRAPH.get(key).blocking for key in GRAPH.asset_check_keys)
+    assert {key.name for key in GRAPH.asset_check_keys if not GRAPH.get(key).blocking} == set(ALERTS)
 
 
 def test_the_jobs_are_there_and_the_automations_run_by_default() -> None:
     repository = defs.get_repository_def()
-    jobs = {"flights_drain", "flights_corrections", "flights_repair", "on_time_performance"}
+    jobs = {"flights_drain", "flights_corrections", "flights_repair", "flights_stream", "on_time_performance"}
     assert jobs <= set(repository.job_names)
     assert all(sensor.default_status == dg.DefaultSensorStatus.RUNNING for sensor in repository.sensor_defs)
     assert all(one.default_status == dg.DefaultScheduleStatus.RUNNING for one in repository.schedule_defs)
@@ -85,8 +86,10 @@ def test_a_new_declaration_needs_no_asset_written_by_hand() -> None:
         pipeline_definitions(Pipeline(stream, views)), dg.Definitions(resources=default_resources())
     )
     dg.Definitions.validate_loadable(merged)
-    assert len(merged.resolve_asset_graph().get_all_asset_keys()) == 8
-    assert {"taps_drain", "taps_corrections", "taps_repair"} <= set(merged.get_repository_def().job_names)
+    assert len(merged.resolve_asset_graph().get_all_asset_keys()) == 9
+    assert {"taps_drain", "taps_corrections", "taps_repair", "taps_stream", "taps_control", "taps_trend"} <= set(
+        merged.get_repository_def().job_names
+    )
 
 
 def test_importing_the_definitions_starts_nothing_and_reads_nothing(tmp_path: Path) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from streaming.clock_state import BatchSummary, ClockState, latest
 from streaming.errors import DeclarationError
-from streaming.intervals import interval
+from streaming.intervals import FIRST_INSTANT, interval
 from streaming.sql import names_in
-
-_FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +91,7 @@ class Clock:
         """`instant` less the delay; there is no instant before the year 1."""
         if instant is None:
             return None
-        return instant - min(interval(self.delay), instant - _FIRST_INSTANT)
+        return instant - min(interval(self.delay), instant - FIRST_INSTANT)
 
 
 @dataclass(frozen=True)

@@ -59,11 +59,10 @@ def open_windows(log: DataFrame, view: Windowed, through: Batch) -> DataFrame:
 
     The view's columns, `_through_batch`, `_day`.
     """
+    watermark = through.state.watermark
     rows = log.where(F.col("_batch") <= through.number)
-    watermark, longest = through.state.watermark, view.window.longest
-    if watermark is not None and longest is not None and not view.window.merging:
-        rows = rows.where(F.col("_day") >= F.lit((watermark - longest).date()))
-    results = view.aggregate(view.pairs(rows))
+    # The first row of a session may lie far behind the last, which keeps it open.
+    results = view.aggregate(view.pairs(rows if view.window.merging else view.reaching(rows, watermark)))
     if watermark is not None:
         results = results.where(F.col("window_end") > literal(watermark))
     return results.withColumn("_through_batch", F.lit(through.number).cast("bigint"))

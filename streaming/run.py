@@ -140,10 +140,10 @@ class Run:
             return
         state, watermark = self.head.state, self.head.state.watermark
         rows = log.valid(log.read_log(self.spark, self.lake, self.pipeline.stream))
-        longest = [view.window.longest for view in self.pipeline.views]
-        if None not in longest:
-            rows = rows.where(F.col("_day") >= F.lit((watermark - max(filter(None, longest))).date()))
-        ends = [view.pairs(rows).agg(F.unix_micros(F.max(f"{WINDOW}.end"))).first() for view in self.pipeline.views]
+        ends = [
+            view.pairs(view.reaching(rows, watermark)).agg(F.unix_micros(F.max(f"{WINDOW}.end"))).first()
+            for view in self.pipeline.views
+        ]
         latest = max((row[0] for row in ends if row is not None and row[0] is not None), default=None)
         if latest is not None:
             closed = state.closed_at(from_micros(latest))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import delta
-from streaming.intervals import MICROSECOND, interval, literal
+from streaming.intervals import FIRST_INSTANT, MICROSECOND, from_micros, interval, literal
 from streaming.lake import Lake
 from streaming.log import head, read_log
 from streaming.windowed import WINDOW, Windowed
@@ -58,7 +59,7 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
     done = -1 if written is None else written
     if done >= newest.number:
         return 0
-    log = read_log(spark, lake, view.of)
+    log = view.reaching(read_log(spark, lake, view.of), _closed_for_good(view, table))
     rows = updates_between(log, view, done, newest.number).withColumn("_written_at", literal(now()))
     if table is None:
         delta.create(uri, rows.schema, append_only=True, description=f"Updates of view {view.name} by late rows")
@@ -66,9 +67,24 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
         rows,
         uri,
         txn=delta.Txn(_APP, newest.number),
-        metadata=lambda: {"through": newest.number, "view": view.name},
+        metadata=lambda: {
+            "through": newest.number,
+            "view": view.name,
+            "watermark": newest.state.to_json()["watermark"],
+        },
         statistics=("window_start", "_batch"),
     )
+
+
+def _closed_for_good(view: Windowed, table: DeltaTable | None) -> datetime | None:
+    """No window that ends here or before is ever updated again, as the last updates tell; None where nobody knows."""
+    assert view.allowed_lateness is not None
+    commits = [] if table is None else delta.commits(table, 1)
+    told = commits[0]["userMetadata"] if commits else None
+    if not isinstance(told, dict) or told.get("watermark") is None:
+        return None
+    watermark, lateness = from_micros(told["watermark"]), interval(view.allowed_lateness)
+    return watermark - lateness if watermark - FIRST_INSTANT > lateness else None
 
 
 def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:

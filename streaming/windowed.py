@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 from streaming.aggregates import EVENT_TIME, ORDER, Aggregate
 from streaming.errors import DeclarationError
 from streaming.functions import WindowFunction
-from streaming.intervals import interval
+from streaming.intervals import FIRST_INSTANT, interval, literal
 from streaming.late_policy import LatePolicy, check_policy
 from streaming.names import check_column_name, check_name
 from streaming.sql import check_names
@@ -113,6 +114,14 @@ class Windowed:
         """True for the valid rows that this view counts, false or null for all others."""
         valid = F.col("_day").isNotNull()
         return valid if self.where is None else valid & F.expr(self.where)
+
+    def reaching(self, rows: DataFrame, instant: datetime | None) -> DataFrame:
+        """Those `rows` of the log that may be in a window ending after `instant`, found by the files' statistics."""
+        longest = self.window.longest
+        if instant is None or longest is None or instant - FIRST_INSTANT < longest:
+            return rows
+        earliest = instant - longest
+        return rows.where((F.col("_day") >= F.lit(earliest.date())) & (F.col(self.of.event_time) >= literal(earliest)))
 
     def assign(self, rows: DataFrame) -> DataFrame:
         """`rows` of the log once per window, in the column `_window`; once with null where there is no window.

@@ -19,7 +19,7 @@ Action = Literal["resume", "pause", "restart", "stop", "drain"]
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class QueryStatus(_File):

@@ -1,0 +1,1 @@
+"""What is measured, how, and against whom; nothing here is imported by the platform."""

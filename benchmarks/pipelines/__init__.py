@@ -1,0 +1,1 @@
+"""Pipelines that only benchmarks run, found by `TIDEMARK_PIPELINES`."""

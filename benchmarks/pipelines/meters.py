@@ -1,0 +1,32 @@
+"""The pipeline of the soak: meters that report each second, one view corrected by schedule, one by the stream itself."""
+
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, count, mean, total
+
+meters = Stream(
+    name="meters",
+    description="Readings of twenty meters, some late, some damaged.",
+    source=Files("landing/meters", files_per_batch=20),
+    format=Json("meter string, at timestamp, value double"),
+    event_time="at",
+    clock=BoundedOutOfOrderness("10 seconds", idle_after="30 seconds"),
+    rules=(Rule("value_plausible", "value between 0 and 1000"),),
+)
+
+per_ten_seconds = Windowed(
+    "per_ten_seconds",
+    meters,
+    Tumbling("10 seconds"),
+    {"readings": count(), "sum_value": total("value")},
+    by=("meter",),
+)
+
+per_minute = Windowed(
+    "per_minute",
+    meters,
+    Tumbling("1 minute"),
+    {"readings": count(), "mean_value": mean("value")},
+    late="update",
+    allowed_lateness="1 minute",
+)
+
+pipeline = Pipeline(meters, (per_ten_seconds, per_minute))

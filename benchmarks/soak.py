@@ -1,0 +1,336 @@
+"""A stream that is not left in peace: bursts, silence, kills, corrections and compaction for an hour, then the audit.
+
+`make soak MINUTES=n` runs it. The record goes to the folder of the run as `record.md`, `record.json` and `record.png`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from benchmarks.pipelines.meters import pipeline
+from streaming import Lake
+from streaming.always_on.overview import look
+from streaming.always_on.progress_table import read_progress
+from streaming.ingest import QUERY
+from streaming.log import batches
+
+STREAM = pipeline.stream
+_FILE_EVERY = 2.0
+_ROWS = 100
+_LATE, _DAMAGED = 0.03, 0.01
+_BURST_EVERY, _BURST_FOR, _BURST_TIMES = 600.0, 30.0, 20
+_IDLE_EVERY, _IDLE_FOR = 900.0, 60.0
+_KILL_EVERY, _CORRECT_EVERY, _MAINTAIN_EVERY = 120.0, 300.0, 600.0
+_RECOVERS_WITHIN, _ORPHANS_GONE_WITHIN = 30.0, 15.0
+
+console = Console(soft_wrap=True)
+
+
+@dataclass
+class Kill:
+    """One kill: what was hit, how long until the next commit, and who was still alive after fifteen seconds."""
+
+    at: float
+    victim: str
+    recovered_after: float | None = None
+    orphans: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Record:
+    """What happened, in seconds since the start."""
+
+    minutes: float
+    generated: int = 0
+    damaged: int = 0
+    files: int = 0
+    kills: list[Kill] = field(default_factory=list)
+    memory: list[tuple[float, int]] = field(default_factory=list)
+    runs: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Soak:
+    """One soak in a lake of its own."""
+
+    def __init__(self, folder: Path, minutes: float, seed: int) -> None:
+        self.lake = Lake(str(folder / "lake"))
+        self.record = Record(minutes)
+        self._random = random.Random(seed)
+        self._begun = time.monotonic()
+        self._over = threading.Event()
+        self._supervisor: subprocess.Popen[bytes] | None = None
+        self._output = (folder / "output.log").open("ab")
+        self._environment = {
+            **os.environ,
+            "TIDEMARK_HOME": self.lake.root,
+            "TIDEMARK_PIPELINES": "benchmarks.pipelines",
+            "PYTHONPATH": str(Path(__file__).resolve().parent.parent),
+        }
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._begun
+
+    def run(self) -> None:
+        """Everything at once for the wanted time; then the rest is drained and corrected."""
+        jobs: tuple[tuple[float, Callable[[], None]], ...] = (
+            (_FILE_EVERY, self._generate),
+            (_CORRECT_EVERY, lambda: self._tidemark("correct", STREAM.name)),
+            (_MAINTAIN_EVERY, lambda: self._tidemark("maintain", STREAM.name)),
+            (10.0, self._sample),
+            (2.0, self._keep),
+            (_KILL_EVERY, self._kill),
+        )
+        self._keep()
+        threads = [threading.Thread(target=self._repeat, args=job) for job in jobs]
+        for thread in threads:
+            thread.start()
+        while self.seconds < self.record.minutes * 60:
+            self._over.wait(30)
+            seen = look(self.lake, pipeline)
+            process = seen.process
+            console.print(
+                f"{self.seconds / 60:5.1f} min  {seen.state:10}  {self.record.generated:>9,} rows out, batch "
+                f"{'-' if process is None else process.newest_batch}, "
+                f"{'-' if process is None else process.backlog_files} files wait, {len(self.record.kills)} kills",
+                highlight=False,
+            )
+        self._over.set()
+        for thread in threads:
+            thread.join()
+        self._await_backlog()
+        self._tidemark("down", "--drain", STREAM.name)
+        self._tidemark("run", STREAM.name, "--end-of-input")
+        self._tidemark("correct", STREAM.name)
+
+    def _repeat(self, every: float, job: Callable[[], None]) -> None:
+        while not self._over.wait(every):
+            job()
+
+    def _generate(self) -> None:
+        """A file of readings, told late or damaged now and then; many more in a burst, none in an idle minute."""
+        if self.seconds % _IDLE_EVERY > _IDLE_EVERY - _IDLE_FOR:
+            return
+        times = _BURST_TIMES if self.seconds % _BURST_EVERY < _BURST_FOR and self.seconds > _BURST_FOR else 1
+        lines = [self._line() for _ in range(_ROWS * times)]
+        landing = Path(self.lake.landing(STREAM))
+        landing.mkdir(parents=True, exist_ok=True)
+        hidden = landing / f".{self.record.files:06}"
+        hidden.write_text("".join(f"{line}\n" for line in lines))
+        hidden.replace(landing / f"{self.record.files:06}.json")
+        self.record.files += 1
+        self.record.generated += len(lines)
+
+    def _line(self) -> str:
+        late = self._random.random() < _LATE
+        at = datetime.now(UTC) - timedelta(
+            seconds=self._random.uniform(20, 600) if late else self._random.uniform(0, 8)
+        )
+        reading = {
+            "meter": f"m{self._random.randrange(20):02}",
+            "at": at.isoformat(),
+            "value": self._random.uniform(0, 9),
+        }
+        if self._random.random() < _DAMAGED:
+            self.record.damaged += 1
+            return self._random.choice(
+                ["{", json.dumps({**reading, "value": 9999}), json.dumps({**reading, "at": "?"})]
+            )
+        return json.dumps(reading)
+
+    def _keep(self) -> None:
+        """What the keeper sensor does: a supervisor that is gone is followed by another one."""
+        if self._supervisor is None or self._supervisor.poll() is not None:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-m", "streaming.always_on.supervise", STREAM.name],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                start_new_session=True,
+            )
+
+    def _kill(self) -> None:
+        seen = look(self.lake, pipeline)
+        if seen.process is None or self._supervisor is None:
+            return
+        members = _family(seen.process.pid)
+        victim = self._random.choice(["driver", "JVM", "supervisor"])
+        number = self._random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
+        java = [member for member in members if "java" in member.name()]
+        pids = {"driver": seen.process.pid, "supervisor": self._supervisor.pid}
+        pid = java[0].pid if victim == "JVM" and java else pids.get(victim, seen.process.pid)
+        newest, at = seen.process.newest_batch or -1, time.monotonic()
+        kill = Kill(self.seconds, f"{victim} {number.name}")
+        self.record.kills.append(kill)
+        os.kill(pid, number)
+        while time.monotonic() - at < _ORPHANS_GONE_WITHIN and any(map(_alive, members)):
+            time.sleep(0.2)
+        kill.orphans = [f"{member.pid} {member.name()}" for member in members if _alive(member)]
+        while time.monotonic() - at < 90:
+            process = look(self.lake, pipeline).process
+            if process is not None and process.pid != seen.process.pid and (process.newest_batch or -1) > newest:
+                kill.recovered_after = time.monotonic() - at
+                return
+            time.sleep(0.2)
+
+    def _sample(self) -> None:
+        process = look(self.lake, pipeline).process
+        if process is not None and process.memory_bytes and process.newest_batch is not None:
+            self.record.memory.append((self.seconds, process.memory_bytes))
+
+    def _await_backlog(self) -> None:
+        deadline = time.monotonic() + 600
+        while time.monotonic() < deadline:
+            self._keep()
+            process = look(self.lake, pipeline).process
+            if process is not None and process.backlog_files == 0 and process.phase == "running":
+                return
+            time.sleep(2)
+
+    def _tidemark(self, *arguments: str) -> None:
+        command = [sys.executable, "-c", "from platform_assets.cli import main; main()", *arguments]
+        done = subprocess.run(
+            command,
+            env=self._environment,
+            stdout=self._output,
+            stderr=self._output,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        self.record.runs.setdefault(arguments[0], []).append(done.returncode)
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def quarters(values: list[tuple[float, float]], length: float) -> list[float]:
+    """The median of each quarter of the time; 0 where it has no value."""
+    found = []
+    for quarter in range(4):
+        inside = [value for at, value in values if quarter * length / 4 <= at < (quarter + 1) * length / 4]
+        found.append(statistics.median(inside) if inside else 0.0)
+    return found
+
+
+def judge(soak: Soak, audited: int, started: datetime) -> tuple[list[tuple[str, str, bool]], list[tuple[float, float]]]:
+    """Every demand with what was seen and whether it holds; and the times of the log's batches."""
+    record, length = soak.record, soak.record.minutes * 60
+    measures = [entry for entry in read_progress(soak.lake, STREAM, started) if entry.query == QUERY and entry.rows]
+    times = [((entry.started - started).total_seconds(), entry.seconds) for entry in measures]
+    memory = quarters([(at, float(size)) for at, size in record.memory], length)
+    batch_times = quarters(times, length)
+    described = batches(soak.lake, STREAM)
+    logged = sum(batch.summary.rows for batch in described)
+    rejected = sum(batch.rejected for batch in described)
+    recovered = [kill.recovered_after for kill in record.kills]
+    known = [seconds for seconds in recovered if seconds is not None]
+    orphans = [orphan for kill in record.kills for orphan in kill.orphans]
+    failed = {name: codes for name, codes in record.runs.items() if any(codes)}
+    return [
+        ("tidemark audit", f"exit code {audited}", audited == 0),
+        ("rows in the log = rows generated", f"{logged:,} = {record.generated:,}", logged == record.generated),
+        ("rejected = damaged on purpose", f"{rejected:,} = {record.damaged:,}", rejected == record.damaged),
+        (
+            f"committing again within {_RECOVERS_WITHIN:.0f} s of a kill",
+            f"{len(recovered)} kills, median {statistics.median(known or [0]):.1f} s, longest {max(known, default=0):.1f} s",
+            len(known) == len(recovered) and max(known, default=0) <= _RECOVERS_WITHIN,
+        ),
+        (f"no orphan {_ORPHANS_GONE_WITHIN:.0f} s after a kill", f"{len(orphans)} orphans", not orphans),
+        (
+            "memory: last quarter at most 1.1 x the second",
+            " ".join(f"{size / 2**20:,.0f}" for size in memory) + " MB",
+            memory[3] <= 1.1 * memory[1],
+        ),
+        (
+            "batch time: last quarter at most 1.3 x the second",
+            " ".join(f"{seconds:.2f}" for seconds in batch_times) + " s",
+            batch_times[3] <= 1.3 * batch_times[1],
+        ),
+        (
+            "no run of corrections or maintenance failed",
+            ", ".join(f"{len(codes)} x {name}" for name, codes in record.runs.items()),
+            not failed,
+        ),
+    ], times
+
+
+def draw(path: Path, record: Record, times: list[tuple[float, float]]) -> None:
+    """Memory, batch times and kills over the minutes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (upper, lower) = plt.subplots(2, 1, sharex=True, figsize=(10, 5.5), layout="constrained")
+    upper.plot([at / 60 for at, _ in record.memory], [size / 2**20 for _, size in record.memory], ".", markersize=3)
+    upper.set_ylabel("memory of all processes, MB")
+    upper.set_ylim(bottom=0)
+    lower.plot([at / 60 for at, _ in times], [seconds for _, seconds in times], ".", markersize=2)
+    lower.set_ylabel("batch time, s")
+    lower.set_yscale("log")
+    lower.set_xlabel("minutes; grey: kills")
+    for kill in record.kills:
+        for axes in (upper, lower):
+            axes.axvline(kill.at / 60, color="lightgrey", zorder=0)
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    """Soak, audit, and write the record; exit 1 where a demand does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--folder", type=Path, default=Path("soak"))
+    parser.add_argument("--seed", type=int, default=2013)
+    arguments = parser.parse_args()
+    folder = arguments.folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    os.environ["TIDEMARK_PIPELINES"] = "benchmarks.pipelines"
+    started = datetime.now(UTC)
+    soak = Soak(folder, arguments.minutes, arguments.seed)
+    soak.run()
+    soak._tidemark("audit", STREAM.name)
+    findings, times = judge(soak, soak.record.runs["audit"][-1], started)
+    lines = [f"| {what} | {seen} | {'yes' if held else 'NO'} |" for what, seen, held in findings]
+    table = "\n".join(["| demand | seen | holds |", "|---|---|---|", *lines])
+    (folder / "record.md").write_text(f"{table}\n")
+    (folder / "record.json").write_text(json.dumps(asdict(soak.record), indent=1))
+    draw(folder / "record.png", soak.record, times)
+    console.print(table, highlight=False, markup=False)
+    console.print(f"\nwrote {folder}/record.md, record.json and record.png; the lake is in {folder}/lake")
+    sys.exit(0 if all(held for _, _, held in findings) else 1)
+
+
+if __name__ == "__main__":
+    main()

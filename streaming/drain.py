@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming import log
+from streaming import delta, log
+from streaming.bootstrap import begun, bootstrap
 from streaming.clock import BatchSummary, ClockState
 from streaming.early import EarlyResults
 from streaming.errors import QueryFailed, StreamingError
-from streaming.ingest import QUERY, Ingest, check_checkpoint, heartbeat, next_state
+from streaming.ingest import QUERY, Ingest, check_checkpoint, declared_schema, heartbeat, next_state
 from streaming.intervals import from_micros
 from streaming.lake import Lake
 from streaming.lease import lease
@@ -29,7 +30,7 @@ from streaming.progress import Progress, QueryProgress, Silent
 from streaming.sources import vanished
 from streaming.updates import update
 from streaming.views import FirstResults, first_results, native_drops
-from streaming.windowed import WINDOW
+from streaming.windowed import WINDOW, Windowed
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def drain(
     """
     run = _Run(spark, lake, pipeline, progress or Silent(), now)
     with lease(lake, pipeline.stream):
+        run.bootstrap()
         run.ingest()
         run.settle()
         if end_of_input:
@@ -92,6 +94,20 @@ class _Run:
         self.head: Batch | None = None
         self._progress = progress
         self._early = [EarlyResults(spark, lake, view, now) for view in pipeline.views]
+
+    def bootstrap(self) -> None:
+        """Views that are new, or were deleted: what the log holds, before anything is added to it."""
+        stream, head = self.pipeline.stream, log.head(self.lake, self.pipeline.stream)
+        new = [view for view in self.pipeline.views if not begun(self.spark, self.lake, view)]
+        # A log without rows is as good as none.
+        if head is None or not new or delta.is_empty(self.lake.log(stream)):
+            return
+        self._check(new)
+        # A new view may well read a column that is new.
+        delta.widen(self.lake.log(stream), declared_schema(self.spark, stream))
+        for view in new:
+            self._update(view.name, bootstrap(self.spark, self.lake, view, head, self.now))
+        self._stream(new)
 
     def ingest(self) -> None:
         """Source to log, to completion."""
@@ -143,15 +159,25 @@ class _Run:
 
     def views(self) -> None:
         """First results of every view."""
-        for view in self.pipeline.views:
+        self._check(self.pipeline.views)
+        self._stream(self.pipeline.views)
+        assert self.head is not None
+        for view, early in zip(self.pipeline.views, self._early, strict=True):
+            update(self.spark, self.lake, view, self.now)
+            early.write(self.head)
+
+    def _check(self, views: Sequence[Windowed]) -> None:
+        for view in views:
             check_checkpoint(
                 self.spark,
                 self.lake.first(view),
                 self.lake.checkpoint(view.of, view.name),
                 f"Views are functions of the log: delete the table and the checkpoint of {view.name!r} and run again.",
             )
+
+    def _stream(self, views: Sequence[Windowed]) -> None:
         # All are planned before the first one starts, so that one that cannot be planned leaves none running.
-        planned = [(view, first_results(self.spark, self.lake, view)) for view in self.pipeline.views]
+        planned = [(view, first_results(self.spark, self.lake, view)) for view in views]
         queries = [
             groups.writeStream.queryName(f"{view.of.name}.{view.name}")
             .option("checkpointLocation", self.lake.checkpoint(view.of, view.name))
@@ -163,10 +189,6 @@ class _Run:
         _await(queries)
         for query in queries:
             _refuse_native_drops(query)
-        assert self.head is not None
-        for view, early in zip(self.pipeline.views, self._early, strict=True):
-            update(self.spark, self.lake, view, self.now)
-            early.write(self.head)
 
     def _beat(self, head: Batch, state: ClockState, now: datetime, *, end_of_input: bool = False) -> None:
         stream = self.pipeline.stream

@@ -52,15 +52,12 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
     newest = head(lake, view.of)
     if newest is None or view.late != "update":
         return 0
-    uri = lake.updates(view)
-    table = delta.open_table(uri)
-    written = None if table is None else table.transaction_version(_APP)
-    done = -1 if written is None else written
+    uri, done = lake.updates(view), updated_through(lake, view)
     if done >= newest.number:
         return 0
     log = read_log(spark, lake, view.of)
     rows = updates_between(log, view, done, newest.number).withColumn("_written_at", literal(now()))
-    if table is None:
+    if delta.version_of(uri) is None:
         delta.create(uri, rows.schema, append_only=True, description=f"Updates of view {view.name} by late rows")
     return delta.append(
         rows,
@@ -69,6 +66,13 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
         metadata=lambda: {"through": newest.number, "view": view.name},
         statistics=("window_start", "_batch"),
     )
+
+
+def updated_through(lake: Lake, view: Windowed) -> int:
+    """The batch up to which the updates go; -1 where there are none."""
+    table = delta.open_table(lake.updates(view))
+    written = None if table is None else table.transaction_version(_APP)
+    return -1 if written is None else written
 
 
 def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:

@@ -30,6 +30,13 @@ from streaming.file_statistics import file_statistics
 DAY = "_day"
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 _ATTEMPTS = 8
+CONFIGURATION = {
+    # delta-rs's default of 100 makes small appends three times slower (fact X8).
+    "delta.checkpointInterval": "10",
+    # The history is the clock's memory: no commit cleans it up by the way, only maintenance, which archives it first.
+    "delta.logRetentionDuration": "interval 3650 days",
+}
+"""What every table is created with."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +47,14 @@ class Txn:
     version: int
 
 
+def location(uri: str) -> str:
+    """The table's URI as delta-rs knows it: Hadoop's name for S3 is another one."""
+    return "s3://" + uri.removeprefix("s3a://") if uri.startswith("s3a://") else uri
+
+
 def open_table(uri: str) -> DeltaTable | None:
     """The newest version of the table, or None where there is no table."""
-    location = _delta_rs(uri)
-    return DeltaTable(location) if DeltaTable.is_deltatable(location) else None
+    return DeltaTable(location(uri)) if DeltaTable.is_deltatable(location(uri)) else None
 
 
 def version_of(uri: str) -> int | None:
@@ -67,18 +78,12 @@ def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame
 def create(uri: str, schema: StructType, *, append_only: bool, description: str) -> DeltaTable:
     """The table at `uri`, created empty and partitioned by `_day` if it is not there yet."""
     return DeltaTable.create(
-        _delta_rs(uri),
+        location(uri),
         Schema.from_json(nullable(schema).json()),
         mode="ignore",
         partition_by=[DAY],
         description=description,
-        configuration={
-            "delta.appendOnly": str(append_only).lower(),
-            # delta-rs's default of 100 makes small appends three times slower (fact X8).
-            "delta.checkpointInterval": "10",
-            # The history is the clock's memory and the proof of every batch.
-            "delta.logRetentionDuration": "interval 3650 days",
-        },
+        configuration=CONFIGURATION | {"delta.appendOnly": str(append_only).lower()},
     )
 
 
@@ -121,7 +126,7 @@ def widen(uri: str, schema: StructType) -> None:
     Raises:
         LogError: a column has another type than in the table.
     """
-    table = DeltaTable(_delta_rs(uri))
+    table = DeltaTable(location(uri))
     added = added_columns(table, schema, uri)
     if added:
         table.alter.add_columns(added)
@@ -171,7 +176,7 @@ def _commit(
     mode: Literal["append", "overwrite"] = "append",
     replace: Sequence[tuple[str, str, Any]] | None = None,
 ) -> int:
-    table = DeltaTable(_delta_rs(uri))
+    table = DeltaTable(location(uri))
     added_columns(table, frame.schema, uri)
     # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
     folder = f"data/{uuid.uuid4().hex}"
@@ -247,7 +252,3 @@ def _added_files(
             )
         )
     return actions, total
-
-
-def _delta_rs(uri: str) -> str:
-    return "s3://" + uri.removeprefix("s3a://") if uri.startswith("s3a://") else uri

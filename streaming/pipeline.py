@@ -28,10 +28,10 @@ class Pipeline:
             raise DeclarationError(f"pipeline {self.name!r} has no views; give it at least one.")
         for view in self.views:
             check_name("view", view.name)
-            if names.count(view.name) > 1 or view.name in ("log", "rejected", "late"):
+            if names.count(view.name) > 1 or view.name in ("log", "batches", "rejected", "late"):
                 raise DeclarationError(
                     f"view name {view.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "
-                    "'log', 'rejected' and 'late' belong to the stream."
+                    "'log', 'batches', 'rejected' and 'late' belong to the stream."
                 )
             for suffix in ("_corrections", "_updates", "_open"):
                 if view.name.removesuffix(suffix) in {*names} - {view.name}:

@@ -52,6 +52,11 @@ def location(uri: str) -> str:
     return "s3://" + uri.removeprefix("s3a://") if uri.startswith("s3a://") else uri
 
 
+def files(uri: str) -> pa_fs.FileSystem:
+    """The files below `uri`, wherever that is, by paths relative to it."""
+    return pa_fs.PyFileSystem(DeltaStorageHandler(location(uri)))
+
+
 def open_table(uri: str) -> DeltaTable | None:
     """The newest version of the table, or None where there is no table."""
     return DeltaTable(location(uri)) if DeltaTable.is_deltatable(location(uri)) else None

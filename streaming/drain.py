@@ -172,7 +172,8 @@ class _Run:
                 self.spark,
                 self.lake.first(view),
                 self.lake.checkpoint(view.of, view.name),
-                f"Views are functions of the log: delete the table and the checkpoint of {view.name!r} and run again.",
+                f"Views are functions of the log: delete the table and the checkpoint of {view.name!r} (where its "
+                "declaration has changed also its updates, corrections and open windows) and run again.",
             )
 
     def _stream(self, views: Sequence[Windowed]) -> None:

@@ -257,13 +257,14 @@ def judge(soak: Soak, audited: int, started: datetime) -> tuple[list[tuple[str, 
     known = [seconds for seconds in recovered if seconds is not None]
     orphans = [orphan for kill in record.kills for orphan in kill.orphans]
     failed = {name: codes for name, codes in record.runs.items() if any(codes)}
+    recovery = f"median {statistics.median(known or [0]):.1f} s, longest {max(known, default=0):.1f} s"
     return [
         ("tidemark audit", f"exit code {audited}", audited == 0),
         ("rows in the log = rows generated", f"{logged:,} = {record.generated:,}", logged == record.generated),
         ("rejected = damaged on purpose", f"{rejected:,} = {record.damaged:,}", rejected == record.damaged),
         (
             f"committing again within {_RECOVERS_WITHIN:.0f} s of a kill",
-            f"{len(recovered)} kills, median {statistics.median(known or [0]):.1f} s, longest {max(known, default=0):.1f} s",
+            f"{len(recovered)} kills, {recovery}",
             len(known) == len(recovered) and max(known, default=0) <= _RECOVERS_WITHIN,
         ),
         (f"no orphan {_ORPHANS_GONE_WITHIN:.0f} s after a kill", f"{len(orphans)} orphans", not orphans),

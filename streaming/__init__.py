@@ -28,6 +28,7 @@ from streaming.formats import Json
 from streaming.functions import WindowFunction
 from streaming.lake import Lake
 from streaming.local_days import LocalDays
+from streaming.maintenance import maintain
 from streaming.pipeline import Pipeline
 from streaming.registry import declared_pipelines, find_pipeline
 from streaming.repair import repair
@@ -76,6 +77,7 @@ __all__ = [
     "greatest",
     "last",
     "least",
+    "maintain",
     "mean",
     "median",
     "mode",

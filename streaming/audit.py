@@ -9,8 +9,9 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming import delta, log
+from streaming import log
 from streaming.audit_source import changed_files
+from streaming.bootstrap import Bootstrap
 from streaming.clock import ClockState
 from streaming.corrections import correction, plan, read_corrections
 from streaming.findings import Finding, compare
@@ -18,8 +19,8 @@ from streaming.intervals import literal
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.pipeline import Pipeline
-from streaming.updates import read_updates, updates_between
-from streaming.views import current, read_first
+from streaming.updates import read_updates, updated_through, updates_between
+from streaming.views import current, dropped_ever, read_first
 from streaming.windowed import WINDOW, Windowed
 
 
@@ -132,6 +133,9 @@ def _repairs(rows: DataFrame, name: str) -> Finding:
 def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batches: list[Batch]) -> Iterator[Finding]:
     watermark = max((batch.state.watermark for batch in batches if batch.state.watermark), default=None)
     pairs = view.pairs(rows)
+    # Batches before the view did not count its late pairs.
+    since = Bootstrap.of(lake, view)
+    unaware = -1 if since is None else since.batch
     # Where windows merge, a late row may well belong to a session that is still open.
     closed = F.lit(True) if view.window.merging else F.col(f"{WINDOW}.end") <= literal(watermark)
     counts = pairs.agg(
@@ -139,11 +143,14 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
         F.count_if("_late").alias("late"),
         F.count_if(~F.col("_late")).alias("on_time"),
         F.count_if(F.col("_late") & ~closed).alias("late_in_open"),
+        F.count_if(F.col("_late") & (F.col("_batch") > unaware)).alias("counted"),
     ).first()
     assert counts is not None
-    told = sum((batch.late or {}).get(view.name, 0) for batch in batches)
+    told = sum((batch.late or {}).get(view.name, 0) for batch in batches if batch.number > unaware)
     broken = (
-        abs(counts["pairs"] - counts["late"] - counts["on_time"]) + abs(told - counts["late"]) + counts["late_in_open"]
+        abs(counts["pairs"] - counts["late"] - counts["on_time"])
+        + abs(told - counts["counted"])
+        + counts["late_in_open"]
     )
     yield Finding("partition", view.name, counts["pairs"], broken, "(row, window) pairs: on time or late")
 
@@ -174,7 +181,7 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
             "idempotence",
             view,
             updates,
-            updates_between(rows, view, -1, delta.history(lake.updates(view), 1)[0]["userMetadata"]["through"]),
+            updates_between(rows, view, -1, updated_through(lake, view)),
             (*view.columns, "_batch"),
             "updates: computed again, equal",
             "_batch",
@@ -188,8 +195,9 @@ def _view(spark: SparkSession, lake: Lake, view: Windowed, rows: DataFrame, batc
             (*view.columns, "_late_rows", "_retracted", "_through_batch"),
             "corrections: computed again, equal",
         )
-    dropped = sum((commit["userMetadata"] or {}).get("dropped", 0) for commit in delta.history(lake.first(view)))
-    yield Finding("zero native drops", view.name, counts["pairs"], dropped, "pairs: none dropped by Spark itself")
+    yield Finding(
+        "zero native drops", view.name, counts["pairs"], dropped_ever(lake, view), "pairs: none dropped by Spark itself"
+    )
 
 
 def _recomputed(rows: DataFrame, corrections: DataFrame, view: Windowed, batches: list[Batch]) -> DataFrame:

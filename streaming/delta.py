@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
@@ -24,12 +24,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from streaming.errors import LogError
+from streaming.columns import added_columns, nullable
 from streaming.file_statistics import file_statistics
 
 DAY = "_day"
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 _ATTEMPTS = 8
+CONFIGURATION = {
+    # delta-rs's default of 100 makes small appends three times slower (fact X8).
+    "delta.checkpointInterval": "10",
+    # The history is the clock's memory: no commit cleans it up by the way, only maintenance, which archives it first.
+    "delta.logRetentionDuration": "interval 3650 days",
+}
+"""What every table is created with."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +47,31 @@ class Txn:
     version: int
 
 
+def location(uri: str) -> str:
+    """The table's URI as delta-rs knows it: Hadoop's name for S3 is another one."""
+    return "s3://" + uri.removeprefix("s3a://") if uri.startswith("s3a://") else uri
+
+
+def files(uri: str) -> pa_fs.FileSystem:
+    """The files below `uri`, wherever that is, by paths relative to it."""
+    return pa_fs.PyFileSystem(DeltaStorageHandler(location(uri)))
+
+
 def open_table(uri: str) -> DeltaTable | None:
     """The newest version of the table, or None where there is no table."""
-    location = _delta_rs(uri)
-    return DeltaTable(location) if DeltaTable.is_deltatable(location) else None
+    return DeltaTable(location(uri)) if DeltaTable.is_deltatable(location(uri)) else None
 
 
 def version_of(uri: str) -> int | None:
     """The newest version of the table, or None where there is no table."""
     table = open_table(uri)
     return None if table is None else table.version()
+
+
+def is_empty(uri: str) -> bool:
+    """Whether the table has no row, or there is no table."""
+    table = open_table(uri)
+    return table is None or not table.file_uris()
 
 
 def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame:
@@ -61,18 +83,12 @@ def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame
 def create(uri: str, schema: StructType, *, append_only: bool, description: str) -> DeltaTable:
     """The table at `uri`, created empty and partitioned by `_day` if it is not there yet."""
     return DeltaTable.create(
-        _delta_rs(uri),
-        Schema.from_json(_nullable(schema).json()),
+        location(uri),
+        Schema.from_json(nullable(schema).json()),
         mode="ignore",
         partition_by=[DAY],
         description=description,
-        configuration={
-            "delta.appendOnly": str(append_only).lower(),
-            # delta-rs's default of 100 makes small appends three times slower (fact X8).
-            "delta.checkpointInterval": "10",
-            # The history is the clock's memory and the proof of every batch.
-            "delta.logRetentionDuration": "interval 3650 days",
-        },
+        configuration=CONFIGURATION | {"delta.appendOnly": str(append_only).lower()},
     )
 
 
@@ -90,6 +106,7 @@ def append(
     metadata: Callable[[], Mapping[str, Any]],
     statistics: Sequence[str] = (),
     fence: Callable[[DeltaTable], None] = lambda table: None,
+    numbers: Mapping[str, int] | None = None,
 ) -> int:
     """Append the rows of `frame` to an existing table in one commit and return how many they were.
 
@@ -98,12 +115,26 @@ def append(
 
     `metadata` (JSON values) is called when the rows are written and before the commit, so that it can tell of them.
     `statistics` names the columns whose bounds are kept for file skipping. `fence` is asked, with the very version of
-    the table that the commit follows, whether this process may still write; it raises where it may not.
+    the table that the commit follows, whether this process may still write; it raises where it may not. `numbers` are
+    kept by the table itself from this commit on, however much of its history is cleaned away; `transaction_version` of
+    their name gives them back.
 
     Raises:
         LogError: a column has another type than in the table.
     """
-    return _commit(frame, uri, txn=txn, metadata=metadata, statistics=statistics, fence=fence)
+    return _commit(frame, uri, txn=txn, metadata=metadata, statistics=statistics, fence=fence, numbers=numbers or {})
+
+
+def widen(uri: str, schema: StructType) -> None:
+    """Add the columns of `schema` that the table at `uri` lacks; its rows read null there.
+
+    Raises:
+        LogError: a column has another type than in the table.
+    """
+    table = DeltaTable(location(uri))
+    added = added_columns(table, schema, uri)
+    if added:
+        table.alter.add_columns(added)
 
 
 def replace_days(frame: DataFrame, uri: str, days: Iterable[date], *, metadata: Mapping[str, Any]) -> int:
@@ -146,17 +177,18 @@ def _commit(
     metadata: Callable[[], Mapping[str, Any]],
     statistics: Sequence[str],
     fence: Callable[[DeltaTable], None] = lambda table: None,
+    numbers: Mapping[str, int] | None = None,
     mode: Literal["append", "overwrite"] = "append",
     replace: Sequence[tuple[str, str, Any]] | None = None,
 ) -> int:
-    table = DeltaTable(_delta_rs(uri))
-    _added_columns(table, frame.schema, uri)
+    table = DeltaTable(location(uri))
+    added_columns(table, frame.schema, uri)
     # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
     folder = f"data/{uuid.uuid4().hex}"
     frame.write.partitionBy(DAY).parquet(f"{uri}/{folder}")
     properties = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(metadata())},
-        app_transactions=None if txn is None else [Transaction(txn.app_id, txn.version)],
+        app_transactions=_transactions(txn, numbers or {}),
         # The commit is for exactly the version that was looked at: compare and swap.
         max_commit_retries=0,
     )
@@ -174,7 +206,7 @@ def _commit(
             fence(table)
             if txn is not None and _holds(table, txn):
                 return 0
-            added = _added_columns(table, frame.schema, uri)
+            added = added_columns(table, frame.schema, uri)
             if added:
                 table.alter.add_columns(added)
             table.create_write_transaction(
@@ -188,31 +220,14 @@ def _commit(
     return rows
 
 
+def _transactions(txn: Txn | None, numbers: Mapping[str, int]) -> list[Transaction] | None:
+    own = [] if txn is None else [Transaction(txn.app_id, txn.version)]
+    return [*own, *(Transaction(name, number) for name, number in numbers.items())] or None
+
+
 def _holds(table: DeltaTable, txn: Txn) -> bool:
     written = table.transaction_version(txn.app_id)
     return written is not None and written >= txn.version
-
-
-def _added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field]:
-    """The fields of `schema` that the table lacks, nullable, in order.
-
-    Raises:
-        LogError: the table has a field of that name, which Delta does not tell by case, with another type.
-    """
-    there = {field.name.lower(): field for field in StructType.fromJson(json.loads(table.schema().to_json())).fields}
-    lacking = []
-    for field in _nullable(schema).fields:
-        known = there.get(field.name.lower())
-        if known is None:
-            lacking.append(Field.from_json(field.json()))
-        elif (known.name, known.dataType) != (field.name, field.dataType):
-            raise LogError(
-                f"the table {uri!r} has the column '{known.name} {known.dataType.simpleString()}', and what is to be "
-                f"written has '{field.name} {field.dataType.simpleString()}'. The type of a column stays: give it "
-                "back, or declare the new one under a new name, which is added to the table; to begin anew, move the "
-                "table and its checkpoint away. Nothing was written."
-            )
-    return lacking
 
 
 def _added_files(
@@ -242,25 +257,3 @@ def _added_files(
             )
         )
     return actions, total
-
-
-def _nullable(schema: StructType) -> StructType:
-    document = json.loads(schema.json())
-
-    def relax(node: Any) -> Any:
-        if isinstance(node, dict):
-            return {
-                key: True
-                if key in ("nullable", "containsNull", "valueContainsNull")
-                else {}
-                if key == "metadata"
-                else relax(value)
-                for key, value in node.items()
-            }
-        return [relax(entry) for entry in node] if isinstance(node, list) else node
-
-    return StructType.fromJson(relax(document))
-
-
-def _delta_rs(uri: str) -> str:
-    return "s3://" + uri.removeprefix("s3a://") if uri.startswith("s3a://") else uri

@@ -62,6 +62,7 @@ def drain(
 
     with lease(lake, pipeline.stream):
         run = Run(spark, lake, pipeline, now, on_batch)
+        run.bootstrap()
         await_queries([run.start_ingest(availableNow=True)])
         run.settle()
         if end_of_input:

@@ -6,14 +6,16 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from streaming import delta, log
 from streaming.clock import BatchSummary, ClockState
 from streaming.errors import CheckpointError
-from streaming.files import read_text
-from streaming.intervals import from_micros, literal
+from streaming.files import read_text, visible_files
+from streaming.intervals import EPOCH, from_micros, literal
 from streaming.judge import Judge
 from streaming.lake import Lake
 from streaming.log import Batch
@@ -130,24 +132,44 @@ def query_id(spark: SparkSession, checkpoint: str) -> str | None:
     return None if metadata is None else json.loads(metadata)["id"]
 
 
+def declared_schema(spark: SparkSession, stream: Stream) -> StructType:
+    """The columns that the next batch of the log will have."""
+    nothing = spark.createDataFrame([], f"_raw binary, _origin {stream.source.origin}")
+    return stamp(Judge(stream)(nothing, EPOCH), stream, 0, None).schema
+
+
 def check_checkpoint(spark: SparkSession, table: str, checkpoint: str, way_out: str) -> None:
     """Refuse a checkpoint that is not the one `table` was written with: it would lose or repeat rows (fact B6).
 
     Raises:
         CheckpointError: with `way_out` as the advice.
     """
-    writers = [
-        commit["userMetadata"]["query"]
-        for commit in delta.history(table)
-        if isinstance(commit["userMetadata"], dict) and commit["userMetadata"].get("query")
-    ]
-    found = query_id(spark, checkpoint)
-    if writers and found != writers[0]:
+    opened, found = delta.open_table(table), query_id(spark, checkpoint)
+    if opened is None:
+        if any(visible_files(spark, f"{checkpoint}/commits")):
+            raise CheckpointError(
+                f"the table {table!r} is gone, but its checkpoint {checkpoint!r} holds batches that were in it; going "
+                f"on would lose them. {way_out}"
+            )
+        return
+    if found is not None and opened.transaction_version(found) is not None:
+        return
+    writer = _writer(opened)
+    if writer is not None:
         raise CheckpointError(
-            f"the table {table!r} was written with query {writers[0]}, but its checkpoint {checkpoint!r} "
+            f"the table {table!r} was written with query {writer}, but its checkpoint {checkpoint!r} "
             f"{'is gone' if found is None else f'belongs to query {found}'}; going on would repeat or lose rows. "
             f"{way_out}"
         )
+
+
+def _writer(table: DeltaTable) -> str | None:
+    """The query that wrote the table, None where none did; of a history that was cleaned, only that there was one."""
+    history = delta.commits(table)
+    for commit in history:
+        if isinstance(commit["userMetadata"], dict) and commit["userMetadata"].get("query"):
+            return str(commit["userMetadata"]["query"])
+    return None if history and history[-1]["version"] == 0 else "of which its history tells no more"
 
 
 def heartbeat(

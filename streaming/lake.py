@@ -36,6 +36,10 @@ class Lake:
         """The event log."""
         return self.path(stream.name, "log")
 
+    def batches(self, stream: Stream) -> str:
+        """The archive of what the log's commits said of their batches."""
+        return self.path(stream.name, "batches")
+
     def first(self, view: Windowed) -> str:
         """The first results of a view."""
         return self.path(view.of.name, view.name)

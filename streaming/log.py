@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import delta
+from streaming.archive import archive, archived, newest_archived
 from streaming.clock import BatchSummary, Clock, ClockState, clock_from_json
 from streaming.errors import FencedError, LogError
 from streaming.intervals import from_micros, to_micros
@@ -85,21 +86,59 @@ class Batch:
 
 
 def batches(lake: Lake, stream: Stream) -> list[Batch]:
-    """Every batch of the log, newest first."""
-    return list(_described(delta.history(lake.log(stream))))
+    """Every batch of the log, newest first: of commits that were cleaned away, what the archive kept.
+
+    Raises:
+        LogError: the log's history was cleaned away and is in no archive.
+    """
+    table = delta.open_table(lake.log(stream))
+    if table is None:
+        return []
+    # In this order: what is cleaned away between the two reads was archived before.
+    commits = delta.commits(table)
+    live = {batch.number: batch for batch in _described(commits)}
+    kept = archived(lake, stream)
+    known = live | {number: Batch.from_json(kept[number]) for number in kept.keys() - live.keys()}
+    if not known:
+        _refuse_forgotten(lake, stream, commits)
+    return [known[number] for number in sorted(known, reverse=True)]
+
+
+def archive_batches(lake: Lake, stream: Stream) -> int:
+    """Archive the batches that are not in the archive yet; returns how many they were."""
+    history = delta.history(lake.log(stream))
+    return archive(lake, stream, {batch.number: batch.to_json() for batch in _described(history)})
 
 
 def head(lake: Lake, stream: Stream) -> Batch | None:
-    """The newest batch, or None where the log is empty or missing."""
+    """The newest batch, or None where the log is empty or missing.
+
+    Raises:
+        LogError: the log's history was cleaned away and is in no archive.
+    """
     table = delta.open_table(lake.log(stream))
-    return None if table is None else _newest(table)
+    return None if table is None else _newest(lake, stream, table)
 
 
-def _newest(table: DeltaTable) -> Batch | None:
+def _newest(lake: Lake, stream: Stream, table: DeltaTable) -> Batch | None:
     for limit in (1, 100, None):
-        for batch in _described(delta.commits(table, limit)):
+        commits = delta.commits(table, limit)
+        for batch in _described(commits):
             return batch
-    return None
+    kept = newest_archived(lake, stream)
+    if kept is None:
+        _refuse_forgotten(lake, stream, commits)
+        return None
+    return Batch.from_json(kept)
+
+
+def _refuse_forgotten(lake: Lake, stream: Stream, commits: list[dict[str, Any]]) -> None:
+    if not commits or commits[-1]["version"] > 0:
+        raise LogError(
+            f"the history of the log {lake.log(stream)!r} was cleaned away, and no archive at "
+            f"{lake.batches(stream)!r} tells of its batches, so the clock is not known. Restore the log's _delta_log "
+            "or the archive from a backup; clean up with `maintain` only, which archives first."
+        )
 
 
 def _described(commits: Iterable[dict[str, Any]]) -> Iterator[Batch]:
@@ -131,7 +170,7 @@ def append(frame: DataFrame, lake: Lake, stream: Stream, txn: delta.Txn | None, 
 
     def fence(table: DeltaTable) -> None:
         """The stamp is right only if nothing was appended since the clock was read: a process that slept sees it."""
-        newest, number = _newest(table), described[0].number
+        newest, number = _newest(lake, stream, table), described[0].number
         follows = 0 if newest is None else newest.number + 1
         if number != follows:
             raise FencedError(

@@ -12,7 +12,7 @@ from streaming.restarts import ExponentialBackoff, RestartStrategy
 from streaming.stream import Stream
 from streaming.windowed import Windowed
 
-_TAKEN = ("log", "rejected", "late", "progress", "trend")
+_TAKEN = ("log", "batches", "rejected", "late", "progress", "trend")
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,22 @@ def await_queries(queries: Sequence[StreamingQuery]) -> None:
         for query in queries:
             query.awaitTermination()
     except StreamingQueryException as error:
-        raise explain(error) from error
+        raise explain(error, query) from error
     finally:
         for query in queries:
             if query.isActive:
                 query.stop()
 
 
-def explain(error: StreamingQueryException) -> StreamingError:
-    """The error to show instead of Spark's, without the traces around what was raised in the batch."""
+def explain(error: StreamingQueryException, query: StreamingQuery) -> StreamingError:
+    """The error to show instead of Spark's, without the traces around what was raised in the batch of `query`."""
     text = str(error)
+    if re.search(r"DELTA_MISSING_FILES_UNEXPECTED_VERSION|DELTA_VERSION_NOT_FOUND", text):
+        return QueryFailed(
+            f"entries of the event log that {query.name!r} has not read yet were cleaned away; `maintain` leaves them "
+            "alone for every view of its pipeline. Views are functions of the log: delete the view's table and "
+            "checkpoint and run again."
+        )
     missing = re.search(r"FILE_NOT_EXIST\][^\n]*? file (.+?)\. File does|vanished [^\n]*?: (.+?)\. Put it back", text)
     if missing:
         return vanished(missing[1] or missing[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,17 +12,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming import log
+from streaming import delta, log
+from streaming.bootstrap import begun, bootstrap
 from streaming.clock import BatchSummary, ClockState
 from streaming.early import EarlyResults
-from streaming.ingest import QUERY, Ingest, check_checkpoint, heartbeat, next_state
+from streaming.ingest import QUERY, Ingest, check_checkpoint, declared_schema, heartbeat, next_state
 from streaming.intervals import from_micros
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.pipeline import Pipeline
+from streaming.query_errors import await_queries
 from streaming.updates import update
 from streaming.views import FirstResults, first_results
-from streaming.windowed import WINDOW
+from streaming.windowed import WINDOW, Windowed
 
 RunBatch = Callable[[DataFrame, int], None]
 """A `foreachBatch` function: the rows of a batch and its number."""
@@ -90,21 +92,47 @@ class Run:
             .start()
         )
 
+    def bootstrap(self) -> None:
+        """Views that are new, or were deleted: what the log holds, before anything is added to it.
+
+        Raises:
+            CheckpointError: a checkpoint does not belong to its table.
+            QueryFailed: a query ended with an error.
+        """
+        stream = self.pipeline.stream
+        new = [view for view in self.pipeline.views if not begun(self.spark, self.lake, view)]
+        # A log without rows is as good as none.
+        if self.head is None or not new or delta.is_empty(self.lake.log(stream)):
+            return
+        self._check(new)
+        # A new view may well read a column that is new.
+        delta.widen(self.lake.log(stream), declared_schema(self.spark, stream))
+        for view in new:
+            self._on_result(view.name, bootstrap(self.spark, self.lake, view, self.head, self._now))
+        await_queries(self._start(new, availableNow=True))
+
     def start_views(self, **trigger: Any) -> list[StreamingQuery]:
         """Log to first results, for every view; the log must exist.
 
         Raises:
             CheckpointError: a checkpoint does not belong to its table.
         """
-        for view in self.pipeline.views:
+        self._check(self.pipeline.views)
+        return self._start(self.pipeline.views, **trigger)
+
+    def _check(self, views: Sequence[Windowed]) -> None:
+        for view in views:
             check_checkpoint(
                 self.spark,
                 self.lake.first(view),
                 self.lake.checkpoint(view.of, view.name),
-                f"Views are functions of the log: delete the table and the checkpoint of {view.name!r} and run again.",
+                f"Views are functions of the log: delete the table and the checkpoint of {view.name!r} (where its "
+                "declaration has changed also its updates, corrections and open windows) and run again.",
             )
+
+    def _start(self, views: Sequence[Windowed], **trigger: Any) -> list[StreamingQuery]:
         # All are planned before the first one starts, so that one that cannot be planned leaves none running.
-        planned = [(view, first_results(self.spark, self.lake, view)) for view in self.pipeline.views]
+        planned = [(view, first_results(self.spark, self.lake, view)) for view in views]
         return [
             groups.writeStream.queryName(f"{view.of.name}.{view.name}")
             .option("checkpointLocation", self.lake.checkpoint(view.of, view.name))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -53,15 +52,12 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
     newest = head(lake, view.of)
     if newest is None or view.late != "update":
         return 0
-    uri = lake.updates(view)
-    table = delta.open_table(uri)
-    written = None if table is None else table.transaction_version(_APP)
-    done = -1 if written is None else written
+    uri, done = lake.updates(view), updated_through(lake, view)
     if done >= newest.number:
         return 0
-    log = view.reaching(read_log(spark, lake, view.of), _closed_for_good(view, table))
+    log = view.reaching(read_log(spark, lake, view.of), _closed_for_good(lake, view))
     rows = updates_between(log, view, done, newest.number).withColumn("_written_at", literal(now()))
-    if table is None:
+    if delta.version_of(uri) is None:
         delta.create(uri, rows.schema, append_only=True, description=f"Updates of view {view.name} by late rows")
     return delta.append(
         rows,
@@ -76,15 +72,22 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
     )
 
 
-def _closed_for_good(view: Windowed, table: DeltaTable | None) -> datetime | None:
+def _closed_for_good(lake: Lake, view: Windowed) -> datetime | None:
     """No window that ends here or before is ever updated again, as the last updates tell; None where nobody knows."""
     assert view.allowed_lateness is not None
-    commits = [] if table is None else delta.commits(table, 1)
+    commits = delta.history(lake.updates(view), 1)
     told = commits[0]["userMetadata"] if commits else None
     if not isinstance(told, dict) or told.get("watermark") is None:
         return None
     watermark, lateness = from_micros(told["watermark"]), interval(view.allowed_lateness)
     return watermark - lateness if watermark - FIRST_INSTANT > lateness else None
+
+
+def updated_through(lake: Lake, view: Windowed) -> int:
+    """The batch up to which the updates go; -1 where there are none."""
+    table = delta.open_table(lake.updates(view))
+    written = None if table is None else table.transaction_version(_APP)
+    return -1 if written is None else written
 
 
 def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import delta
+from streaming.bootstrap import Bootstrap, create_first
 from streaming.errors import CheckpointError, ViewError
 from streaming.ingest import query_id
 from streaming.intervals import literal
@@ -20,30 +21,48 @@ from streaming.windowed import WINDOW, Windowed
 
 # Spark's watermark begins at the epoch. Seen from two days before year 1, no instant lies before that.
 _SHIFT = 62_135_596_800_000_000 + 2 * 86_400_000_000
+_DROPPED = "native drops"
 
 
 def first_results(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     """The streaming frame of a view's first results before `Windowed.finish`: one row per window, once it is closed.
 
-    Spark's own window operator runs on the stamped clock (facts S1-S7) and by itself drops nothing.
+    Spark's own window operator runs on the stamped clock (facts S1-S7) and by itself drops nothing. A view with a
+    `Bootstrap` begins with the log as it is, any other with the log's first version.
     """
+    since = Bootstrap.of(lake, view)
+    reader = spark.readStream.format("delta")
+    if since is None:
+        # The log as it is would come in file order, not in batch order (fact D7).
+        reader = reader.option("startingVersion", 0)
+    stamp = _shifted(F.col("_watermark"), _SHIFT)
     log = (
-        spark.readStream.format("delta")
-        # The snapshot of a table would come in file order, not in batch order (fact D7).
-        .option("startingVersion", 0)
-        .load(lake.log(view.of))
-        .withColumn("_clock", _shifted(F.col("_watermark"), _SHIFT))
+        reader.load(lake.log(view.of))
+        # In file order stamps may fall: those of the snapshot move no clock.
+        .withColumn("_clock", stamp if since is None else F.when(F.col("_batch") > since.batch, stamp))
         .withWatermark("_clock", "0 seconds")
     )
     assigned = view.assign(log)
     others = [name for name in assigned.columns if name not in ("_clock", WINDOW)]
+    clock = F.coalesce("_clock", stamp, F.timestamp_micros(F.lit(0)))
     on_time = assigned.select(*others, _shifted_window(_SHIFT), F.col("_clock").alias("_clock", metadata={})).where(
         # ONE predicate that mentions the clock: any other is pushed below the watermark node and would swallow the
         # rows that carry it (fact S4).
-        F.when(view.condition(), view.window.on_time(F.col(WINDOW), F.coalesce("_clock", F.timestamp_micros(F.lit(0)))))
+        F.when(view.condition(), view.window.on_time(F.col(WINDOW), _not_before(clock, since)))
     )
     groups = view.group(on_time, clocked=True)
-    return groups.select(*(name for name in groups.columns if name != WINDOW), _shifted_window(-_SHIFT))
+    results = groups.select(*(name for name in groups.columns if name != WINDOW), _shifted_window(-_SHIFT))
+    if since is None or since.watermark is None:
+        return results
+    # Among the rows past the floor may be sessions that were closed, and written, before the stream began.
+    return results.where(F.col(f"{WINDOW}.end") > literal(since.watermark))
+
+
+def _not_before(clock: Column, since: Bootstrap | None) -> Column:
+    """The clock, but for the snapshot the floor; later stamps are past it anyway."""
+    if since is None or since.floor is None:
+        return clock
+    return F.greatest(clock, _shifted(literal(since.floor), _SHIFT))
 
 
 def _shifted(instant: Column, micros: int) -> Column:
@@ -84,24 +103,31 @@ class FirstResults:
             results.write.format("noop").mode("overwrite").save()
             return
         written = self._view.finish(results).withColumn("_written_at", literal(self._now()))
-        if delta.version_of(uri) is None:
-            delta.create(uri, written.schema, append_only=True, description=_describe(self._view, "First results"))
+        create_first(self._lake, self._view, written.schema)
         rows = delta.append(
             written,
             uri,
             txn=txn,
-            metadata=lambda: {"query": query, "query_batch": query_batch, "dropped": self._newly_dropped(query)},
+            metadata=lambda: {"query": query, "query_batch": query_batch},
             statistics=("window_start", "window_end"),
+            numbers=self._dropped_so_far(query),
         )
         self._on_batch(rows)
 
-    def _newly_dropped(self, query: str) -> int:
-        """What Spark dropped in the batches before this one and was not told yet."""
+    def _dropped_so_far(self, query: str) -> dict[str, int]:
+        """What Spark has dropped ever, as far as it is known, where it is more than the table tells."""
         running = self._spark.streams.get(query)
         if running is None:
-            return 0
+            return {}
         before, self._dropped = self._dropped, max(self._dropped, native_drops(running))
-        return self._dropped - before
+        newly = self._dropped - before
+        return {_DROPPED: dropped_ever(self._lake, self._view) + newly} if newly else {}
+
+
+def dropped_ever(lake: Lake, view: Windowed) -> int:
+    """Groups that Spark itself dropped from a view since its table began: the table keeps their number."""
+    table = delta.open_table(lake.first(view))
+    return (table and table.transaction_version(_DROPPED)) or 0
 
 
 def native_drops(query: StreamingQuery) -> int:
@@ -162,7 +188,3 @@ def _merged(first: DataFrame, corrections: DataFrame, view: Windowed) -> DataFra
     same = [first[key].eqNullSafe(corrections[key]) for key in view.by]
     touch = (first["window_start"] <= corrections["window_end"]) & (corrections["window_start"] <= first["window_end"])
     return first.join(corrections, [*same, touch], "left_anti").unionByName(corrections)
-
-
-def _describe(view: Windowed, what: str) -> str:
-    return f"{what} of view {view.name}" + (f": {view.description}" if view.description else "")

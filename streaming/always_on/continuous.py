@@ -11,7 +11,6 @@ from threading import Event
 from typing import Any, Literal
 
 import psutil
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -19,7 +18,7 @@ from streaming.always_on.measures import Measure, together
 from streaming.always_on.status import ProcessStatus, QueryStatus
 from streaming.always_on.watch import Watch
 from streaming.backlog import FilesBacklog
-from streaming.errors import QueryFailed
+from streaming.errors import QueryFailed, StreamingError
 from streaming.ingest import QUERY
 from streaming.intervals import interval
 from streaming.lake import Lake
@@ -81,6 +80,7 @@ class Continuous:
             StreamingError: a query failed.
         """
         try:
+            self._run.bootstrap()
             self._ingest = self._run.start_ingest(**self._trigger)
             while (end := ending()) is None:
                 self._step("running")
@@ -94,9 +94,9 @@ class Continuous:
                 self._publish()
                 if self._run.head is not None:
                     self._run.refresh()
-        except StreamingQueryException as error:
+        except StreamingError:
             self._publish_the_rest()
-            raise explain(error) from error
+            raise
         finally:
             self._stop([QUERY, *self._views])
             self._follow_up.shutdown(cancel_futures=True)
@@ -117,7 +117,7 @@ class Continuous:
     def _raise_failures(self) -> None:
         for name, query in self._queries().items():
             if (error := query.exception()) is not None:
-                raise error
+                raise explain(error, query) from error
             if not query.isActive:
                 raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
         for query in self._views.values():

@@ -60,7 +60,9 @@ class Watch:
         return watched
 
     def on_batch(self, query: str, rows: int, batch: Batch | None) -> None:
-        """What the batch that runs in `query` has committed."""
+        """What the batch that runs in `query` has committed; what is written before the first one is no batch."""
+        if query not in self._told:
+            return
         told = replace(self._told[query], rows=rows)
         if batch is not None:
             told = replace(

@@ -241,7 +241,7 @@ def summary_columns(pipeline: Pipeline) -> list[Column]:
             for view in pipeline.views
         ),
         *(
-            F.count_if(view.condition() & (F.size(view.window.bounds(time)) == 0)).alias(f"unassigned_{view.name}")
+            F.count_if(F.when(view.condition(), F.size(view.window.bounds(time)) == 0)).alias(f"unassigned_{view.name}")
             for view in pipeline.views
         ),
     ]

@@ -131,7 +131,8 @@ class Windowed:
         event_time = F.col(self.of.event_time)
         # Not `explode`: for it Spark infers a filter that it pushes below the watermark, where it swallows the rows
         # that carry only the clock (fact S4).
-        windows = F.explode_outer(F.when(event_time.isNotNull(), self.window.bounds(event_time)))
+        # Nor over every row: what made a row rejected may well make an expression of the window overflow.
+        windows = F.explode_outer(F.when(self.condition() & event_time.isNotNull(), self.window.bounds(event_time)))
         return rows.withColumns(
             {EVENT_TIME: event_time, ORDER: F.struct(event_time.alias("at"), "_batch", "_origin")}
         ).withColumn(WINDOW, windows)

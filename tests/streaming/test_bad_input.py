@@ -18,6 +18,8 @@ from streaming import (
     Files,
     Json,
     Pipeline,
+    Rule,
+    Session,
     Stream,
     Tumbling,
     Windowed,
@@ -274,3 +276,20 @@ def test_a_log_that_cannot_be_written_loses_nothing(spark: SparkSession, lake: L
     run(spark, lake, pipeline, readings("a@2"))
 
     assert tuples(log.valid(log.read_log(spark, lake, stream)), "event_time") == [(at(1),), (at(2),)]
+
+
+def test_a_rejected_row_never_reaches_the_expressions_of_a_view(spark: SparkSession, lake: Lake) -> None:
+    """The least bigint has no absolute value: computing it raises, and would crash the same batch for ever."""
+    taps = Stream(
+        name="taps",
+        source=Files("landing/taps"),
+        format=Json("id string, at timestamp, value bigint"),
+        event_time="at",
+        clock=BoundedOutOfOrderness("1 second"),
+        rules=(Rule("value_plausible", "value between 0 and 9"),),
+    )
+    gaps = Windowed("gaps", taps, Session(seconds_of="abs(value) + 1"), {"rows": count()}, by=("id",))
+    good = {"id": "a", "at": at(0).isoformat(), "value": 1}
+    run(spark, lake, Pipeline(taps, (gaps,)), [good, {**good, "value": -(2**63)}], end_of_input=True)
+    assert tuples(read_current(spark, lake, gaps), "id", "rows") == [("a", 1)]
+    assert log.rejected(log.read_log(spark, lake, taps)).count() == 1

@@ -28,6 +28,7 @@ concurrency:
     max_concurrent_runs: 25
     tag_concurrency_limits:
       - {key: tidemark/pipeline, limit: 2}
+      - {key: tidemark/maintenance, limit: 1}
       - {key: tidemark/stream, value: {applyLimitPerUniqueValue: true}, limit: 1}
       - {key: tidemark/pipeline, value: {applyLimitPerUniqueValue: true}, limit: 1}
 run_monitoring: {enabled: true, start_timeout_seconds: 300, cancel_timeout_seconds: 60, poll_interval_seconds: 30}

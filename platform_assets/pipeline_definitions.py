@@ -14,6 +14,7 @@ from platform_assets.checks import check_table, evaluations_of, table_checks
 from platform_assets.corrections_assets import Evaluate, corrections_asset
 from platform_assets.drain_assets import drain_assets
 from platform_assets.jobs import corrections_job, drain_job, report_job
+from platform_assets.maintenance_job import maintenance_job, maintenance_schedule
 from platform_assets.repair_job import repair_job
 from platform_assets.report_assets import report_asset, report_checks
 from platform_assets.reports.report import Report
@@ -33,7 +34,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
     suites = suites_for(pipeline)
     drain = drain_job(pipeline)
     corrections = corrections_job(pipeline, lambda view: _checks_of_corrections(pipeline, view, suites))
-    stream = stream_job(pipeline)
+    stream, maintenance = stream_job(pipeline), maintenance_job(pipeline)
     own = dg.Definitions(
         assets=[
             drain_assets(pipeline),
@@ -44,9 +45,13 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             *(table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()),
             alert_checks(pipeline),
         ],
-        jobs=[drain, corrections, repair_job(pipeline), stream, control_job(pipeline)],
+        jobs=[drain, corrections, repair_job(pipeline), stream, control_job(pipeline), maintenance],
         sensors=[backlog_sensor(pipeline, corrections), keeper_sensor(pipeline, stream), alert_sensor(pipeline)],
-        schedules=[corrections_schedule(pipeline, corrections), trend_schedule(pipeline)],
+        schedules=[
+            corrections_schedule(pipeline, corrections),
+            maintenance_schedule(pipeline, maintenance),
+            trend_schedule(pipeline),
+        ],
     )
     return dg.Definitions.merge(own, *(_report_definitions(report, (drain, corrections)) for report in reports))
 

@@ -1,4 +1,4 @@
-"""The pipeline of the soak: meters that report each second, one view corrected by schedule, one by the stream itself."""
+"""The pipeline of the soak: meters, one view corrected by schedule and one by the stream itself."""
 
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, count, mean, total
 

@@ -39,6 +39,7 @@ for command in (
     pipelines.show,
     lateness.lateness,
     pipelines.audit,
+    pipelines.maintain,
     streams.up,
     streams.status,
     streams.logs,

@@ -12,12 +12,14 @@ from rich.progress import Progress as Bar
 from platform_assets.cli.context import PipelineName, ViewName, console, current_lake, spark_session
 from platform_assets.cli.render import next_step, print_findings, print_frame
 from platform_assets.cli.tables import Table, frame_of
+from platform_assets.maintenance_job import told
 from streaming.audit import audit as audit_laws
 from streaming.corrections import correct as correct_days
 from streaming.corrections import plan
 from streaming.drain import drain, utc_now
 from streaming.errors import StreamingError
 from streaming.feeds import feed_flights
+from streaming.maintenance import maintain as keep_tidy
 from streaming.pipeline import Pipeline
 from streaming.progress import shown_on
 from streaming.registry import find_pipeline
@@ -113,6 +115,14 @@ def audit(pipeline_name: PipelineName) -> None:
         )
         raise typer.Exit(1)
     next_step(console, "tidemark report on_time_performance", "publishes the report, if its gate opens.")
+
+
+def maintain(pipeline_name: PipelineName) -> None:
+    """Compact the tables of a pipeline and remove what nobody needs any more, while its stream goes on."""
+    pipeline = find_pipeline(pipeline_name)
+    for entry in keep_tidy(current_lake(), pipeline):
+        console.print(told(entry), highlight=False)
+    next_step(console, f"tidemark audit {pipeline_name}", "shows that no result has changed.")
 
 
 def _say_backlog(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -180,6 +180,9 @@ def test_views_of_a_log_without_a_past_equal_those_that_were_there_from_the_star
     assert began["moving"] == Bootstrap(3, T0 + 40 * HOUR, T0 + 40 * HOUR)
     # The visit of a at 20 is over by itself, and part of a session that is not.
     assert began["sessions"] == Bootstrap(3, T0 + 40 * HOUR, T0 + 20 * HOUR - MICROSECOND)
+    # Four files, four batches: of all that was closed nothing is kept as state, of what was open two windows.
+    state = spark.read.format("statestore").option("batchId", 3).load(lake.checkpoint(visits, "moving"))
+    assert state.count() == 2
 
 
 def test_a_view_that_dies_between_its_bootstrap_and_its_stream_and_again_in_the_snapshot_is_the_same_in_the_end(
@@ -187,14 +190,16 @@ def test_a_view_that_dies_between_its_bootstrap_and_its_stream_and_again_in_the_
 ) -> None:
     begun, sessions = Pipeline(visits, (VIEWS[0],)), VIEWS[1]
     later = Pipeline(visits, (sessions,))
-    run(spark, lake, begun, *EARLIER)
+    run(spark, lake, begun, *EARLIER[:2], [*EARLIER[2], *at_hours("f@32.25")])
+    forget_history(lake)
     newest = log.head(lake, visits)
     assert newest is not None
     assert bootstrap(spark, lake, sessions, newest, lambda: NOW) > 0
     assert bootstrap(spark, lake, sessions, newest, lambda: NOW) == 0
 
     # It died here, and the log moved on without it: the sessions that were closed in between are added.
-    closed = newest.state.closed_at(T0 + 50 * HOUR)
+    ended = T0 + 40.5 * HOUR
+    closed = newest.state.closed_at(ended)
     heartbeat(spark, lake, visits, closed, newest.number + 1, NOW, end_of_input=True)
     before_it_died = FirstResults.__call__
 
@@ -207,8 +212,8 @@ def test_a_view_that_dies_between_its_bootstrap_and_its_stream_and_again_in_the_
         dying.setattr(FirstResults, "__call__", dies)
         run(spark, lake, later)
     began = Bootstrap.of(lake, sessions)
-    assert began is not None and began.batch == newest.number + 1 and began.watermark == T0 + 50 * HOUR
-    run(spark, lake, later, at_hours("a@51 d@80 b@1=7"), end_of_input=True)
+    assert began is not None and began.batch == newest.number + 1 and began.watermark == ended
+    run(spark, lake, later, at_hours("a@40.75 d@80 b@1=7"), end_of_input=True)
 
     rows = log.read_log(spark, lake, visits)
     expected = sessions.aggregate(sessions.pairs(rows).where("not _late"))

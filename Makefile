@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo test prove mutate ui check clean python java packages jars archive
+.PHONY: help demo test prove mutate live soak ui check clean python java packages jars archive
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,12 @@ mutate: packages ## Break what decides without Spark, one change at a time; prin
 	@$(BIN)/mutmut run
 	@$(BIN)/python -m tests.support.mutants
 
+live: jars archive ## Run flights on and on, with Dagster beside it, until Ctrl-C
+	@$(BIN)/tidemark live
+
+soak: jars archive ## Leave a stream no peace for MINUTES (60), audit it, write the record to ./soak
+	@$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60)
+
 ui: jars ## Open Dagster on what the demo left behind
 	@$(BIN)/tidemark ui
 
@@ -40,7 +46,7 @@ check: packages ## Lint (ruff) and check types (mypy)
 	@$(BIN)/mypy
 
 clean: ## Remove packages, jars, caches and the demo's ./lake
-	@rm -rf $(VENV) .tidemark lake build dist mutants *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .tidemark lake soak build dist mutants *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:

@@ -14,11 +14,13 @@ from typing import Any
 import dagster as dg
 
 from platform_assets.keys import late_key
-from streaming import Lake, Windowed, delta
+from streaming import Lake, Pipeline, Windowed, delta
 from streaming.corrections import Backlog, corrected_through
 from streaming.log import batches, head
 
 _LATE = "backlog"
+_SETTLED = "settled_through"
+_LOOKED_BACK = 20
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,29 @@ def backlog_metadata(lake: Lake, view: Windowed, backlog: Iterable[Backlog], thr
             "days": {entry.day.isoformat(): entry.newest_batch for entry in backlog},
         }
     }
+
+
+def settled_metadata(through: int) -> dict[str, Any]:
+    """That every late pair of the batches up to `through` is corrected, in the words that `settled_through` reads."""
+    return {_SETTLED: through}
+
+
+def settled_through(instance: dg.DagsterInstance, pipeline: Pipeline) -> int | None:
+    """The newest batch up to which every view is known to be corrected; None where one of them is not known to be.
+
+    A stream that runs brings late pairs all the time, so that its newest batch is hardly ever settled.
+    """
+    known = []
+    for view in pipeline.corrected:
+        records = instance.fetch_observations(late_key(view), limit=_LOOKED_BACK).records
+        events = (record.event_log_entry.asset_observation for record in records)
+        values = [
+            event.metadata[_SETTLED].value for event in events if event is not None and _SETTLED in event.metadata
+        ]
+        if not values:
+            return None
+        known.append(int(str(values[0])))
+    return min(known, default=None)
 
 
 def waiting(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waiting | None:

@@ -9,6 +9,7 @@ from pydantic import Field
 from pyspark.sql import SparkSession
 
 from platform_assets import keys
+from platform_assets.backlog import settled_metadata
 from platform_assets.counts import count_late
 from platform_assets.metadata import table_metadata
 from platform_assets.partitions import add_days, days_of, parse_days
@@ -65,7 +66,8 @@ def corrections_op(view: Windowed, evaluate: Evaluate) -> dg.OpDefinition:
         context: dg.OpExecutionContext, config: CorrectionsConfig, lake: LakeResource, spark: SparkResource
     ) -> None:
         where = lake.lake
-        asked = parse_days(config.days)
+        asked, newest = parse_days(config.days), head(where, view.of)
+        settled = {} if asked or newest is None else settled_metadata(newest.number)
         if not asked:
             planned = plan(spark.spark_session, where, view)
             asked = [entry.day for entry in planned]
@@ -82,7 +84,7 @@ def corrections_op(view: Windowed, evaluate: Evaluate) -> dg.OpDefinition:
                 )
         # Observed, not materialized: the corrections made of it would look outdated at once.
         left = count_late(context.instance, spark.spark_session, where, view)
-        context.log_event(dg.AssetObservation(keys.late_key(view), metadata=left))
+        context.log_event(dg.AssetObservation(keys.late_key(view), metadata={**left, **settled}))
         if asked:
             failed = []
             for evaluation in evaluate(spark.spark_session, where, context.run_id):

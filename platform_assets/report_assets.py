@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from platform_assets import keys
+from platform_assets.backlog import settled_through
 from platform_assets.checks import check_specs, judge_missing, results_of
 from platform_assets.metadata import chart_metadata, table_metadata
 from platform_assets.reports.publish import Published, publish
@@ -15,6 +16,7 @@ from platform_assets.resources import LakeResource, SparkResource
 from quality import GateClosed, Pins, Suite, pin, verdicts_for
 from quality.tables import table_name
 from streaming import delta
+from streaming.always_on.overview import look
 from streaming.drain import utc_now
 
 
@@ -40,7 +42,10 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult]:
         where, session = lake.lake, spark.spark_session
-        pins = pin(where, report.pipeline)
+        # While the stream runs, late pairs may have come a moment ago: the newest batch that is settled counts.
+        running = look(where, report.pipeline).running
+        through = settled_through(context.instance, report.pipeline) if running else None
+        pins = pin(where, report.pipeline, through)
         context.log.info(f"pinned versions: {pins.versions()}")
         try:
             judge_missing(session, where, report.pipeline, pins, context.run_id)

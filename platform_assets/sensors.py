@@ -11,6 +11,7 @@ from platform_assets.jobs import PIPELINE_TAG, corrections_config
 from platform_assets.reports.report import Report
 from platform_assets.resources import LakeResource
 from streaming import Pipeline
+from streaming.always_on.overview import look
 
 if TYPE_CHECKING:
     from platform_assets.jobs import AssetJob
@@ -77,7 +78,9 @@ def report_sensor(
     def follow(context: dg.RunStatusSensorContext, lake: LakeResource) -> dg.RunRequest | dg.SkipReason:
         if PROCESS_TAG in context.dagster_run.tags:
             return dg.SkipReason("the process that executed this run sees to the report itself")
-        if any(waiting(context.instance, lake.lake, view) for view in report.pipeline.views):
+        # A stream that runs always has some that wait: its report is of the batches before them.
+        running = look(lake.lake, report.pipeline).running
+        if not running and any(waiting(context.instance, lake.lake, view) for view in report.pipeline.views):
             return dg.SkipReason(f"late pairs of {report.pipeline.name} are not corrected yet; the report follows that")
         return dg.RunRequest(run_key=context.dagster_run.run_id)
 

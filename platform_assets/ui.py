@@ -13,7 +13,7 @@ from platform_assets.errors import InstanceError
 from platform_assets.instance import dagster_home, open_instance, project_folder
 from streaming import Settings
 
-_HOST = "127.0.0.1"
+HOST = "127.0.0.1"
 
 
 def start_ui(console: Console, port: int = 3000) -> NoReturn:
@@ -22,23 +22,33 @@ def start_ui(console: Console, port: int = 3000) -> NoReturn:
     Raises:
         InstanceError: the port is taken, or workspace.yaml is missing.
     """
+    command, environment = dagster_dev(port)
+    console.print(f"Dagster on http://{HOST}:{port} in a few seconds; Ctrl-C stops it.")
+    os.execve(sys.executable, command, environment)
+
+
+def dagster_dev(port: int) -> tuple[list[str], dict[str, str]]:
+    """The command that serves Dagster on `port`, and its environment.
+
+    Raises:
+        InstanceError: the port is taken, or workspace.yaml is missing.
+    """
     workspace = project_folder() / "workspace.yaml"
     if not workspace.is_file():
         raise InstanceError(f"there is no {str(workspace)!r}; run this in a checkout of the project.")
     with socket.socket() as probe:
-        if probe.connect_ex((_HOST, port)) == 0:
+        if probe.connect_ex((HOST, port)) == 0:
             raise InstanceError(
-                f"port {port} of {_HOST} is taken, perhaps by another `tidemark ui`; stop that one, or choose another "
+                f"port {port} of {HOST} is taken, perhaps by another `tidemark ui`; stop that one, or choose another "
                 "with --port."
             )
     # Marks what a killed process left behind before the queue counts it.
     open_instance().dispose()
-    console.print(f"Dagster on http://{_HOST}:{port} in a few seconds; Ctrl-C stops it.")
     environment = {
         **os.environ,
         "DAGSTER_HOME": str(dagster_home()),
         # Runs have other working folders.
         "TIDEMARK_HOME": Settings().lake.root,
     }
-    command = ["dagster", "dev", "-w", str(workspace), "-h", _HOST, "-p", str(port), "--log-level", "warning"]
-    os.execve(sys.executable, [sys.executable, "-W", "ignore", "-m", *command], environment)
+    command = ["dagster", "dev", "-w", str(workspace), "-h", HOST, "-p", str(port), "--log-level", "warning"]
+    return [sys.executable, "-W", "ignore", "-m", *command], environment

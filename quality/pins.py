@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +14,7 @@ from quality.tables import table_id, table_name
 from quality.verdicts import Subject
 from streaming import delta
 from streaming.lake import Lake
+from streaming.log import version_after
 from streaming.pipeline import Pipeline
 
 
@@ -73,8 +74,8 @@ class Pins:
         return cls(value["pipeline"], tuple(Pin(**pin) for pin in value["tables"]), tuple(value["absent"]))
 
 
-def pin(lake: Lake, pipeline: Pipeline) -> Pins:
-    """The newest versions of log, first results, updates and corrections.
+def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
+    """The newest versions of log, first results, updates and corrections; of the log, as it was after batch `through`.
 
     Raises:
         NotBuiltYet: there is no log or no view yet, so nothing can be reported.
@@ -99,7 +100,8 @@ def pin(lake: Lake, pipeline: Pipeline) -> Pins:
                 f"pipeline {pipeline.name!r} has no table {table_name(lake, uri)!r} in {lake.root!r} yet; bring data "
                 f"into {lake.landing(pipeline.stream)!r} and run `tidemark run {pipeline.name}` first."
             )
-        pins.append(found)
+        settled = None if role != LOG or through is None else version_after(lake, pipeline.stream, through)
+        pins.append(found if settled is None else replace(found, version=settled))
     return Pins(pipeline.name, tuple(pins), tuple(absent))
 
 

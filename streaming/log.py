@@ -120,6 +120,15 @@ def head(lake: Lake, stream: Stream) -> Batch | None:
     return None if table is None else _newest(lake, stream, table)
 
 
+def version_after(lake: Lake, stream: Stream, number: int) -> int | None:
+    """The Delta version of the log that ends with batch `number`; None where its commit was cleaned away."""
+    for commit in delta.history(lake.log(stream)):
+        for batch in _described([commit]):
+            if batch.number <= number:
+                return int(commit["version"]) if batch.number == number else None
+    return None
+
+
 def _newest(lake: Lake, stream: Stream, table: DeltaTable) -> Batch | None:
     for limit in (1, 100, None):
         commits = delta.commits(table, limit)

@@ -18,6 +18,7 @@ from platform_assets.cli.demonstrated import show_demonstrated
 from platform_assets.cli.render import next_step, print_table
 from platform_assets.demo import run_demo
 from platform_assets.errors import PlatformError
+from platform_assets.live import run_live
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import find_report
 from platform_assets.ui import start_ui
@@ -72,6 +73,16 @@ def demo() -> None:
     """Seven days of real flights through Dagster: feed, drain, corrections, gate, report, audit."""
     if not show_demonstrated(console, run_demo(console)):
         raise typer.Exit(1)
+
+
+@app.command()
+def live(
+    seconds_a_day: Annotated[float, typer.Option(help="How fast days of flights come in.", min=1)] = 30.0,
+    port: Annotated[int, typer.Option(help="Port of Dagster on this machine.")] = 3000,
+) -> None:
+    """Run flights on and on, fed day after day, with Dagster correcting and reporting beside it, until Ctrl-C."""
+    run_live(console, seconds_a_day=seconds_a_day, port=port)
+    next_step(console, "tidemark audit flights", "proves what was published from the log.")
 
 
 @app.command()

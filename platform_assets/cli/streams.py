@@ -16,7 +16,7 @@ from rich.live import Live
 
 from platform_assets.cli.context import console, current_lake
 from platform_assets.cli.render import next_step
-from platform_assets.cli.status_table import status_table
+from platform_assets.status_table import status_table
 from streaming.always_on.metrics import StreamCollector
 from streaming.always_on.overview import Overview, look, request
 from streaming.always_on.status import Action, ControlFolder

@@ -56,7 +56,7 @@ class LandingWriter:
     def _write(self, target: Path, lines: Sequence[str]) -> None:
         hidden = target.with_name(f".{target.name}.partial")
         hidden.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        self._last_ns += _STEP_NS
+        self._last_ns = max(self._last_ns + _STEP_NS, time.time_ns())
         os.utime(hidden, ns=(self._last_ns, self._last_ns))
         hidden.replace(target)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from streaming import (
     Session,
     Stream,
     Tumbling,
+    Window,
     Windowed,
     correct,
     count,
@@ -172,3 +175,32 @@ def test_copies_count_once_in_first_results_and_in_corrections_and_can_be_read(
 
     copies = duplicates(log.read_log(spark, repeated, clicks), view)
     assert tuples(copies, "event_time", "number", "_copy") == [(at(2), 1, 2), (at(4), 2, 2), (at(31), 9, 2)]
+
+
+class ByItsEnd(Session):
+    """A session under the rule of all other windows: a pair is late if `window_end <= stamp`."""
+
+    late = Window.late
+    on_time = Window.on_time
+
+
+def test_the_rule_of_other_windows_makes_sessions_depend_on_the_cut_into_batches_and_their_own_does_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    by_end = replace(sessions, name="by_end", window=ByItsEnd("10 seconds"))
+    pipeline = Pipeline(clicks, (sessions, by_end))
+    closing, late = "x@12=1", "a@5=2"  # at 12 the session of a@0 is closed; the window of a@5 itself ends at 15
+    at_once, one_by_one = Lake(str(tmp_path / "at_once")), Lake(str(tmp_path / "one_by_one"))
+
+    run(spark, at_once, pipeline, timeline("a@0=1"), timeline(closing), timeline(late), end_of_input=True)
+    run(spark, one_by_one, pipeline, timeline("a@0=1"))
+    run(spark, one_by_one, pipeline, timeline(closing))
+    run(spark, one_by_one, pipeline, timeline(late), end_of_input=True)
+
+    def first(lake: Lake, view: Windowed) -> list[tuple[Any, ...]]:
+        return tuples(read_first(spark, lake, view).where("id = 'a'"), "window_start", "window_end", "clicks")
+
+    # Same rows, same stamps. What the view saw in one batch it merged, what it saw in two it had told already.
+    assert first(at_once, by_end) == [(at(0), at(15), 2)]
+    assert first(one_by_one, by_end) == [(at(0), at(10), 1), (at(5), at(15), 1)]
+    assert first(at_once, sessions) == first(one_by_one, sessions) == [(at(0), at(10), 1)]

@@ -26,7 +26,6 @@ from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.maintenance import Maintained, maintain
 from streaming.positions import position
 from streaming.progress import QueryProgress
-from streaming.views import read_first
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0
 from tests.support.runs import read_current, run, tuples
@@ -53,12 +52,8 @@ def commits(uri: str) -> list[int]:
 
 
 def everything(spark: SparkSession, lake: Lake) -> list[list[tuple[Any, ...]]]:
-    """The rows of the tables that the rest is computed from."""
-    return [
-        tuples(log.read_log(spark, lake, stream)),
-        tuples(read_first(spark, lake, counts)),
-        tuples(read_current(spark, lake, counts)),
-    ]
+    """The rows of the log, and what the other tables amount to."""
+    return [tuples(log.read_log(spark, lake, stream)), tuples(read_current(spark, lake, counts))]
 
 
 def test_a_lake_without_a_past_goes_on_and_every_law_holds(spark: SparkSession, lake: Lake) -> None:
@@ -195,7 +190,7 @@ def test_a_day_that_is_corrected_meanwhile_is_compacted_at_the_next_attempt(
     compact, overtaken = TableOptimizer.compact, []
 
     def late(optimizer: TableOptimizer) -> Any:
-        if not overtaken:
+        if not overtaken and optimizer.table.table_uri.rstrip("/").endswith(uri):
             overtaken.append(delta.replace_days(small(spark, 3), uri, [T0.date()], metadata={}))
             delta.append(small(spark, 4), uri, txn=None, metadata=dict)
         return compact(optimizer)

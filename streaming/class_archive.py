@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from streaming.jars import jars_folder
+from streaming.jars import COORDINATES, jars_folder
 from streaming.java import require_java
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
@@ -30,7 +30,8 @@ def archive_options() -> str:
 def archive_path() -> Path:
     """Where the archive of this Java and this Spark lies, if it was made."""
     launcher = require_java().launcher.resolve()
-    identity = f"{launcher} {launcher.stat().st_mtime_ns} {Path(pyspark.__file__).parent} {pyspark.__version__}"
+    spark = f"{Path(pyspark.__file__).parent} {pyspark.__version__}"
+    identity = f"{launcher} {launcher.stat().st_mtime_ns} {spark} {COORDINATES}"
     return jars_folder() / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
 
 

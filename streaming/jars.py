@@ -1,4 +1,4 @@
-"""The two Delta jars that every Spark session gets by path.
+"""The jars that every Spark session gets by path: two of Delta, and a local file system that forks no processes.
 
 They are resolved once, through Spark's own resolver, from pinned Maven coordinates; afterwards a session
 starts without a resolution (which costs seconds each time) and works offline. ``python -m streaming.jars``
@@ -17,8 +17,13 @@ from pathlib import Path
 from streaming.errors import JarError, StreamingError
 from streaming.java import require_java
 
-COORDINATES = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
+DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 """Maven coordinates that suffice to read, write and merge Delta tables; what they need is in Spark."""
+
+LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
+"""Hadoop's own local file system runs `chmod` and `readlink` as processes, dozens of them a batch (fact X3)."""
+
+COORDINATES = (*DELTA, LOCAL_FILES)
 
 
 def jars_folder() -> Path:
@@ -35,8 +40,8 @@ def jars_folder() -> Path:
     return Path.home() / ".cache" / "tidemark" / "jars"
 
 
-def delta_jars() -> list[Path]:
-    """Return the paths of the Delta jars, in the order of ``COORDINATES``; resolve those that are absent.
+def spark_jars() -> list[Path]:
+    """Return the paths of the jars, in the order of ``COORDINATES``; resolve those that are absent.
 
     Raises JarError when one cannot be downloaded or kept, JavaError when there is no Java to resolve with.
     """
@@ -117,7 +122,7 @@ def _jar_error(coordinates: list[str], reason: str) -> JarError:
 def main() -> None:
     """Resolve the jars for the Makefile; on failure print the one-line reason and exit with status 1."""
     try:
-        delta_jars()
+        spark_jars()
     except StreamingError as problem:
         sys.exit(str(problem))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from streaming.class_archive import archive_options
-from streaming.jars import delta_jars
+from streaming.jars import spark_jars
 from streaming.java import require_java
 from streaming.settings import Settings
 
@@ -21,10 +21,14 @@ _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.Fil
 
 def spark_conf(settings: Settings) -> dict[str, str]:
     """Every Spark setting of the platform, the user's own on top. Keys are frozen into checkpoints where noted."""
+    *delta, local_files = spark_jars()
     conf = {
         "spark.master": settings.master,
         "spark.app.name": "tidemark",
-        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.jars": ",".join(map(str, delta)),
+        # Hadoop looks for it where Spark's own classes are.
+        "spark.driver.extraClassPath": str(local_files),
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -59,7 +63,7 @@ def start_session(settings: Settings | None = None) -> SparkSession:
 
     Raises:
         JavaError: Java is missing or older than 17.
-        JarError: the Delta jars are neither there nor to be had.
+        JarError: a jar is neither there nor to be had.
         SettingsError: an override cannot be read.
     """
     require_java()

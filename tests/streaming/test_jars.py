@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import JarError
-from streaming.jars import COORDINATES, delta_jars
+from streaming.jars import COORDINATES, spark_jars
 
-NAMES = ["delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"]
+NAMES = [
+    "delta-spark_4.2_2.13-4.4.0.jar",
+    "delta-storage-4.4.0.jar",
+    "hadoop-bare-naked-local-fs-0.1.0.jar",
+]
 
 
 @pytest.fixture
@@ -42,7 +46,7 @@ def without_maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_projects_jars_are_there_in_the_order_of_their_coordinates() -> None:
-    paths = delta_jars()
+    paths = spark_jars()
     assert [path.name for path in paths] == NAMES
     assert all(zipfile.is_zipfile(path) for path in paths)
 
@@ -51,17 +55,17 @@ def test_jars_that_are_there_are_not_resolved_again(folder: Path, monkeypatch: p
     put_jars(folder, *NAMES)
     # Without a Java nothing could be resolved.
     monkeypatch.setenv("JAVA_HOME", str(folder))
-    assert delta_jars() == [folder / name for name in NAMES]
+    assert spark_jars() == [folder / name for name in NAMES]
 
 
 def test_a_failed_download_names_only_the_absent_coordinate_and_what_to_do(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_jars(folder, NAMES[0])
+    put_jars(folder, NAMES[0], NAMES[2])
     (folder / NAMES[1]).write_bytes(b"the first half of a download")
     without_maven(tmp_path, monkeypatch)
     with pytest.raises(JarError) as raised:
-        delta_jars()
+        spark_jars()
     message = str(raised.value)
     assert COORDINATES[1] in message
     assert COORDINATES[0] not in message
@@ -75,7 +79,7 @@ def test_a_folder_that_cannot_be_made_is_quoted(tmp_path: Path, monkeypatch: pyt
     folder = tmp_path / "file" / "jars"
     monkeypatch.setenv("TIDEMARK_JARS", str(folder))
     with pytest.raises(JarError, match=f"in '{folder}' .*set TIDEMARK_JARS"):
-        delta_jars()
+        spark_jars()
 
 
 def test_the_command_that_make_calls_says_an_error_without_a_traceback(tmp_path: Path) -> None:

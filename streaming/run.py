@@ -150,9 +150,11 @@ class Run:
     def settle(self) -> bool:
         """A heartbeat, where the newest batch or a silence since moved the clock: views see nothing but stamps.
 
-        Returns whether there was one.
+        Returns whether there was one; while a batch is being appended there is none.
         """
-        with self._appending:
+        if not self._appending.acquire(blocking=False):
+            return False
+        try:
             if self.head is None:
                 return False
             stream, now = self.pipeline.stream, self._now()
@@ -161,6 +163,8 @@ class Run:
                 return False
             self._beat(self.head, state, now)
             return True
+        finally:
+            self._appending.release()
 
     def end_of_input(self) -> None:
         """A heartbeat at the latest end of any window still open."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime
 from threading import Event
-from typing import Any, Literal
+from typing import Literal
 
-import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.always_on.measures import Measure, together
+from streaming.always_on.measures import Measure
+from streaming.always_on.reporter import Reporter
 from streaming.always_on.status import ProcessStatus, QueryStatus
 from streaming.always_on.watch import Watch
-from streaming.backlog import FilesBacklog
 from streaming.errors import QueryFailed, StreamingError
 from streaming.ingest import QUERY
 from streaming.intervals import interval
@@ -27,10 +24,7 @@ from streaming.query_errors import explain, refuse_native_drops
 from streaming.run import Run
 
 _LOOK_EVERY = 0.5
-_RATES_OVER = timedelta(minutes=2)
-_COUNTED_EVERY = timedelta(seconds=10)
 _PUBLISHED_WITHIN = 60.0
-_SLOW_AFTER = 10
 
 Ending = Literal["stop", "drain"]
 
@@ -54,8 +48,6 @@ class Continuous:
         self.watch = Watch(now)
         self._pipeline = pipeline
         self._now = now
-        self._on_measures = on_measures
-        self._on_status = on_status
         self._run = Run(spark, lake, pipeline, now, self.watch.on_batch, self.watch.around)
         self._trigger = {"processingTime": pipeline.trigger}
         self._ingest: StreamingQuery | None = None
@@ -64,11 +56,7 @@ class Continuous:
         self._following: Future[None] | None = None
         self._followed = -1
         self._beat_at = datetime.min.replace(tzinfo=now().tzinfo)
-        self._waiting = FilesBacklog(lake.landing(pipeline.stream), lake.checkpoint(pipeline.stream, QUERY))
-        self._counted_at = self._beat_at
-        self._counts: dict[str, Any] = {}
-        self._recent: deque[Measure] = deque()
-        self._status = ProcessStatus(pid=os.getpid(), started=now(), at=now())
+        self._reporter = Reporter(self._run, self.watch, self._queries, now, on_measures, on_status)
 
     def run(self, ending: Callable[[], Ending | None], wake: Event) -> None:
         """Run until `ending` says how to end; it is asked after each `wake`, and every half second.
@@ -79,14 +67,16 @@ class Continuous:
         Raises:
             StreamingError: a query failed.
         """
+        self._reporter.begin()
         try:
             self._run.bootstrap()
             self._ingest = self._run.start_ingest(**self._trigger)
+            self._reporter.phase = "running"
             while (end := ending()) is None:
-                self._step("running")
+                self._step()
                 wake.wait(_LOOK_EVERY)
                 wake.clear()
-            self._step("draining" if end == "drain" else "stopping")
+            self._reporter.phase = "draining" if end == "drain" else "stopping"
             if end == "drain":
                 self._stop([QUERY])
                 self._publish()
@@ -100,13 +90,10 @@ class Continuous:
         finally:
             self._stop([QUERY, *self._views])
             self._follow_up.shutdown(cancel_futures=True)
-            self._step("stopping")
+            self._reporter.end()
 
-    def _step(self, phase: Literal["running", "draining", "stopping"]) -> None:
-        measures = self.watch.measured()
-        self._tell(phase, measures)
-        if phase != "running":
-            return
+    def _step(self) -> None:
+        self._reporter.passed_at = self._now()
         self._raise_failures()
         if self._run.head is not None and not self._views:
             queries = self._run.start_views(**self._trigger)
@@ -134,7 +121,7 @@ class Continuous:
             self._beat_at = self._now()
 
     def _busy_lately(self) -> bool:
-        last = self._status.queries.get(QUERY, QueryStatus()).last_ended
+        last = self._reporter.status.queries.get(QUERY, QueryStatus()).last_ended
         return last is not None and self._now() - last < 2 * interval(self._pipeline.trigger)
 
     def _follow(self) -> None:
@@ -180,103 +167,3 @@ class Continuous:
 
     def _queries(self) -> dict[str, StreamingQuery]:
         return {**({} if self._ingest is None else {QUERY: self._ingest}), **self._views}
-
-    def _tell(self, phase: Literal["running", "draining", "stopping"], measures: list[Measure]) -> None:
-        now = self._now()
-        measures = [self._with_state(measure) for measure in measures]
-        if measures:
-            self._on_measures(measures)
-        self._recent.extend(measure for measure in measures if measure.query == QUERY)
-        while self._recent and now - self._recent[0].ended > _RATES_OVER:
-            self._recent.popleft()
-        self._status = self._told(phase, now, measures)
-        self._on_status(self._status)
-
-    def _told(
-        self, phase: Literal["running", "draining", "stopping"], now: datetime, measures: list[Measure]
-    ) -> ProcessStatus:
-        before, head = self._status, self._run.head
-        known = min(_RATES_OVER, now - before.started).total_seconds()
-        lately = together(self._recent, known)
-        watermark = None if head is None else head.state.watermark
-        last = list(self._recent)[-_SLOW_AFTER:]
-        slow = interval(self._pipeline.trigger).total_seconds()
-        return before.model_copy(
-            update={
-                "at": now,
-                "phase": phase,
-                "queries": self._query_statuses(measures),
-                "newest_batch": None if head is None else head.number,
-                "watermark": watermark,
-                "watermark_moved": now if watermark != before.watermark else before.watermark_moved,
-                "rejected": before.rejected + sum(measure.rejected or 0 for measure in measures),
-                "late": before.late + sum(measure.late or 0 for measure in measures),
-                "input_rate": lately.input_rate,
-                "processing_rate": lately.processing_rate,
-                "latency": lately.latency,
-                "rejected_share": lately.rejected / lately.rows if lately.rows else 0.0,
-                **self._counted(now),
-                "slow": len(last) == _SLOW_AFTER and all(measure.seconds > slow for measure in last),
-            }
-        )
-
-    def _query_statuses(self, measures: list[Measure]) -> dict[str, QueryStatus]:
-        statuses = dict(self._status.queries)
-        for measure in measures:
-            before = statuses.get(measure.query, QueryStatus())
-            statuses[measure.query] = before.model_copy(
-                update={
-                    "last_batch": measure.batch,
-                    "last_ended": measure.ended,
-                    "last_seconds": measure.seconds,
-                    "batches": before.batches + 1,
-                    "rows": before.rows + measure.rows,
-                    "state_rows": measure.state_rows,
-                    "state_bytes": measure.state_bytes,
-                }
-            )
-        running = self.watch.running()
-        for name in self._queries():
-            batch, since = running.get(name, (None, None))
-            statuses[name] = statuses.get(name, QueryStatus()).model_copy(
-                update={"running_batch": batch, "running_since": since}
-            )
-        return statuses
-
-    def _with_state(self, measure: Measure) -> Measure:
-        query = self._views.get(measure.query)
-        progress = None if query is None else query.lastProgress
-        if progress is None:
-            return measure
-        operators = progress.stateOperators
-        return measure.with_state(
-            sum(operator.numRowsTotal for operator in operators),
-            sum(operator.memoryUsedBytes for operator in operators),
-        )
-
-    def _counted(self, now: datetime) -> dict[str, Any]:
-        """What takes a while to count, and is counted now and then."""
-        if now - self._counted_at >= _COUNTED_EVERY:
-            waiting, before = self._waiting.count(), self._status
-            known = waiting.files if before.backlog_files is None else before.backlog_files
-            grows = before.backlog_grows_since or (now if waiting.files > known else None)
-            self._counted_at = now
-            self._counts = {
-                "backlog_files": waiting.files,
-                "backlog_bytes": waiting.size,
-                "backlog_grows_since": None if waiting.files < known else grows,
-                "memory_bytes": _memory(),
-            }
-        return self._counts
-
-
-def _memory() -> int:
-    """Resident bytes of this process and its children: Python, the JVM, Python workers."""
-    total = 0
-    process = psutil.Process()
-    for member in (process, *process.children(recursive=True)):
-        try:
-            total += member.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
-    return total

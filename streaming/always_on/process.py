@@ -57,7 +57,7 @@ class StreamProcess:
     def run(self) -> int:
         """The exit code: 0 where the end was asked for, 1 after a failure, told in the control folder."""
         self._control.remove(LAST_WORDS)
-        self._told(ProcessStatus(pid=os.getpid(), started=utc_now(), at=utc_now()))
+        self._told(ProcessStatus(pid=os.getpid(), started=utc_now(), at=utc_now(), passed=utc_now()))
         self._listen()
         threading.Thread(target=self._guard, name="guard", daemon=True).start()
         continuous: Continuous | None = None

@@ -15,6 +15,7 @@ from streaming.lake import Lake
 from streaming.stream import Stream
 
 State = Literal["starting", "running", "draining", "restarting", "paused", "failed", "stopped"]
+Phase = Literal["starting", "bootstrapping", "running", "draining", "stopping"]
 Action = Literal["resume", "pause", "restart", "stop", "drain"]
 
 
@@ -37,7 +38,7 @@ class QueryStatus(_File):
 
 
 class ProcessStatus(_File):
-    """What the stream process wrote last, at `at`.
+    """What the stream process wrote last, at `at`; its main loop came round at `passed`.
 
     `rejected` and `late` are totals since its start; rates (rows a second) and `latency` (median, 95th and 99th
     percentile in seconds) are of the last minutes. `backlog_grows_since`: more has been waiting each time it was
@@ -47,7 +48,8 @@ class ProcessStatus(_File):
     pid: int
     started: datetime
     at: datetime
-    phase: Literal["starting", "running", "draining", "stopping"] = "starting"
+    passed: datetime
+    phase: Phase = "starting"
     queries: dict[str, QueryStatus] = {}
     newest_batch: int | None = None
     watermark: datetime | None = None

@@ -199,7 +199,7 @@ class Supervisor:
             self._ended(code)
             return
         said = self.process_status
-        if said is not None and said.queries and self._status.state == "starting":
+        if said is not None and said.phase == "running" and self._status.state == "starting":
             self._tell("running")
         if self._kill_at is not None and time.monotonic() > self._kill_at:
             self._kill(f"it did not end within {self._pipeline.stop_within}")
@@ -210,11 +210,13 @@ class Supervisor:
     def _hung(self, said: ProcessStatus | None) -> str | None:
         """What has been waited for too long, or None."""
         now = self._now()
-        if said is None or not said.queries:
+        if said is None or said.phase == "starting":
             waited = now - self._started
             return f"it did not start within {_STARTS_WITHIN}" if waited > _STARTS_WITHIN else None
         if now - said.at > _SILENT_AFTER:
             return f"it has said nothing since {said.at:%H:%M:%S}"
+        if said.phase == "running" and now - said.passed > interval(self._pipeline.hangs_after):
+            return f"its main loop has not come round since {said.passed:%H:%M:%S}"
         for name, query in said.queries.items():
             if query.running_since is not None and now - query.running_since > interval(self._pipeline.hangs_after):
                 return f"batch {query.running_batch} of {name!r} has been running since {query.running_since:%H:%M:%S}"

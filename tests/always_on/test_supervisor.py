@@ -122,7 +122,7 @@ def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypat
         assert supervisor.status.failures[-1].error == "the process was killed by signal 9"
         kill(signal.SIGKILL, lambda pid: jvm(pid).pid)
         assert supervisor.status.failures[-1].error == "the JVM ended with code -9"
-        monkeypatch.setattr(supervising, "_SILENT_AFTER", timedelta(seconds=5))
+        monkeypatch.setattr(supervising, "_SILENT_AFTER", timedelta(seconds=10))
         kill(signal.SIGSTOP, lambda pid: pid)
         assert "it has said nothing since" in supervisor.status.failures[-1].error
         monkeypatch.undo()

@@ -24,6 +24,7 @@ RUNNING = ProcessStatus(
     pid=1,
     started=at(0),
     at=at(0),
+    passed=at(0),
     queries={
         "log": QueryStatus(rows=100, last_seconds=0.7),
         "by_id": QueryStatus(rows=3, last_seconds=0.4, state_rows=7, state_bytes=2**20),

@@ -19,6 +19,7 @@ HEALTHY = ProcessStatus(
     pid=1,
     started=at(0),
     at=at(0),
+    passed=at(0),
     phase="running",
     watermark=at(0),
     watermark_moved=at(0),

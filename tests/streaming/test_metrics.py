@@ -20,6 +20,7 @@ RUNNING = Overview(
         pid=1,
         started=at(0),
         at=at(60),
+        passed=at(60),
         queries={"by_id": QueryStatus(rows=3, last_seconds=0.5, state_rows=7, state_bytes=700)},
         watermark=at(10),
         rejected=4,

@@ -25,7 +25,6 @@ from streaming.always_on.supervisor import Supervisor
 from streaming.audit import audit
 from streaming.drain import drain, utc_now
 from streaming.errors import LeaseError, SupervisorError
-from streaming.lease import lease
 from streaming.log import batches
 from streaming.views import read_first
 from tests.support.feeds import land
@@ -102,11 +101,27 @@ def process_of(supervisor: Supervisor) -> int:
 
 
 def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Driver killed, JVM killed, process frozen: one successor each time, nothing lost, nothing twice, nobody left."""
+    """Supervisor, driver and JVM killed, process frozen: one successor each time, nothing lost, nothing twice."""
     feeder, killed = Feeder(lake), []
     feeder.beat()
+    first = subprocess.Popen(
+        [sys.executable, "-m", "streaming.always_on.supervise", "beats"],
+        env={**os.environ, "TIDEMARK_HOME": lake.root},
+        start_new_session=True,
+    )
+    until(lambda: ingested(lake) == 1, "ingested", lake)
+    process = look(lake, pipeline).process
+    assert process is not None
+    left = family(process.pid)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    until(lambda: not [member for member in left if member.is_running()], "gone", lake, within=15)
+    assert look(lake, pipeline).state == "stopped"
+    assert "is gone" in look(lake, pipeline).why
+
     with supervised(lake) as supervisor:
-        until(lambda: ingested(lake) == 1, "ingested", lake)
+        feeder.beat()
+        until(lambda: ingested(lake) == 2, "taken over", lake)
         with pytest.raises(LeaseError, match=r"'beats' is already held by process \d+ on .* \(stream, since"):
             drain(spark, lake, pipeline)
 
@@ -138,30 +153,10 @@ def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypat
     assert ingested(lake) == feeder.landed
 
 
-def test_a_batch_that_crashes_the_same_way_again_and_again_fails_the_pipeline_and_all_before_it_is_published(
+def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_again_and_again(
     spark: SparkSession, lake: Lake
 ) -> None:
-    feeder = Feeder(lake)
-    for _ in range(3):
-        feeder.beat()
-    feeder.beat(value=0)  # crashes its batch
-    with supervised(lake) as supervisor:
-        until(lambda: supervisor.status.state == "failed", "failed", lake)
-
-    last = supervisor.status.failures[-1]
-    assert [failure.batch for failure in supervisor.status.failures] == ["beats.log 3"] * 3
-    assert last.origins.endswith("landing/beats/0003.json")
-    assert "Division by zero" in last.error
-    assert ingested(lake) == 3
-    # The watermark after the third beat, at 20 s with 5 s of delay, has closed the first window, and no more.
-    assert read_first(spark, lake, by_id).count() == 1
-    seen = look(lake, pipeline)
-    assert (seen.state, seen.running, seen.why) == ("failed", False, last.error)
-
-
-def test_a_stream_is_paused_resumed_restarted_and_drained_by_requests_of_other_processes(
-    spark: SparkSession, lake: Lake
-) -> None:
+    """Paused, resumed and restarted by requests of other processes; all before the crash is published."""
     feeder = Feeder(lake)
     feeder.beat()
     with pytest.raises(SupervisorError, match=r"'beats' is not running. `tidemark up beats` starts it"):
@@ -181,33 +176,19 @@ def test_a_stream_is_paused_resumed_restarted_and_drained_by_requests_of_other_p
         second = process_of(supervisor)
         feeder.beat()
         until(lambda: ingested(lake) == 3, "ingested after the restart", lake)
-        assert process_of(supervisor) == second
-        request(lake, pipeline, "drain", "4", utc_now())
-        until(lambda: supervisor.status.state == "stopped", "drained", lake)
-    assert (supervisor.status.restarts, supervisor.status.failures) == (0, ())
+        assert (process_of(supervisor), supervisor.status.restarts, supervisor.status.failures) == (second, 0, ())
+        feeder.beat(value=0)  # crashes its batch
+        until(lambda: supervisor.status.state == "failed", "failed", lake)
+
+    last = supervisor.status.failures[-1]
+    assert [failure.batch for failure in supervisor.status.failures] == ["beats.log 3"] * 2
+    assert last.origins.endswith("landing/beats/0003.json")
+    assert "Division by zero" in last.error
+    seen = look(lake, pipeline)
+    assert (seen.state, seen.running, seen.why) == ("failed", False, last.error)
+    assert ingested(lake) == 3
+    # The watermark after the third beat, at 20 s with 5 s of delay, has closed the first window, and no more.
     assert read_first(spark, lake, by_id).count() == 1
     measures = read_progress(lake, STREAM, utc_now() - timedelta(hours=1))
     assert sum(measure.rows for measure in measures if measure.query == "log") == 3
     assert sum(measure.rows for measure in measures if measure.query == "by_id") == 1
-
-
-def test_a_stream_process_does_not_outlive_its_supervisor(lake: Lake, tmp_path: Path) -> None:
-    Feeder(lake).beat()
-    environment = {**os.environ, "TIDEMARK_HOME": lake.root}
-    supervisor = subprocess.Popen(
-        [sys.executable, "-m", "streaming.always_on.supervise", "beats"], env=environment, start_new_session=True
-    )
-    until(lambda: look(lake, pipeline).state == "running" and ingested(lake) == 1, "running", lake)
-    process = look(lake, pipeline).process
-    assert process is not None
-    left = family(process.pid)
-
-    supervisor.send_signal(signal.SIGKILL)
-    supervisor.wait()
-    until(lambda: not [member for member in left if member.is_running()], "gone", lake, within=15)
-
-    seen = look(lake, pipeline)
-    assert (seen.state, seen.running) == ("stopped", False)
-    assert "is gone" in seen.why
-    with lease(lake, STREAM):
-        pass

@@ -20,5 +20,6 @@ pipeline = Pipeline(
     beats,
     (by_id,),
     restart=ExponentialBackoff(initial="100 milliseconds", maximum="1 second"),
+    identical_failures=2,
     stop_within="30 seconds",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ REPORTED_EVERY = timedelta(minutes=5)
 """An asset's page loads a week of events, so they are few: 288 a day and table, and `_CHANGES_A_DAY` on top."""
 
 _CHANGES_A_DAY = 12
+_log = logging.getLogger("tidemark")
 
 
 class StreamEvents:
@@ -43,7 +45,11 @@ class StreamEvents:
         if self._reported is not None and now - self._reported < REPORTED_EVERY and not self._may_tell(now):
             return
         self._reported, self._changed = now, False
-        self.report(look(self._lake, self._pipeline), now)
+        try:
+            self.report(look(self._lake, self._pipeline), now)
+        except Exception:
+            # Dagster's storage being away is no reason for a stream to end; the next report says what this one would.
+            _log.exception("%s: its state could not be reported to Dagster", self._pipeline.name)
 
     def report(self, seen: Overview, now: datetime) -> None:
         """One event for each table of the pipeline, and the alerts."""

@@ -18,6 +18,7 @@ class Failure:
     `at` when it ended, `ran` how long it had been running, `batch` the query and batch in which it failed (such as
     `flights.log 17`; empty where it died without a word), `error` what it said or what killed it, `origins` the files
     or offsets of that batch. `final`: starting again cannot help, for the declaration and the tables do not agree.
+    `outside`: the batch is not to blame, such as for a full disk, and will pass once that is over.
     """
 
     at: datetime
@@ -26,10 +27,11 @@ class Failure:
     batch: str = ""
     origins: str = ""
     final: bool = False
+    outside: bool = False
 
     def same_as(self, other: Failure) -> bool:
-        """Whether both died of one cause: the same error in the same batch."""
-        return bool(self.batch) and (self.batch, self.error) == (other.batch, other.error)
+        """Whether both died of one cause: the same error in the same batch, which is to blame for it."""
+        return bool(self.batch) and not self.outside and (self.batch, self.error) == (other.batch, other.error)
 
 
 @dataclass(frozen=True)

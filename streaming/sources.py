@@ -44,11 +44,7 @@ class Files:
         Raises:
             SourceError: the folder does not exist.
         """
-        if not exists(spark, location):
-            raise SourceError(
-                f"the landing folder {location!r} does not exist; create it, or correct Files({self.path!r}). "
-                "Nothing was read."
-            )
+        self.check_there(spark, location)
         lines = (
             spark.readStream.format("text")
             .option("maxFilesPerTrigger", self.files_per_batch)
@@ -64,6 +60,18 @@ class Files:
                 F.col("_metadata.file_size").alias("size"),
             ).alias("_origin"),
         )
+
+    def check_there(self, spark: SparkSession, location: str) -> None:
+        """Refuse a folder that is not there.
+
+        Raises:
+            SourceError: naming the folder.
+        """
+        if not exists(spark, location):
+            raise SourceError(
+                f"the landing folder {location!r} does not exist; create it, or correct Files({self.path!r}). "
+                "Nothing was read."
+            )
 
     def located(self, batch: DataFrame) -> DataFrame:
         """One batch of `read` with each row's position in it, which a streaming frame cannot number.

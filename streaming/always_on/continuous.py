@@ -109,6 +109,8 @@ class Continuous:
                 raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
         for query in self._views.values():
             refuse_native_drops(query)
+        # To Spark a folder that is gone looks like one without files.
+        self._pipeline.stream.source.check_there(self._run.spark, self._run.lake.landing(self._pipeline.stream))
         if self._following is not None and self._following.done():
             self._following.result()
 

@@ -24,6 +24,7 @@ from streaming.drain import utc_now
 from streaming.errors import DeclarationError, JarError, JavaError, LogError, SettingsError, StreamingError
 from streaming.ingest import QUERY
 from streaming.lake import Lake
+from streaming.outside import outside_cause
 from streaming.pipeline import Pipeline
 from streaming.registry import find_pipeline
 from streaming.session import start_session
@@ -107,15 +108,16 @@ class StreamProcess:
         if isinstance(error, Py4JError | OSError) and (code := _jvm_exit(self._spark, wait=2.0)) is not None:
             self._last_words(LastWords(error=f"the JVM ended with code {code}"))
             return
-        if failed is None:
-            self._last_words(LastWords(error=_said(error), final=isinstance(error, _FINAL)))
-            return
+        batch = "" if failed is None else f"{self._pipeline.name}.{failed.query} {failed.batch}"
+        raised = error if failed is None else failed.error
+        outside = outside_cause(raised)
         self._last_words(
             LastWords(
-                batch=f"{self._pipeline.name}.{failed.query} {failed.batch}",
-                origins=self._origins(failed.batch) if failed.query == QUERY else "",
-                error=_said(failed.error),
-                final=isinstance(failed.error, _FINAL),
+                batch=batch,
+                origins=self._origins(failed.batch) if failed is not None and failed.query == QUERY else "",
+                error=outside or _said(raised),
+                final=outside is None and isinstance(raised, _FINAL),
+                outside=outside is not None,
             )
         )
 

@@ -104,12 +104,13 @@ class Request(_File):
 
 
 class LastWords(_File):
-    """Why the stream process ended by itself, written by it."""
+    """Why the stream process ended by itself, written by it (see `streaming.restarts.Failure`)."""
 
     batch: str = ""
     origins: str = ""
     error: str
     final: bool = False
+    outside: bool = False
 
 
 Kind = TypeVar("Kind", bound=_File)

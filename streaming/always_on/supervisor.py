@@ -226,18 +226,15 @@ class Supervisor:
         process, asked = self._process, self._kill_at is not None
         self._end_group()
         words = self._control.read(LAST_WORDS, LastWords)
-        if code == 0 or (asked and self._killed_for is not None and words is None):
-            # Killed at the deadline of a stop: the batch it was in is run again by the next start.
-            if not asked:
-                self.ask("stop")
+        if asked and words is None:
+            # Killed at the deadline of a stop, if need be: the batch it was in is run again by the next start.
             _log.info("%s: process %s ended", self._pipeline.name, None if process is None else process.pid)
             return
         if words is None:
-            ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} though nobody asked it to"
             words = LastWords(error=self._killed_for or f"the process {ended}")
-        failure = Failure(
-            self._now(), self._now() - self._started, words.error, words.batch, words.origins, words.final
-        )
+        ran = self._now() - self._started
+        failure = Failure(self._now(), ran, words.error, words.batch, words.origins, words.final, words.outside)
         self._failures = [*self._failures, failure][-_KEPT_FAILURES:]
         self._control.remove(LAST_WORDS)
         if asked:

@@ -177,18 +177,25 @@ def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_
         feeder.beat()
         until(lambda: ingested(lake) == 3, "ingested after the restart", lake)
         assert (process_of(supervisor), supervisor.status.restarts, supervisor.status.failures) == (second, 0, ())
+        landing = Path(lake.landing(STREAM))
+        landing.rename(landing.with_name("away"))
+        until(lambda: supervisor.status.state == "restarting", "restarting without its source", lake)
+        assert "landing/beats' does not exist; create it" in look(lake, pipeline).why
+        landing.with_name("away").rename(landing)
+        feeder.beat()
+        until(lambda: ingested(lake) == 4, "going on with its source", lake)
         feeder.beat(value=0)  # crashes its batch
         until(lambda: supervisor.status.state == "failed", "failed", lake)
 
     last = supervisor.status.failures[-1]
-    assert [failure.batch for failure in supervisor.status.failures] == ["beats.log 3"] * 2
-    assert last.origins.endswith("landing/beats/0003.json")
+    assert [failure.batch for failure in supervisor.status.failures[-3:]] == ["", "beats.log 4", "beats.log 4"]
+    assert last.origins.endswith("landing/beats/0004.json")
     assert "Division by zero" in last.error
     seen = look(lake, pipeline)
     assert (seen.state, seen.running, seen.why) == ("failed", False, last.error)
-    assert ingested(lake) == 3
-    # The watermark after the third beat, at 20 s with 5 s of delay, has closed the first window, and no more.
-    assert read_first(spark, lake, by_id).count() == 1
+    assert ingested(lake) == 4
+    # The watermark after the fourth beat, at 30 s with 5 s of delay, has closed two windows, and no more.
+    assert read_first(spark, lake, by_id).count() == 2
     measures = read_progress(lake, STREAM, utc_now() - timedelta(hours=1))
-    assert sum(measure.rows for measure in measures if measure.query == "log") == 3
-    assert sum(measure.rows for measure in measures if measure.query == "by_id") == 1
+    assert sum(measure.rows for measure in measures if measure.query == "log") == 4
+    assert sum(measure.rows for measure in measures if measure.query == "by_id") == 2

@@ -20,12 +20,12 @@ from streaming import Lake, Pipeline, correct, delta, drain, log, plan
 from streaming.archive import archive, archived, newest_archived
 from streaming.audit import audit
 from streaming.corrections import corrected_through
-from streaming.drain import _Run
 from streaming.errors import LogError
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.maintenance import Maintained, maintain
 from streaming.positions import position
 from streaming.progress import QueryProgress
+from streaming.run import Run
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0
 from tests.support.runs import read_current, run, tuples
@@ -99,7 +99,8 @@ def test_what_a_view_has_not_read_stays_however_old_it_is(
     read = position(lake, counts)
     assert read is not None and read.rows == delta.version_of(lake.log(stream)) + 1
     with monkeypatch.context() as dies_before_its_views:
-        dies_before_its_views.setattr(_Run, "views", lambda self: None)
+        dies_before_its_views.setattr(Run, "start_views", lambda self, **trigger: [])
+        dies_before_its_views.setattr(Run, "refresh", lambda self: None)
         run(spark, lake, kept, readings("a@11"), readings("b@27"))
 
     done = maintained(lake)["log"]

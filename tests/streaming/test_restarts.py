@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -69,6 +70,12 @@ def test_the_same_batch_failing_the_same_way_a_third_time_ends_every_strategy(st
     assert strategy.wait(elsewhere, identical=3) is not None
     wordless = failures(0, 1, 2, error="killed by signal 9")
     assert strategy.wait(wordless, identical=3) is not None
+
+
+def test_a_full_disk_is_not_the_batchs_fault_however_often_it_fails() -> None:
+    full = [replace(failure, outside=True) for failure in failures(0, 1, 2, 3, error="disk full", batch="beats.log 17")]
+    assert ExponentialBackoff().wait(full, identical=3) is not None
+    assert ExponentialBackoff().wait([replace(failure, outside=False) for failure in full], identical=3) is None
 
 
 @pytest.mark.parametrize("strategy", [FixedDelay(), ExponentialBackoff(), FailureRate()], ids=repr)

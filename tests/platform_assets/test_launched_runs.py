@@ -30,12 +30,15 @@ PROJECT = Path(__file__).resolve().parents[2]
 DEADLINE = 240
 
 
-@contextmanager
-def dagster_dev(home: Path, lake: Lake, output: Path) -> Iterator[None]:
-    """What `tidemark ui` starts, until the body ends."""
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def dagster_dev(home: Path, lake: Lake, output: Path, port: int) -> Iterator[None]:
+    """What `tidemark ui` starts, until the body ends."""
     script = f"from rich.console import Console; from platform_assets.ui import start_ui; start_ui(Console(), {port})"
     environment = {
         **os.environ,
@@ -72,7 +75,7 @@ def test_late_data_are_corrected_and_the_report_follows_without_anybody_asking(
     drain(spark, lake, pipeline, end_of_input=True)
     home, output = tmp_path / "dagster", tmp_path / "ui.log"
     monkeypatch.setenv("DAGSTER_HOME", str(home))
-    with open_instance() as instance, dagster_dev(home, lake, output):
+    with open_instance() as instance, dagster_dev(home, lake, output, free_port()):
 
         def finished(job: str) -> list[dg.DagsterRun]:
             runs = instance.get_runs(dg.RunsFilter(job_name=job))

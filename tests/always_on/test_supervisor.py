@@ -42,6 +42,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_MASTER", "local[2]")
     monkeypatch.setenv("TIDEMARK_SPARK_DRIVER_MEMORY", "1g")
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    # A JVM of seconds has no use for its second compiler.
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 class Feeder:

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import dagster as dg
 import pytest
 
+from platform_assets.cli import main
+from platform_assets.cli.context import console
 from platform_assets.pipeline_definitions import pipeline_definitions
 from platform_assets.reports.registry import find_report
 from platform_assets.resources import default_resources
 from streaming.lake import Lake
 from streaming.pipelines.flights import pipeline
+
+Tidemark = Callable[[str], tuple[int, str]]
+
+
+@pytest.fixture
+def tidemark(lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tidemark:
+    """Types a command; gives exit code and all that was printed, on one line."""
+    monkeypatch.setenv("TIDEMARK_HOME", lake.root)
+    monkeypatch.setattr(console, "width", 400)  # wide enough that nothing is folded
+
+    def typed(command: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["tidemark", *command.split()])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        code = left.value.code
+        return code if isinstance(code, int) else 0, " ".join((captured.out + captured.err).split())
+
+    return typed
 
 
 @pytest.fixture

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from platform_assets.cli import main
-from platform_assets.cli.context import console
 from streaming.lake import Lake
 from streaming.pipelines.flights import departures_by_origin, pipeline
+from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import BROKEN, CLOSING, FIRST, LATE_ON_1, SECOND
 from tests.support.runs import run
 
-Tidemark = Callable[[str], tuple[int, str]]
-
-
-@pytest.fixture
-def tidemark(
-    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Tidemark:
-    """Types a command; gives exit code and all that was printed, on one line."""
-    monkeypatch.setenv("TIDEMARK_HOME", lake.root)
-    monkeypatch.setattr(console, "width", 400)  # wide enough that nothing is folded
-
-    def typed(command: str) -> tuple[int, str]:
-        monkeypatch.setattr("sys.argv", ["tidemark", *command.split()])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        code = left.value.code
-        return code if isinstance(code, int) else 0, " ".join((captured.out + captured.err).split())
-
-    return typed
+# A command takes the session that runs already.
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 def test_each_command_names_the_next_and_a_broken_law_exits_with_1(

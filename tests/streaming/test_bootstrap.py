@@ -172,7 +172,7 @@ def test_views_of_a_log_without_a_past_equal_those_that_were_there_from_the_star
     correct_sessions(spark, lake)
 
     expected = tables(from_the_start, everything)
-    assert len(expected["/visits/sessions"]) > 3 and len(expected) == 7
+    assert len(expected["/visits/sessions"]) > 3 and len(expected) == 6
     assert tables(lake, everything) == expected
     assert [finding for finding in audit(spark, lake, everything) if not finding.holds] == []
     assert [dropped_ever(lake, view) for view in VIEWS] == [0, 0, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 from platform_assets import keys
 from platform_assets.alerts import report_alerts
-from platform_assets.resources import LakeResource
+from platform_assets.pipeline_definitions import pipeline_definitions
+from platform_assets.resources import LakeResource, default_resources
 from platform_assets.stream_events import REPORTED_EVERY, StreamEvents
 from platform_assets.stream_job import next_run, stream_job_name
 from streaming import Lake
@@ -133,3 +135,36 @@ def test_a_run_whose_supervisor_is_gone_is_marked_as_failed_and_followed(
     assert isinstance(keeper(instance, lake, dg.DagsterRunStatus.STARTED), dg.RunRequest)
     (run,) = instance.get_runs()
     assert run.status == dg.DagsterRunStatus.FAILURE
+
+
+def test_a_view_whose_watermark_is_too_old_is_observed_so_that_its_policy_turns_it_late(
+    instance: dg.DagsterInstance, lake: Lake
+) -> None:
+    fresh = replace(by_id, fresh_within="20 minutes")
+    declared = replace(pipeline, views=(fresh,))
+    merged = dg.Definitions.merge(pipeline_definitions(declared), dg.Definitions(resources=default_resources()))
+    policy = merged.resolve_asset_graph().get(keys.view_key(fresh)).freshness_policy
+    assert policy == dg.FreshnessPolicy.time_window(fail_window=2 * REPORTED_EVERY)
+
+    events = StreamEvents(instance, lake, declared)
+    running = Overview(declared, "running", at(0), "", None, 0, (), RUNNING)
+    events.report(running, at(20 * 60))
+    assert len(materialized(instance, keys.view_key(fresh))) == 1
+    events.report(running, at(20 * 60 + 1))
+    assert len(materialized(instance, keys.view_key(fresh))) == 1
+    (observed,) = instance.fetch_observations(keys.view_key(fresh), limit=10).records
+    observation = observed.event_log_entry.asset_observation
+    assert observation is not None
+    assert observation.metadata["watermark_lag_seconds"].value == 20 * 60 + 1
+
+
+def test_a_dagster_that_cannot_be_reached_ends_no_stream(
+    instance: dg.DagsterInstance, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise ConnectionError("the database is away")
+
+    events = StreamEvents(instance, lake, pipeline)
+    monkeypatch.setattr(instance, "report_runless_asset_event", away)
+    events.look(at(0))
+    events.on_state(SupervisorStatus(state="failed", since=at(1), supervisor=1, host="vm"))

@@ -161,35 +161,26 @@ _LOG, _VIEW, _CORRECTIONS = "/sensors/log", "/sensors/by_id", "/sensors/by_id_co
 _COMMIT = ("deltalake:DeltaTable", "create_write_transaction")
 _PUBLISH = "platform_assets.reports.publish"
 
+# In the order in which one lake meets them: each process goes on where the one before it died, and `nth` counts its own
+# calls alone.
 POINTS: dict[str, Point] = {
     "log created, its first batch not committed": Point("morning", *_COMMIT, 1, _LOG),
     "before the log commit": Point("morning", *_COMMIT, 2, _LOG),
-    "after the log commit, before the checkpoint's": Point("morning", *_COMMIT, 2, _LOG, after=True),
-    "the same, and its JVM lives on for a moment": Point(
+    "after the log commit, before the checkpoint's": Point("morning", *_COMMIT, 1, _LOG, after=True),
+    "after the last batch, before its heartbeat": Point("morning", *_COMMIT, 2, _LOG),
+    "before the view's commit": Point("morning", *_COMMIT, 2, _VIEW),
+    "after the view's commit, before the checkpoint's": Point("morning", *_COMMIT, 1, _VIEW, after=True),
+    "after a log commit, and its JVM lives on for a moment": Point(
         "evening", "streaming.ingest:Ingest", "__call__", 1, after=True, alone=True
     ),
-    "after the last batch, before its heartbeat": Point("morning", *_COMMIT, 4, _LOG),
-    "after the heartbeat of the end of input": Point("evening", *_COMMIT, 4, _LOG, after=True),
-    "before the view's commit": Point("morning", *_COMMIT, 2, _VIEW),
-    "after the view's commit, before the checkpoint's": Point("morning", *_COMMIT, 2, _VIEW, after=True),
-    "after the first of two corrected days": Point("correction", *_COMMIT, 1, _CORRECTIONS, after=True),
-    "correction's files written, before its commit": Point("correction", *_COMMIT, 2, _CORRECTIONS),
-    "between gate and report": Point("report", _PUBLISH, "open_gate", 1, after=True),
-    "report committed, its CSV not written": Point("report", _PUBLISH, "put", 1),
+    "after the heartbeat of the end of input": Point("evening", *_COMMIT, 3, _LOG, after=True),
     "before the repair's commit": Point("repair", *_COMMIT, 1, _LOG),
     "after the repair's commit": Point("repair", *_COMMIT, 1, _LOG, after=True),
+    "after the first of two corrected days": Point("correction", *_COMMIT, 1, _CORRECTIONS, after=True),
+    "correction's files written, before its commit": Point("correction", *_COMMIT, 1, _CORRECTIONS),
+    "between gate and report": Point("report", _PUBLISH, "open_gate", 1, after=True),
+    "report committed, its CSV not written": Point("report", _PUBLISH, "put", 1),
 }
-
-
-def _lives() -> tuple[tuple[str, ...], ...]:
-    stages = [[name for name, point in POINTS.items() if point.stage == stage] for stage in STAGES]
-    return tuple(
-        tuple(points[number] for points in stages if number < len(points)) for number in range(max(map(len, stages)))
-    )
-
-
-LIVES = _lives()
-"""Every point once, at most one of a stage in each life: a lake may meet one death after the other."""
 
 
 def crash(root: Path, point: str) -> subprocess.CompletedProcess[str]:

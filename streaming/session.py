@@ -26,9 +26,6 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.master": settings.master,
         "spark.app.name": "tidemark",
         "spark.jars": ",".join(map(str, delta)),
-        # Hadoop looks for it where Spark's own classes are.
-        "spark.driver.extraClassPath": str(local_files),
-        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -48,6 +45,10 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": " ".join([f"-Dlog4j2.configurationFile={_QUIET}", archive_options()]),
     }
+    if settings.master.partition("[")[0] == "local":
+        # Hadoop looks for the class where Spark's own are, which is here, and not on the workers of a cluster.
+        conf["spark.driver.extraClassPath"] = str(local_files)
+        conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)
         # RocksDB unpacks its library there, sixty megabytes that a killed process leaves behind.

@@ -134,7 +134,8 @@ class Supervisor:
             self._watch()
         elif self._status.next_start is not None and self._now() >= self._status.next_start:
             self._start(held)
-        if self._asked is not None:
+        # What has failed is not asked to stop.
+        if self._asked is not None and self._status.state != "failed":
             self._carry_out(held, self._asked)
 
     def _take_request(self) -> None:

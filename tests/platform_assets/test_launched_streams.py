@@ -50,9 +50,9 @@ def test_a_stream_is_launched_kept_and_ended_from_dagster(
         family = [worker, stream, *stream.children(recursive=True)]
 
         os.kill(worker.pid, signal.SIGKILL)
+        wait_for(lambda: not [member for member in family if _alive(member)], "end of what the worker left", output)
         land_all(lake, pipeline.stream, SECOND)
         wait_for(lambda: ingested(2), "second batch, by the run that the keeper asked for", output)
-        assert not [member for member in family if _alive(member)]
         runs = instance.get_runs(dg.RunsFilter(job_name="flights_stream"))
         assert [run.status for run in runs] == [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE]
 

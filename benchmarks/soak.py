@@ -11,13 +11,12 @@ import os
 import random
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,11 +24,9 @@ import psutil
 from rich.console import Console
 
 from benchmarks.pipelines.meters import pipeline
+from benchmarks.soak_record import ORPHANS_GONE_WITHIN, Kill, Record, draw, judge
 from streaming import Lake
 from streaming.always_on.overview import look
-from streaming.always_on.progress_table import read_progress
-from streaming.ingest import QUERY
-from streaming.log import batches
 
 STREAM = pipeline.stream
 _FILE_EVERY = 2.0
@@ -38,32 +35,8 @@ _LATE, _DAMAGED = 0.03, 0.01
 _BURST_EVERY, _BURST_FOR, _BURST_TIMES = 600.0, 30.0, 20
 _IDLE_EVERY, _IDLE_FOR = 900.0, 60.0
 _KILL_EVERY, _CORRECT_EVERY, _MAINTAIN_EVERY = 120.0, 300.0, 600.0
-_RECOVERS_WITHIN, _ORPHANS_GONE_WITHIN = 30.0, 15.0
 
 console = Console(soft_wrap=True)
-
-
-@dataclass
-class Kill:
-    """One kill: what was hit, how long until the next commit, and who was still alive after fifteen seconds."""
-
-    at: float
-    victim: str
-    recovered_after: float | None = None
-    orphans: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Record:
-    """What happened, in seconds since the start."""
-
-    minutes: float
-    generated: int = 0
-    damaged: int = 0
-    files: int = 0
-    kills: list[Kill] = field(default_factory=list)
-    memory: list[tuple[float, int]] = field(default_factory=list)
-    runs: dict[str, list[int]] = field(default_factory=dict)
 
 
 class Soak:
@@ -182,7 +155,7 @@ class Soak:
         kill = Kill(self.seconds, f"{victim} {number.name}")
         self.record.kills.append(kill)
         os.kill(pid, number)
-        while time.monotonic() - at < _ORPHANS_GONE_WITHIN and any(map(_alive, members)):
+        while time.monotonic() - at < ORPHANS_GONE_WITHIN and any(map(_alive, members)):
             time.sleep(0.2)
         kill.orphans = [f"{member.pid} {member.name()}" for member in members if _alive(member)]
         while time.monotonic() - at < 90:
@@ -234,79 +207,6 @@ def _alive(process: psutil.Process) -> bool:
         return False
 
 
-def quarters(values: list[tuple[float, float]], length: float) -> list[float]:
-    """The median of each quarter of the time; 0 where it has no value."""
-    found = []
-    for quarter in range(4):
-        inside = [value for at, value in values if quarter * length / 4 <= at < (quarter + 1) * length / 4]
-        found.append(statistics.median(inside) if inside else 0.0)
-    return found
-
-
-def judge(soak: Soak, audited: int, started: datetime) -> tuple[list[tuple[str, str, bool]], list[tuple[float, float]]]:
-    """Every demand with what was seen and whether it holds; and the times of the log's batches."""
-    record, length = soak.record, soak.record.minutes * 60
-    measures = [entry for entry in read_progress(soak.lake, STREAM, started) if entry.query == QUERY and entry.rows]
-    times = [((entry.started - started).total_seconds(), entry.seconds) for entry in measures]
-    memory = quarters([(at, float(size)) for at, size in record.memory], length)
-    batch_times = quarters(times, length)
-    described = batches(soak.lake, STREAM)
-    logged = sum(batch.summary.rows for batch in described)
-    rejected = sum(batch.rejected for batch in described)
-    recovered = [kill.recovered_after for kill in record.kills]
-    known = [seconds for seconds in recovered if seconds is not None]
-    orphans = [orphan for kill in record.kills for orphan in kill.orphans]
-    failed = {name: codes for name, codes in record.runs.items() if any(codes)}
-    recovery = f"median {statistics.median(known or [0]):.1f} s, longest {max(known, default=0):.1f} s"
-    return [
-        ("tidemark audit", f"exit code {audited}", audited == 0),
-        ("rows in the log = rows generated", f"{logged:,} = {record.generated:,}", logged == record.generated),
-        ("rejected = damaged on purpose", f"{rejected:,} = {record.damaged:,}", rejected == record.damaged),
-        (
-            f"committing again within {_RECOVERS_WITHIN:.0f} s of a kill",
-            f"{len(recovered)} kills, {recovery}",
-            len(known) == len(recovered) and max(known, default=0) <= _RECOVERS_WITHIN,
-        ),
-        (f"no orphan {_ORPHANS_GONE_WITHIN:.0f} s after a kill", f"{len(orphans)} orphans", not orphans),
-        (
-            "memory: last quarter at most 1.1 x the second",
-            " ".join(f"{size / 2**20:,.0f}" for size in memory) + " MB",
-            memory[3] <= 1.1 * memory[1],
-        ),
-        (
-            "batch time: last quarter at most 1.3 x the second",
-            " ".join(f"{seconds:.2f}" for seconds in batch_times) + " s",
-            batch_times[3] <= 1.3 * batch_times[1],
-        ),
-        (
-            "no run of corrections or maintenance failed",
-            ", ".join(f"{len(codes)} x {name}" for name, codes in record.runs.items()),
-            not failed,
-        ),
-    ], times
-
-
-def draw(path: Path, record: Record, times: list[tuple[float, float]]) -> None:
-    """Memory, batch times and kills over the minutes."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (upper, lower) = plt.subplots(2, 1, sharex=True, figsize=(10, 5.5), layout="constrained")
-    upper.plot([at / 60 for at, _ in record.memory], [size / 2**20 for _, size in record.memory], ".", markersize=3)
-    upper.set_ylabel("memory of all processes, MB")
-    upper.set_ylim(bottom=0)
-    lower.plot([at / 60 for at, _ in times], [seconds for _, seconds in times], ".", markersize=2)
-    lower.set_ylabel("batch time, s")
-    lower.set_yscale("log")
-    lower.set_xlabel("minutes; grey: kills")
-    for kill in record.kills:
-        for axes in (upper, lower):
-            axes.axvline(kill.at / 60, color="lightgrey", zorder=0)
-    figure.savefig(path, dpi=110)
-
-
 def main() -> None:
     """Soak, audit, and write the record; exit 1 where a demand does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -322,7 +222,7 @@ def main() -> None:
     soak = Soak(folder, arguments.minutes, arguments.seed)
     soak.run()
     soak._tidemark("audit", STREAM.name)
-    findings, times = judge(soak, soak.record.runs["audit"][-1], started)
+    findings, times = judge(soak.lake, soak.record, soak.record.runs["audit"][-1], started)
     lines = [f"| {what} | {seen} | {'yes' if held else 'NO'} |" for what, seen, held in findings]
     table = "\n".join(["| demand | seen | holds |", "|---|---|---|", *lines])
     (folder / "record.md").write_text(f"{table}\n")

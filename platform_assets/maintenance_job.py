@@ -38,18 +38,6 @@ def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
     return maintenance
 
 
-def maintenance_schedule(pipeline: Pipeline, job: dg.JobDefinition) -> dg.ScheduleDefinition:
-    """Hourly: a stream writes a few files a second, and readers pay for each."""
-    return dg.ScheduleDefinition(
-        name=f"{pipeline.name}_maintenance_hourly",
-        job=job,
-        cron_schedule="30 * * * *",
-        execution_timezone="UTC",
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Keeps the tables of {pipeline.name} quick to read.",
-    )
-
-
 def told(entry: Maintained) -> str:
     """One line on what was done to a table."""
     removed = f"{entry.files_removed:,} old files and {entry.entries_removed:,} log entries removed"

@@ -14,11 +14,11 @@ from platform_assets.checks import check_table, evaluations_of, table_checks
 from platform_assets.corrections_assets import Evaluate, corrections_asset
 from platform_assets.drain_assets import drain_assets
 from platform_assets.jobs import corrections_job, drain_job, report_job
-from platform_assets.maintenance_job import maintenance_job, maintenance_schedule
+from platform_assets.maintenance_job import maintenance_job
 from platform_assets.repair_job import repair_job
 from platform_assets.report_assets import report_asset, report_checks
 from platform_assets.reports.report import Report
-from platform_assets.schedules import corrections_schedule
+from platform_assets.schedules import corrections_schedule, maintenance_schedule
 from platform_assets.sensors import backlog_sensor, report_sensor
 from platform_assets.stream_job import control_job, keeper_sensor, stream_job
 from platform_assets.trends import trend_asset, trend_schedule

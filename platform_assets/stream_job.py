@@ -45,7 +45,8 @@ def stream_job(pipeline: Pipeline) -> dg.JobDefinition:
             f"Run {pipeline.name} on and on, under its supervisor. Terminate ends it at the boundary of a batch; "
             f"{pipeline.name}_control drains, pauses and restarts it."
         ),
-        tags={STREAM_TAG: pipeline.name},
+        # The keeper alone starts it again: a retry beside it would be a second run, waiting for the first to end.
+        tags={STREAM_TAG: pipeline.name, "dagster/max_retries": "0"},
         executor_def=dg.in_process_executor,
     )
     def stream() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from posixpath import basename
-from urllib.parse import unquote
 
 from streaming import storage
+from streaming.source_log import taken
 
 
 @dataclass(frozen=True)
@@ -37,14 +36,12 @@ class FilesBacklog:
     def _read_on(self) -> None:
         while True:
             entry = f"{self._sources}/{self._next}"
-            # Every tenth entry is a compaction, which repeats those before it.
             content = storage.read_bytes(entry) or storage.read_bytes(f"{entry}.compact")
             if content is None:
                 if self._next or not self._jump_to_compaction():
                     return
                 continue
-            files = (json.loads(line) for line in content.decode().splitlines()[1:])
-            self._taken.update(basename(unquote(file["path"])) for file in files)
+            self._taken.update(basename(path) for _, path in taken(content.decode()))
             self._next += 1
 
     def _jump_to_compaction(self) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 
 from streaming.jars import COORDINATES, jars_folder
-from streaming.java import require_java
+from streaming.java import java_launcher
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
@@ -24,12 +24,16 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 def archive_options() -> str:
     """The options of the JVM that make it use the archive; empty where there is none for this Java and Spark."""
     path = archive_path()
-    return f"-XX:SharedArchiveFile={path} {_QUIET}" if path.is_file() else ""
+    return "" if path is None or not path.is_file() else f"-XX:SharedArchiveFile={path} {_QUIET}"
 
 
-def archive_path() -> Path:
-    """Where the archive of this Java and this Spark lies, if it was made."""
-    launcher = require_java().launcher.resolve()
+def archive_path() -> Path | None:
+    """Where the archive of this Java and this Spark lies, if it was made; None where there is no Java."""
+    found = java_launcher()
+    # No process is started to ask which version it is: each start of a session would wait for that.
+    if found is None or not Path(found).exists():
+        return None
+    launcher = Path(found).resolve()
     spark = f"{Path(pyspark.__file__).parent} {pyspark.__version__}"
     identity = f"{launcher} {launcher.stat().st_mtime_ns} {spark} {COORDINATES}"
     return jars_folder() / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
@@ -41,6 +45,8 @@ def make_archive() -> bool:
     A Java that cannot make one is no reason to stop: everything works without.
     """
     path = archive_path()
+    if path is None:
+        return False
     if path.is_file():
         return True
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".archiving-") as scratch:

@@ -169,6 +169,17 @@ def commits(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]
     ]
 
 
+def attempts(table: DeltaTable) -> Retrying:
+    """Attempts of a commit: where another one came between, the table is looked at anew before the next."""
+    return Retrying(
+        retry=retry_if_exception_type(CommitFailedError),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(0.05, max=2),
+        after=lambda _: table.update_incremental(),
+        reraise=True,
+    )
+
+
 def _commit(
     frame: DataFrame,
     uri: str,
@@ -193,16 +204,10 @@ def _commit(
         max_commit_retries=0,
     )
     actions, rows = _added_files(table, folder, statistics)
-    for attempt in Retrying(
-        retry=retry_if_exception_type(CommitFailedError),
-        stop=stop_after_attempt(_ATTEMPTS),
-        wait=wait_random_exponential(0.05, max=2),
-        # Another commit came between: compaction, which changes no row, or another process, which is for the fence and
-        # the transaction to judge (fact D13).
-        after=lambda _: table.update_incremental(),
-        reraise=True,
-    ):
+    for attempt in attempts(table):
         with attempt:
+            # What came between is compaction, which changes no row, or another process, which is for the fence and the
+            # transaction to judge (fact D13).
             fence(table)
             if txn is not None and _holds(table, txn):
                 return 0

@@ -53,12 +53,18 @@ def major_version(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def java_launcher() -> str | None:
+    """Return the launcher that Spark's own script would take, without trying it; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    # JAVA_HOME if it is set at all, otherwise the PATH.
+    return str(Path(home, "bin", "java")) if home else shutil.which("java")
+
+
 def _look_for_java() -> Java | str:
     """Return the Java, or the sentence that says what is wrong with it."""
     need = f"Tidemark needs Java {OLDEST_JAVA} or newer"
     home = os.environ.get("JAVA_HOME")
-    # The same order as Spark's own launch script: JAVA_HOME if it is set at all, otherwise the PATH.
-    launcher = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    launcher = java_launcher()
     if launcher is None:
         return f"{need}, and there is no java on the PATH: {_ADVICE}"
     complete, version_text = _run(launcher, "--add-modules", _SPARK_MODULE, "-version")

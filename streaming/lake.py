@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +73,14 @@ class Lake:
     def checkpoint(self, stream: Stream, query: str) -> str:
         """The checkpoint of one query; `log` is the ingest query, any other name a view's."""
         return self.path("_checkpoints", stream.name, query)
+
+    def machine_folder(self, stream: Stream) -> Path:
+        """Where the processes of this machine meet over a stream: beside its checkpoints, if they are here."""
+        local = self.local("_checkpoints", stream.name)
+        if local is not None:
+            return local
+        digest = hashlib.sha256(self.path("_checkpoints", stream.name).encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"tidemark-{digest}"
 
     def local(self, *parts: str) -> Path | None:
         """The same location as a path of this machine, or None where the lake is elsewhere."""

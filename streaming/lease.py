@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import socket
-import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
@@ -154,11 +152,7 @@ def _held(lake: Lake, stream: Stream, holder: Holder | None) -> LeaseError:
 
 
 def _lock_path(lake: Lake, stream: Stream) -> Path:
-    local = lake.local("_checkpoints", stream.name)
-    if local is not None:
-        return local / ".lease"
-    digest = hashlib.sha256(lake.checkpoint(stream, "log").encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"tidemark-{digest}.lease"
+    return lake.machine_folder(stream) / ".lease"
 
 
 def _record(lake: Lake, stream: Stream) -> str:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from streaming import delta, log
 from streaming.drain import utc_now
@@ -17,7 +15,6 @@ from streaming.lake import Lake
 from streaming.pipeline import Pipeline
 from streaming.positions import Position, position
 
-_ATTEMPTS = 8
 _HOUR = timedelta(hours=1)
 _WEEK = timedelta(days=7)
 _MONTH = timedelta(days=30)
@@ -137,14 +134,8 @@ def _table(
 
 
 def _compact(table: DeltaTable) -> None:
-    for attempt in Retrying(
-        retry=retry_if_exception_type(CommitFailedError),
-        stop=stop_after_attempt(_ATTEMPTS),
-        wait=wait_random_exponential(0.1, max=5),
-        # A correction has replaced what was just compacted.
-        before=lambda _: table.update_incremental(),
-        reraise=True,
-    ):
+    # A correction may replace what is just being compacted.
+    for attempt in delta.attempts(table):
         with attempt:
             table.optimize.compact()
 

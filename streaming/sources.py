@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.errors import DeclarationError, SourceError
 from streaming.files import exists, read_text
+from streaming.source_log import taken
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,8 @@ def _planned(spark: SparkSession, checkpoint: str, query_batch: int) -> list[str
     paths: list[str] = []
     for number in range(before + 1, last + 1):
         entry = f"{checkpoint}/sources/0/{number}"
-        # Every tenth entry is a compaction, which repeats those before it.
         text = read_text(spark, entry) or read_text(spark, f"{entry}.compact") or ""
-        files = [json.loads(line) for line in text.splitlines()[1:]]
-        paths += [unquote(file["path"]) for file in files if file["batchId"] == number]
+        paths += [path for batch, path in taken(text) if batch == number]
     return paths
 
 

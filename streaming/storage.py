@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from pyarrow import fs
 
+from streaming import delta
+
 
 def resolve(location: str) -> tuple[fs.FileSystem, str]:
     """The file system of a path or URI, and the path in it."""
     if "://" not in location:
         return fs.LocalFileSystem(), location
-    return fs.FileSystem.from_uri(location.replace("s3a://", "s3://", 1))
+    return fs.FileSystem.from_uri(delta.location(location))
 
 
 def read_bytes(location: str) -> bytes | None:

@@ -72,7 +72,7 @@ def down(
 ) -> None:
     """End streams at the boundary of a batch; the next start goes on from there."""
     ended = _ask("drain" if drain else "stop", pipelines)
-    _await_end(ended, "draining" if drain else "stopping")
+    _await(current_lake(), ended, lambda seen: not seen.running, "draining" if drain else "stopping", None)
     next_step(console, f"tidemark up {' '.join(entry.name for entry in ended)}", "starts them again.")
 
 
@@ -193,10 +193,6 @@ def _ask(action: Action, names: Sequence[str] | None) -> list[Pipeline]:
     for pipeline in found:
         request(lake, pipeline, action, uuid4().hex, utc_now())
     return found
-
-
-def _await_end(pipelines: Sequence[Pipeline], doing: str) -> None:
-    _await(current_lake(), pipelines, lambda seen: not seen.running, doing, None)
 
 
 def _await(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import Event
 from typing import Literal
 
@@ -25,6 +25,7 @@ from streaming.run import Run
 
 _LOOK_EVERY = 0.5
 _PUBLISHED_WITHIN = 60.0
+_INSPECTED_EVERY = timedelta(seconds=10)
 
 Ending = Literal["stop", "drain"]
 
@@ -55,7 +56,7 @@ class Continuous:
         self._follow_up = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
         self._following: Future[None] | None = None
         self._followed = -1
-        self._beat_at = datetime.min.replace(tzinfo=now().tzinfo)
+        self._beat_at = self._inspected_at = datetime.min.replace(tzinfo=now().tzinfo)
         self._reporter = Reporter(self._run, self.watch, self._queries, now, on_measures, on_status)
 
     def run(self, ending: Callable[[], Ending | None], wake: Event) -> None:
@@ -107,12 +108,18 @@ class Continuous:
                 raise explain(error, query) from error
             if not query.isActive:
                 raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
+        if self._now() - self._inspected_at >= _INSPECTED_EVERY:
+            self._inspected_at = self._now()
+            self._inspect()
+        if self._following is not None and self._following.done():
+            self._following.result()
+
+    def _inspect(self) -> None:
+        """What costs a call to the storage, or a hundred progress reports to read."""
         for query in self._views.values():
             refuse_native_drops(query)
         # To Spark a folder that is gone looks like one without files.
         self._pipeline.stream.source.check_there(self._run.spark, self._run.lake.landing(self._pipeline.stream))
-        if self._following is not None and self._following.done():
-            self._following.result()
 
     def _heartbeat(self) -> None:
         """While the source is silent: the last batch has moved the clock, and a silent clock may go on by itself."""

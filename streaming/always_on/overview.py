@@ -11,7 +11,6 @@ from streaming.always_on.status import (
     SUPERVISOR,
     Action,
     ControlFolder,
-    FailureRecord,
     ProcessStatus,
     Request,
     State,
@@ -21,6 +20,7 @@ from streaming.errors import SupervisorError
 from streaming.lake import Lake
 from streaming.lease import Holder, holder_of
 from streaming.pipeline import Pipeline
+from streaming.restarts import Failure
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Overview:
     why: str
     holder: Holder | None
     restarts: int
-    failures: tuple[FailureRecord, ...]
+    failures: tuple[Failure, ...]
     process: ProcessStatus | None
 
     @property

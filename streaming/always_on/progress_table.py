@@ -1,14 +1,14 @@
-"""The `progress` table of a stream: one row per batch and query, kept for a while."""
+"""The `progress` table of a stream: one row per batch and query."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
+from streaming import delta
 from streaming.always_on.measures import Measure
 from streaming.lake import Lake
 from streaming.stream import Stream
@@ -47,7 +47,6 @@ class ProgressTable:
         self._now = now
         self._pending: list[Measure] = []
         self._written = now()
-        self._writing = threading.Lock()
 
     def add(self, measures: list[Measure]) -> None:
         """Take note of batches that ended; written at the latest half a minute later, or by `flush`."""
@@ -61,20 +60,20 @@ class ProgressTable:
         pending, self._pending = self._pending, []
         if pending:
             write_deltalake(
-                self._uri.replace("s3a://", "s3://", 1),
+                delta.location(self._uri),
                 pa.Table.from_pylist([_row(measure) for measure in pending], SCHEMA),
                 mode="append",
                 partition_by=["_day"],
-                configuration={"delta.checkpointInterval": "10"},
+                configuration=delta.CONFIGURATION,
             )
 
 
 def read_progress(lake: Lake, stream: Stream, since: datetime) -> list[Measure]:
     """The batches that ended at `since` or later, in the order in which they ended; none where there is no table."""
-    uri = lake.progress(stream).replace("s3a://", "s3://", 1)
-    if not DeltaTable.is_deltatable(uri):
+    table = delta.open_table(lake.progress(stream))
+    if table is None:
         return []
-    rows = DeltaTable(uri).to_pyarrow_table(filters=[("_day", ">=", since.date()), ("ended", ">=", since)])
+    rows = table.to_pyarrow_table(filters=[("_day", ">=", since.date()), ("ended", ">=", since)])
     return [_measure(row) for row in rows.sort_by("ended").to_pylist()]
 
 

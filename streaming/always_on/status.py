@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -12,6 +10,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from streaming.lake import Lake
+from streaming.restarts import Failure
 from streaming.stream import Stream
 
 State = Literal["starting", "running", "draining", "restarting", "paused", "failed", "stopped"]
@@ -67,17 +66,6 @@ class ProcessStatus(_File):
     watermark_moved: datetime | None = None
 
 
-class FailureRecord(_File):
-    """A failure as it is kept (see `streaming.restarts.Failure`)."""
-
-    at: datetime
-    ran_seconds: float
-    error: str
-    batch: str = ""
-    origins: str = ""
-    final: bool = False
-
-
 class SupervisorStatus(_File):
     """What the supervisor wrote last: the state of the pipeline since when, its process, and what went wrong so far.
 
@@ -90,7 +78,7 @@ class SupervisorStatus(_File):
     host: str
     process: int | None = None
     restarts: int = 0
-    failures: tuple[FailureRecord, ...] = ()
+    failures: tuple[Failure, ...] = ()
     next_start: datetime | None = None
     handled: str = ""
 
@@ -120,11 +108,7 @@ class ControlFolder:
     """The folder of this machine where a pipeline's processes leave word: beside the checkpoints of a local lake."""
 
     def __init__(self, lake: Lake, stream: Stream) -> None:
-        local = lake.local("_checkpoints", stream.name, ".control")
-        if local is None:
-            digest = hashlib.sha256(lake.checkpoint(stream, "log").encode()).hexdigest()[:16]
-            local = Path(tempfile.gettempdir()) / f"tidemark-{digest}"
-        self.path = local
+        self.path = lake.machine_folder(stream) / ".control"
 
     def write(self, name: str, content: _File) -> None:
         """Put `content` in place whole: a reader sees the old file or the new one."""

@@ -5,17 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from pathlib import Path
 
+from streaming.always_on.child import Child
 from streaming.always_on.process import DRAIN, STOP
 from streaming.always_on.status import (
     LAST_WORDS,
@@ -24,7 +20,6 @@ from streaming.always_on.status import (
     SUPERVISOR,
     Action,
     ControlFolder,
-    FailureRecord,
     LastWords,
     ProcessStatus,
     Request,
@@ -41,8 +36,7 @@ from streaming.restarts import Failure
 _LOOKS_EVERY = 0.2
 _SILENT_AFTER = timedelta(seconds=60)
 _STARTS_WITHIN = timedelta(minutes=3)
-_GROUP_ENDS_WITHIN = 3.0
-_KEPT_FAILURES = 50
+_KEPT_FAILURES, _TOLD_FAILURES = 50, 5
 _OUTPUT_LIMIT = 10_000_000
 _PREDECESSOR_ENDS_WITHIN = 20.0
 
@@ -70,7 +64,7 @@ class Supervisor:
         self._control = ControlFolder(lake, pipeline.stream)
         self._wake = threading.Event()
         self._asked: Action | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._started = now()
         self._kill_at: float | None = None
         self._killed_for: str | None = None
@@ -86,7 +80,7 @@ class Supervisor:
     def process_status(self) -> ProcessStatus | None:
         """What the stream process said last; None before its first word."""
         found = self._control.read(PROCESS, ProcessStatus)
-        return found if found is not None and self._process is not None and found.pid == self._process.pid else None
+        return found if found is not None and self._child is not None and found.pid == self._child.pid else None
 
     def ask(self, action: Action) -> None:
         """Ask for a change; the last one asked for counts."""
@@ -113,7 +107,7 @@ class Supervisor:
                 self._go_on(held, lambda: None)
                 raise
             finally:
-                self._end_group()
+                self._end_child()
                 if self._status.state not in ("stopped", "failed"):
                     self._tell("stopped")
         return self._status
@@ -130,8 +124,8 @@ class Supervisor:
         if held.lost.is_set():
             self._kill("another machine has taken over the pipeline")
             self.ask("stop")
-        if self._process is not None:
-            self._watch()
+        if self._child is not None:
+            self._watch(self._child)
         elif self._status.next_start is not None and self._now() >= self._status.next_start:
             self._start(held)
         # What has failed is not asked to stop.
@@ -147,16 +141,14 @@ class Supervisor:
 
     def _carry_out(self, held: Lease, action: Action) -> None:
         """One step towards what was asked; forgotten once it is reached."""
-        alive = self._process is not None
         if action == "resume":
             self._asked = None
-            if not alive and self._status.state == "paused":
+            if self._child is None and self._status.state == "paused":
                 self._start(held)
-        elif alive:
+        elif self._child is not None:
             if self._kill_at is None:
-                assert self._process is not None
                 self._tell("draining" if action == "drain" else self._status.state)
-                self._process.send_signal(DRAIN if action == "drain" else STOP)
+                self._child.signal(DRAIN if action == "drain" else STOP)
                 # A drain may have much to publish; what it must not do is hang, and that is watched for.
                 within = interval(self._pipeline.stop_within).total_seconds()
                 self._kill_at = float("inf") if action == "drain" else time.monotonic() + within
@@ -170,34 +162,13 @@ class Supervisor:
     def _start(self, held: Lease) -> None:
         self._kill_at, self._killed_for = None, None
         self._started = self._now()
-        scratch = Path(tempfile.gettempdir()) / f"tidemark-scratch-{os.getpid()}-{self._pipeline.name}"
-        # A killed process leaves its temporary files; there are many restarts in a month.
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
-        self._control.path.mkdir(parents=True, exist_ok=True)
-        with self._control.output.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "streaming.always_on.process", self._pipeline.name, str(os.getpid())],
-                env={
-                    **os.environ,
-                    "TIDEMARK_HOME": self._lake.root,
-                    "TIDEMARK_SCRATCH": str(scratch),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                # A group of its own: Ctrl-C is for the supervisor, and at the end nobody of the group is left alive.
-                start_new_session=True,
-                pass_fds=(held.fileno(),),
-            )
-        self._scratch = scratch
-        self._tell("starting", process=self._process.pid)
+        self._child = Child(self._lake, self._pipeline, held.fileno(), self._control.output)
+        self._tell("starting", process=self._child.pid)
 
-    def _watch(self) -> None:
-        assert self._process is not None
-        code = self._process.poll()
+    def _watch(self, child: Child) -> None:
+        code = child.exit_code
         if code is not None:
-            self._ended(code)
+            self._ended(child, code)
             return
         said = self.process_status
         if said is not None and said.phase == "running" and self._status.state == "starting":
@@ -223,13 +194,13 @@ class Supervisor:
                 return f"batch {query.running_batch} of {name!r} has been running since {query.running_since:%H:%M:%S}"
         return None
 
-    def _ended(self, code: int) -> None:
-        process, asked = self._process, self._kill_at is not None
-        self._end_group()
+    def _ended(self, child: Child, code: int) -> None:
+        asked = self._kill_at is not None
+        self._end_child()
         words = self._control.read(LAST_WORDS, LastWords)
         if asked and words is None:
             # Killed at the deadline of a stop, if need be: the batch it was in is run again by the next start.
-            _log.info("%s: process %s ended", self._pipeline.name, None if process is None else process.pid)
+            _log.info("%s: process %s ended", self._pipeline.name, child.pid)
             return
         if words is None:
             ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} though nobody asked it to"
@@ -241,7 +212,7 @@ class Supervisor:
         if asked:
             return
         wait = self._pipeline.restart.wait(self._failures, self._pipeline.identical_failures)
-        told = tuple(_record(entry) for entry in self._failures[-5:])
+        told = tuple(self._failures[-_TOLD_FAILURES:])
         if wait is None:
             self._tell("failed", failures=told)
         else:
@@ -250,23 +221,13 @@ class Supervisor:
     def _kill(self, why: str) -> None:
         _log.warning("%s: killing the stream process, %s", self._pipeline.name, why)
         self._killed_for = why
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._child is not None:
+            self._child.kill()
 
-    def _end_group(self) -> None:
-        """After this, no process of the pipeline is left: neither Python, nor its JVM, nor Python workers."""
-        if self._process is None:
-            return
-        group, deadline = self._process.pid, time.monotonic() + _GROUP_ENDS_WITHIN
-        if self._process.poll() is None:
-            os.killpg(group, signal.SIGKILL)
-        self._process.wait()
-        while _group_lives(group) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if _group_lives(group):
-            os.killpg(group, signal.SIGKILL)
-        self._process = None
-        shutil.rmtree(self._scratch, ignore_errors=True)
+    def _end_child(self) -> None:
+        if self._child is not None:
+            self._child.end()
+            self._child = None
 
     def _bound_output(self) -> None:
         """The process appends to the file for months: at ten megabytes it begins anew, and one old one is kept."""
@@ -277,7 +238,7 @@ class Supervisor:
 
     def _tell(self, state: State, **changes: object) -> None:
         since = self._status.since if state == self._status.state else self._now()
-        if self._process is None:
+        if self._child is None:
             changes["process"] = None
         changes.setdefault("next_start", None)
         before, self._status = self._status, self._status.model_copy(update={"state": state, "since": since, **changes})
@@ -285,22 +246,3 @@ class Supervisor:
         if state != before.state:
             _log.info("%s: %s", self._pipeline.name, state)
             self._on_state(self._status)
-
-
-def _group_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _record(failure: Failure) -> FailureRecord:
-    return FailureRecord(
-        at=failure.at,
-        ran_seconds=failure.ran.total_seconds(),
-        error=failure.error,
-        batch=failure.batch,
-        origins=failure.origins,
-        final=failure.final,
-    )

@@ -10,13 +10,13 @@ from streaming.always_on.status import (
     PROCESS,
     SUPERVISOR,
     ControlFolder,
-    FailureRecord,
     ProcessStatus,
     SupervisorStatus,
 )
 from streaming.drain import utc_now
 from streaming.lake import Lake
 from streaming.lease import lease
+from streaming.restarts import Failure
 from tests.platform_assets.conftest import Tidemark
 from tests.support.pipelines.beats import pipeline
 
@@ -61,7 +61,7 @@ def test_a_running_stream_is_one_row_and_one_that_failed_says_why(lake: Lake, ti
     for part in ("beats", "running", "2 h 0 min", "1,234", "789", "56", "5 files", "Next: tidemark status --watch"):
         assert part in text
 
-    failure = FailureRecord(at=now, ran_seconds=1, error="division by zero", batch="beats.log 17")
+    failure = Failure(at=now, ran=timedelta(seconds=1), error="division by zero", batch="beats.log 17")
     told(lake, supervisor.model_copy(update={"state": "failed", "failures": (failure,), "process": None}))
     code, text = tidemark("status")
     assert (code, "beats: division by zero" in text, "Next: tidemark logs beats" in text) == (0, True, True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
 from streaming.alerts import ALERTS, Limits, Verdict, judge
 from streaming.always_on.overview import Overview
-from streaming.always_on.status import FailureRecord, ProcessStatus, State
+from streaming.always_on.status import ProcessStatus, State
 from streaming.errors import DeclarationError
+from streaming.restarts import Failure
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
 
@@ -51,7 +52,9 @@ def test_a_stream_that_was_ended_or_paused_on_purpose_alarms_nobody() -> None:
 
 
 def test_a_failed_stream_is_told_with_its_batch_and_its_files() -> None:
-    failure = FailureRecord(at=at(0), ran_seconds=1, error="division by zero", batch="beats.log 17", origins="17.json")
+    failure = Failure(
+        at=at(0), ran=timedelta(seconds=1), error="division by zero", batch="beats.log 17", origins="17.json"
+    )
     failed = replace(seen("failed", None, "division by zero"), failures=(failure,))
     (told, *_) = judge(failed, LIMITS, minute(1))
     assert told == Verdict("stream_is_up", False, "failed in beats.log 17 (17.json): division by zero")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from deltalake import DeltaTable
 
 from streaming import delta, log
+from streaming.always_on.progress_table import forget_progress
 from streaming.drain import utc_now
 from streaming.entries import clean_up
 from streaming.lake import Lake
@@ -60,13 +61,15 @@ def maintain(
     Data files go once they have been out of the table for `retention`, and files that were never committed once they
     are that old, which is also how long a version stays readable and a write may take. Log entries go after
     `entry_retention`, when what they say of batches is in the archive. The history of corrections is kept: it tells how
-    far each day is corrected. Tables of open windows are written whole each time, so there is nothing to compact.
+    far each day is corrected. Tables of open windows are written whole each time, so there is nothing to compact. What
+    `progress` says of a batch goes after a month.
 
     What a view's stream has not read yet stays, however old it is. Runs beside the stream, corrections and reports, and
     may be killed and run again at any time. Retentions shorter than a run or a report takes are for lakes at rest.
     """
     log.archive_batches(lake, pipeline.stream)
     at = now()
+    forget_progress(lake, pipeline.stream, at - _MONTH)
     positions = {view.name: position(lake, view) for view in pipeline.views}
     known = {name: found for name, found in positions.items() if found is not None}
     done = [_log(lake, pipeline, known, at, retention, entry_retention)]
@@ -75,7 +78,7 @@ def maintain(
 
 
 def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
-    tables = [_Table(lake.batches(pipeline.stream))]
+    tables = [_Table(lake.batches(pipeline.stream)), _Table(lake.progress(pipeline.stream))]
     for view in pipeline.views:
         tables += [
             _Table(lake.first(view)),

@@ -77,6 +77,19 @@ def read_progress(lake: Lake, stream: Stream, since: datetime) -> list[Measure]:
     return [_measure(row) for row in rows.sort_by("ended").to_pylist()]
 
 
+def forget_progress(lake: Lake, stream: Stream, before: datetime) -> None:
+    """Take the rows of all days before the one of `before` out of the table; does nothing where there are none."""
+    table = delta.open_table(lake.progress(stream))
+    if table is None:
+        return
+    # Whole partitions, of days that nothing is appended to any more; and no commit where there is none.
+    day = before.date().isoformat()
+    if any(partition["_day"] < day for partition in table.partitions()):
+        for attempt in delta.attempts(table):
+            with attempt:
+                table.delete(f"_day < '{day}'")
+
+
 def _row(measure: Measure) -> dict[str, object]:
     p50, p95, p99 = measure.latency or (None, None, None)
     return {

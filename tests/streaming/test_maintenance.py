@@ -17,6 +17,8 @@ from deltalake.table import TableOptimizer
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming import Lake, Pipeline, correct, delta, drain, log, plan
+from streaming.always_on.measures import Measure
+from streaming.always_on.progress_table import ProgressTable, read_progress
 from streaming.archive import archive, archived, newest_archived
 from streaming.audit import audit
 from streaming.corrections import corrected_through
@@ -201,6 +203,20 @@ def test_a_day_that_is_corrected_meanwhile_is_compacted_at_the_next_attempt(
     done = maintained(lake)
     assert overtaken == [1] and done["count_by_sensor_corrections"].files_after == 1
     assert numbers(spark, uri) == [3, 4]
+
+
+def test_what_progress_says_of_a_batch_goes_after_a_month(lake: Lake) -> None:
+    written = ProgressTable(lake, stream, lambda: NOW)
+    for number, age in enumerate((40, 31, 29, 29, 0)):
+        ended = NOW - timedelta(days=age, seconds=9 - number)
+        written.add([Measure("log", number, ended, ended, 1)])
+        written.flush()
+    maintained = {entry.table: entry for entry in maintain(lake, kept, now=lambda: NOW)}
+    assert [measure.batch for measure in read_progress(lake, stream, NOW - timedelta(days=365))] == [2, 3, 4]
+    assert (maintained["progress"].files_before, maintained["progress"].files_after) == (3, 2)
+    version = delta.version_of(lake.progress(stream))
+    maintain(lake, kept, now=lambda: NOW)
+    assert delta.version_of(lake.progress(stream)) == version
 
 
 def test_a_batch_is_archived_once_by_two_at_a_time_and_by_one_that_died(

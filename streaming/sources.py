@@ -19,7 +19,10 @@ class Files:
     """Text files that are moved into `path` whole, one payload per line, taken in order of modification time.
 
     A file's identity is its path: write under a hidden name (leading `.` or `_`) and rename. `path` is relative to
-    the lake's root unless it is absolute or a URI. `files_per_batch` bounds a batch.
+    the lake's root unless it is absolute or a URI.
+
+    A batch takes at most `files_per_batch` files, or files of at most `bytes_per_batch` bytes in all, but one at least,
+    as files are taken whole; without either it takes one file. However much has gathered, a batch needs no more memory.
 
     `partition`: a regular expression with one group over a file's path. The group's text names the source partition
     of the file's rows, "" where nothing matches; the clock goes by the slowest partition. Without it there is one
@@ -27,14 +30,23 @@ class Files:
     """
 
     path: str
-    files_per_batch: int = 1
+    files_per_batch: int | None = None
+    bytes_per_batch: int | None = None
     partition: str | None = None
 
     origin = "struct<path: string, modified: timestamp, size: bigint, position: bigint, repairs: bigint>"
 
     def __post_init__(self) -> None:
-        if self.files_per_batch < 1:
-            raise DeclarationError(f"files_per_batch={self.files_per_batch!r} reads nothing; use 1 or more.")
+        for name in ("files_per_batch", "bytes_per_batch"):
+            cap = getattr(self, name)
+            if cap is not None and cap < 1:
+                raise DeclarationError(f"{name}={cap!r} reads nothing; use 1 or more.")
+        # Spark knows one of them at a time.
+        if self.files_per_batch is not None and self.bytes_per_batch is not None:
+            raise DeclarationError(
+                f"files_per_batch={self.files_per_batch!r} and bytes_per_batch={self.bytes_per_batch!r} exclude one "
+                "another; keep the one that bounds a batch more tightly."
+            )
         if self.partition is not None:
             _check_pattern(self.partition)
 
@@ -47,7 +59,7 @@ class Files:
         self.check_there(spark, location)
         lines = (
             spark.readStream.format("text")
-            .option("maxFilesPerTrigger", self.files_per_batch)
+            .option(*self._cap)
             # An old modification time must never be a reason to skip a file (fact F2).
             .option("maxFileAge", "36500d")
             .load(location)
@@ -60,6 +72,12 @@ class Files:
                 F.col("_metadata.file_size").alias("size"),
             ).alias("_origin"),
         )
+
+    @property
+    def _cap(self) -> tuple[str, int]:
+        if self.bytes_per_batch is not None:
+            return "maxBytesPerTrigger", self.bytes_per_batch
+        return "maxFilesPerTrigger", self.files_per_batch or 1
 
     def check_there(self, spark: SparkSession, location: str) -> None:
         """Refuse a folder that is not there.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from streaming import log
+from streaming import Files, Pipeline, log
 from streaming.audit_source import changed_files
-from streaming.examples.late_counts import pipeline
+from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.examples.late_counts import readings as stream
 from streaming.lake import Lake
 from tests.support.feeds import land, line, readings
@@ -45,3 +46,14 @@ def test_s7_a_file_is_read_once_whatever_its_age_and_a_later_change_of_it_is_rep
     assert findings() == [("changed", "f1 ü.json")]
     (finding,) = changed_files(spark, lake, stream)
     assert "f1 ü.json" in finding.text() and "under a new name" in finding.text()
+
+
+def test_a_backlog_comes_in_batches_of_bounded_bytes_and_a_file_above_the_bound_comes_alone(
+    spark: SparkSession, lake: Lake
+) -> None:
+    one_row = len(line(readings("a@1=1")[0])) + 1
+    bounded = replace(stream, source=Files(stream.source.path, bytes_per_batch=2 * one_row))
+    files = ("a@1=1", "a@2=2", "b@3=3", "a@4=4, a@5=5, a@6=6", "b@7=7", "b@8=8, b@9=9")
+    run(spark, lake, Pipeline(bounded, (replace(count_by_sensor, of=bounded),)), *map(readings, files))
+    rows = [batch.summary.rows for batch in reversed(log.batches(lake, bounded)) if batch.cause == "source"]
+    assert rows == [2, 1, 3, 1, 2]

@@ -102,6 +102,11 @@ REFUSED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "negative delay": (lambda: BoundedOutOfOrderness("-5 minutes"), ("'-5 minutes'", "not an interval")),
     "max_ahead": (lambda: BoundedOutOfOrderness("5 minutes", max_ahead="soon"), ("'soon'", "not an interval")),
     "no files per batch": (lambda: Files("landing", files_per_batch=0), ("files_per_batch=0", "use 1 or more")),
+    "no bytes per batch": (lambda: Files("landing", bytes_per_batch=-1), ("bytes_per_batch=-1", "use 1 or more")),
+    "two caps of a batch": (
+        lambda: Files("landing", files_per_batch=2, bytes_per_batch=1000),
+        ("files_per_batch=2 and bytes_per_batch=1000 exclude one another", "keep the one"),
+    ),
     "no views": (lambda: Pipeline(STREAM, ()), ("'orders'", "no views", "at least one")),
     "view twice": (lambda: Pipeline(STREAM, (VIEW, VIEW)), ("'by_hour'", "needs its own")),
     "view named like a part of the stream": (

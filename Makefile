@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo test prove mutate live soak ui check clean python java packages jars archive
+.PHONY: help demo test prove mutate live soak kills backlog ui check clean python java packages jars archive
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,12 @@ live: jars archive ## Run flights on and on, with Dagster beside it, until Ctrl-
 
 soak: jars archive ## Leave a stream no peace for MINUTES (60), audit it, write the record to ./soak
 	@$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60)
+
+kills: jars archive ## Kill ROUNDS (100) times whatever a stream under Dagster consists of; the record goes to ./soak
+	@$(BIN)/python -m benchmarks.kills --rounds $(or $(ROUNDS),100)
+
+backlog: jars archive ## Work off ROWS (10000000) that gathered in an outage, in bounded memory; the record goes to ./soak
+	@$(BIN)/python -m benchmarks.backlog --rows $(or $(ROWS),10000000)
 
 ui: jars ## Open Dagster on what the demo left behind
 	@$(BIN)/tidemark ui

@@ -17,21 +17,21 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
 from rich.console import Console
 
 from benchmarks.pipelines.meters import pipeline
-from benchmarks.soak_record import ORPHANS_GONE_WITHIN, Kill, Record, draw, judge
+from benchmarks.processes import family, orphans, until
+from benchmarks.readings import Readings
+from benchmarks.soak_record import Kill, Record, draw, judge
 from streaming import Lake
 from streaming.always_on.overview import look
 
 STREAM = pipeline.stream
 _FILE_EVERY = 2.0
 _ROWS = 100
-_LATE, _DAMAGED = 0.03, 0.01
 _BURST_EVERY, _BURST_FOR, _BURST_TIMES = 600.0, 30.0, 20
 _IDLE_EVERY, _IDLE_FOR = 900.0, 60.0
 _KILL_EVERY, _CORRECT_EVERY, _MAINTAIN_EVERY = 120.0, 300.0, 600.0
@@ -46,6 +46,7 @@ class Soak:
         self.lake = Lake(str(folder / "lake"))
         self.record = Record(minutes)
         self._random = random.Random(seed)
+        self._readings = Readings(Path(self.lake.landing(STREAM)), seed)
         self._begun = time.monotonic()
         self._over = threading.Event()
         self._supervisor: subprocess.Popen[bytes] | None = None
@@ -103,31 +104,8 @@ class Soak:
         if self.seconds % _IDLE_EVERY > _IDLE_EVERY - _IDLE_FOR:
             return
         times = _BURST_TIMES if self.seconds % _BURST_EVERY < _BURST_FOR and self.seconds > _BURST_FOR else 1
-        lines = [self._line() for _ in range(_ROWS * times)]
-        landing = Path(self.lake.landing(STREAM))
-        landing.mkdir(parents=True, exist_ok=True)
-        hidden = landing / f".{self.record.files:06}"
-        hidden.write_text("".join(f"{line}\n" for line in lines))
-        hidden.replace(landing / f"{self.record.files:06}.json")
-        self.record.files += 1
-        self.record.generated += len(lines)
-
-    def _line(self) -> str:
-        late = self._random.random() < _LATE
-        at = datetime.now(UTC) - timedelta(
-            seconds=self._random.uniform(20, 600) if late else self._random.uniform(0, 8)
-        )
-        reading = {
-            "meter": f"m{self._random.randrange(20):02}",
-            "at": at.isoformat(),
-            "value": self._random.uniform(0, 9),
-        }
-        if self._random.random() < _DAMAGED:
-            self.record.damaged += 1
-            return self._random.choice(
-                ["{", json.dumps({**reading, "value": 9999}), json.dumps({**reading, "at": "?"})]
-            )
-        return json.dumps(reading)
+        self._readings.land(_ROWS * times, datetime.now(UTC))
+        self.record.generated, self.record.damaged = self._readings.generated, self._readings.damaged
 
     def _keep(self) -> None:
         """What the keeper sensor does: a supervisor that is gone is followed by another one."""
@@ -145,25 +123,25 @@ class Soak:
         seen = look(self.lake, pipeline)
         if seen.process is None or self._supervisor is None:
             return
-        members = _family(seen.process.pid)
+        before = seen.process
+        members = family(before.pid)
         victim = self._random.choice(["driver", "JVM", "supervisor"])
         number = self._random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
         java = [member for member in members if "java" in member.name()]
-        pids = {"driver": seen.process.pid, "supervisor": self._supervisor.pid}
-        pid = java[0].pid if victim == "JVM" and java else pids.get(victim, seen.process.pid)
-        newest, at = seen.process.newest_batch or -1, time.monotonic()
+        pids = {"driver": before.pid, "supervisor": self._supervisor.pid}
+        pid = java[0].pid if victim == "JVM" and java else pids.get(victim, before.pid)
+        newest, at = before.newest_batch or -1, time.monotonic()
         kill = Kill(self.seconds, f"{victim} {number.name}")
         self.record.kills.append(kill)
         os.kill(pid, number)
-        while time.monotonic() - at < ORPHANS_GONE_WITHIN and any(map(_alive, members)):
-            time.sleep(0.2)
-        kill.orphans = [f"{member.pid} {member.name()}" for member in members if _alive(member)]
-        while time.monotonic() - at < 90:
+        kill.orphans = orphans(members)
+
+        def commits_again() -> bool:
             process = look(self.lake, pipeline).process
-            if process is not None and process.pid != seen.process.pid and (process.newest_batch or -1) > newest:
-                kill.recovered_after = time.monotonic() - at
-                return
-            time.sleep(0.2)
+            return process is not None and process.pid != before.pid and (process.newest_batch or -1) > newest
+
+        if until(commits_again, 90) is not None:
+            kill.recovered_after = time.monotonic() - at
 
     def _sample(self) -> None:
         process = look(self.lake, pipeline).process
@@ -171,13 +149,12 @@ class Soak:
             self.record.memory.append((self.seconds, process.memory_bytes))
 
     def _await_backlog(self) -> None:
-        deadline = time.monotonic() + 600
-        while time.monotonic() < deadline:
+        def worked_off() -> bool:
             self._keep()
             process = look(self.lake, pipeline).process
-            if process is not None and process.backlog_files == 0 and process.phase == "running":
-                return
-            time.sleep(2)
+            return process is not None and process.backlog_files == 0 and process.phase == "running"
+
+        until(worked_off, 600)
 
     def _tidemark(self, *arguments: str) -> None:
         command = [sys.executable, "-c", "from platform_assets.cli import main; main()", *arguments]
@@ -190,21 +167,6 @@ class Soak:
             stdin=subprocess.DEVNULL,
         )
         self.record.runs.setdefault(arguments[0], []).append(done.returncode)
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    try:
-        process = psutil.Process(pid)
-        return [process, *process.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def main() -> None:

@@ -8,14 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.pipelines.meters import meters
+from benchmarks.processes import ORPHANS_GONE_WITHIN
 from streaming import Lake
 from streaming.always_on.progress_table import read_progress
 from streaming.ingest import QUERY
 from streaming.log import batches
 
 _RECOVERS_WITHIN = 30.0
-ORPHANS_GONE_WITHIN = 15.0
-"""Seconds after a kill."""
 
 
 @dataclass
@@ -35,7 +34,6 @@ class Record:
     minutes: float
     generated: int = 0
     damaged: int = 0
-    files: int = 0
     kills: list[Kill] = field(default_factory=list)
     memory: list[tuple[float, int]] = field(default_factory=list)
     runs: dict[str, list[int]] = field(default_factory=dict)

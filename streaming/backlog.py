@@ -36,12 +36,12 @@ class FilesBacklog:
     def _read_on(self) -> None:
         while True:
             entry = f"{self._sources}/{self._next}"
-            content = storage.read_bytes(entry) or storage.read_bytes(f"{entry}.compact")
-            if content is None:
+            text = storage.read_text(entry) or storage.read_text(f"{entry}.compact")
+            if text is None:
                 if self._next or not self._jump_to_compaction():
                     return
                 continue
-            self._taken.update(basename(path) for _, path in taken(content.decode()))
+            self._taken.update(basename(path) for _, path in taken(text))
             self._next += 1
 
     def _jump_to_compaction(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import socket
 import threading
@@ -26,6 +27,7 @@ TIMEOUT = timedelta(seconds=60)
 """How long a holder on another machine is believed without a sign of life."""
 
 _RENEWED_EVERY = 10.0
+_log = logging.getLogger("tidemark")
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,16 @@ class Lease:
 
     def _renew(self) -> None:
         while not self._released.wait(_RENEWED_EVERY):
-            found = _read(self._lake, self._stream)
-            if found is not None and found.token != self.holder.token:
-                self.lost.set()
-                return
-            self.holder = Holder(**{**asdict(self.holder), "renewed": _now().isoformat()})
-            _write(self._lake, self._stream, self.holder)
+            try:
+                found = _read(self._lake, self._stream)
+                if found is not None and found.token != self.holder.token:
+                    self.lost.set()
+                    return
+                self.holder = Holder(**{**asdict(self.holder), "renewed": _now().isoformat()})
+                _write(self._lake, self._stream, self.holder)
+            except OSError as error:
+                # A full disk passes; until then, on this machine, the lock is enough.
+                _log.warning("%s: the lease could not be renewed (%s)", self._stream.name, error)
 
 
 @contextmanager
@@ -100,10 +106,7 @@ def lease(
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = path.open("a+")
     except OSError as error:
-        raise LeaseError(
-            f"cannot write {str(path)!r} ({error.strerror}); make the lake's folder writable, or point "
-            "TIDEMARK_HOME to another one. Nothing was changed."
-        ) from error
+        raise _unwritable(path, error) from error
     with handle:
         try:
             # Whoever only looks for the holder has the lock for an instant, too.
@@ -122,7 +125,10 @@ def lease(
             raise _held(lake, stream, found)
         now = _now().isoformat()
         held = Lease(lake, stream, handle, Holder(host, os.getpid(), what, now, now, uuid.uuid4().hex))
-        held._begin()
+        try:
+            held._begin()
+        except OSError as error:
+            raise _unwritable(path, error) from error
         try:
             yield held
         finally:
@@ -142,6 +148,13 @@ def holder_of(lake: Lake, stream: Stream, host: str | None = None) -> Holder | N
             return found or Holder("this machine", 0, "starting or ending", "", "", "")
     elsewhere = found is not None and found.host != (host or socket.gethostname()) and not _expired(found)
     return found if elsewhere else None
+
+
+def _unwritable(path: Path, error: OSError) -> LeaseError:
+    return LeaseError(
+        f"cannot write {str(path)!r} ({error.strerror}); make the lake's folder writable, or point TIDEMARK_HOME to "
+        "another one. Nothing was changed."
+    )
 
 
 def _held(lake: Lake, stream: Stream, holder: Holder | None) -> LeaseError:

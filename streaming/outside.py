@@ -6,9 +6,14 @@ from streaming.errors import SourceError
 
 _CAUSES = {
     ("No space left on device", "Disk quota exceeded"): "the disk is full: free some space",
-    ("Permission denied", "AccessControlException", "Read-only file system", "Operation not permitted"): (
-        "a file may not be read or written: give the permission back"
-    ),
+    (
+        "Permission denied",
+        "AccessControlException",
+        "Read-only file system",
+        "Operation not permitted",
+        # Java is not told why; a folder that is missing would have been made.
+        "Mkdirs failed to create",
+    ): "a file may not be read or written: give the permission back",
     ("Connection refused", "Connection reset", "UnknownHostException", "Temporary failure in name resolution"): (
         "the storage or a service does not answer: bring it back"
     ),

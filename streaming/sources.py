@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streaming import storage
 from streaming.errors import DeclarationError, SourceError
 from streaming.files import exists, read_text
-from streaming.source_log import taken
+from streaming.source_log import planned
+
+_DESCRIBED = 20
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,11 @@ class Files:
         """When the source had each row, by its `_origin`: the file's modification time."""
         return origin["modified"]
 
-    def describe_batch(self, spark: SparkSession, checkpoint: str, query_batch: int) -> str:
-        """The files of a batch, for a person to read."""
-        return ", ".join(_planned(spark, checkpoint, query_batch))
+    def describe_batch(self, checkpoint: str, query_batch: int) -> str:
+        """The files of a batch, for a person to read: the first ones, where there are many. Needs no session."""
+        paths = planned(storage.read_text, checkpoint, query_batch)
+        more = f" and {len(paths) - _DESCRIBED:,} more" if len(paths) > _DESCRIBED else ""
+        return ", ".join(paths[:_DESCRIBED]) + more
 
     def check(self, spark: SparkSession, checkpoint: str, query_batch: int) -> None:
         """Refuse a batch when a file of it is gone: Spark plans a batch anew and leaves such a file out in silence.
@@ -121,7 +126,7 @@ class Files:
         Raises:
             SourceError: naming the file.
         """
-        for path in _planned(spark, checkpoint, query_batch):
+        for path in planned(partial(read_text, spark), checkpoint, query_batch):
             if not exists(spark, path):
                 raise vanished(path)
 
@@ -143,19 +148,3 @@ def vanished(path: str) -> SourceError:
         f"a file vanished before its batch was committed: {path}. Put it back and run again; files of the landing "
         "folder may be removed only after their batch is in the log."
     )
-
-
-def _planned(spark: SparkSession, checkpoint: str, query_batch: int) -> list[str]:
-    """The files that the ingest query has chosen for a batch, by its checkpoint."""
-    before, last = (_log_offset(spark, f"{checkpoint}/offsets/{number}") for number in (query_batch - 1, query_batch))
-    paths: list[str] = []
-    for number in range(before + 1, last + 1):
-        entry = f"{checkpoint}/sources/0/{number}"
-        text = read_text(spark, entry) or read_text(spark, f"{entry}.compact") or ""
-        paths += [path for batch, path in taken(text) if batch == number]
-    return paths
-
-
-def _log_offset(spark: SparkSession, location: str) -> int:
-    text = read_text(spark, location)
-    return -1 if text is None else int(json.loads(text.splitlines()[-1])["logOffset"])

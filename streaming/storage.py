@@ -26,6 +26,12 @@ def read_bytes(location: str) -> bytes | None:
         return None
 
 
+def read_text(location: str) -> str | None:
+    """The text of a small file, or None where there is none."""
+    content = read_bytes(location)
+    return None if content is None else content.decode()
+
+
 def replace_bytes(location: str, content: bytes, token: str) -> None:
     """Put a small file in place whole; `token` keeps two writers' unfinished files apart."""
     files, path = resolve(location)

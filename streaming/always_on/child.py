@@ -11,10 +11,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from streaming.always_on.status import LastWords
 from streaming.lake import Lake
 from streaming.pipeline import Pipeline
 
 _GROUP_ENDS_WITHIN = 3.0
+_PIPE_HOLDS = 65_536
 
 
 class Child:
@@ -26,16 +30,19 @@ class Child:
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
         output.parent.mkdir(parents=True, exist_ok=True)
-        with output.open("ab") as said:
+        self._last_words, told_last = os.pipe()
+        os.set_blocking(self._last_words, False)
+        arguments = [pipeline.name, str(os.getpid()), str(told_last)]
+        with output.open("ab") as said, os.fdopen(told_last, "wb"):
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "streaming.always_on.process", pipeline.name, str(os.getpid())],
+                [sys.executable, "-u", "-m", "streaming.always_on.process", *arguments],
                 env={**os.environ, "TIDEMARK_HOME": lake.root, "TIDEMARK_SCRATCH": str(self._scratch)},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
                 # A group of its own: Ctrl-C is for the supervisor, and at the end nobody of the group is left alive.
                 start_new_session=True,
-                pass_fds=(lease,),
+                pass_fds=(lease, told_last),
             )
 
     @property
@@ -56,8 +63,11 @@ class Child:
         """Kill every process of the group."""
         os.killpg(self.pid, signal.SIGKILL)
 
-    def end(self) -> None:
-        """After this, no process of the group is left: neither Python, nor its JVM, nor Python workers."""
+    def end(self) -> LastWords | None:
+        """After this, no process of the group is left: neither Python, nor its JVM, nor Python workers.
+
+        Returns why it ended by itself; None where it was ended, or died without a word.
+        """
         deadline = time.monotonic() + _GROUP_ENDS_WITHIN
         if self._process.poll() is None:
             self.kill()
@@ -67,6 +77,11 @@ class Child:
         if self._group_lives():
             self.kill()
         shutil.rmtree(self._scratch, ignore_errors=True)
+        with os.fdopen(self._last_words, "rb") as told:
+            try:
+                return LastWords.model_validate_json(told.read(_PIPE_HOLDS) or b"")
+            except ValidationError:
+                return None
 
     def _group_lives(self) -> bool:
         try:

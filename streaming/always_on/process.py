@@ -1,6 +1,7 @@
 """The stream process: one driver with every query of a pipeline, under a supervisor that it does not outlive.
 
-`python -m streaming.always_on.process PIPELINE` is started by the supervisor alone, which hands over the lease.
+`python -m streaming.always_on.process PIPELINE SUPERVISOR DESCRIPTOR` is started by the supervisor alone, which hands
+over the lease, its process number, and the pipe to which the process tells why it ends.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import threading
 import time
 from typing import NoReturn
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.always_on.continuous import Continuous, Ending
 from streaming.always_on.progress_table import ProgressTable
-from streaming.always_on.status import LAST_WORDS, PROCESS, ControlFolder, LastWords, ProcessStatus
+from streaming.always_on.status import PROCESS, ControlFolder, LastWords, ProcessStatus
 from streaming.drain import utc_now
 from streaming.errors import DeclarationError, JarError, JavaError, LogError, SettingsError, StreamingError
 from streaming.ingest import QUERY
@@ -36,6 +37,7 @@ ORPHAN_STOPS_WITHIN = 10.0
 
 _SUPERVISOR_LOOKED_AT_EVERY = 0.5
 _SAID_EVERY = 60.0
+_SAID_AT_MOST = 8_000
 _FINAL = (DeclarationError, SettingsError, JavaError, JarError, LogError)
 """Errors that starting again cannot cure: declaration, tables and checkpoints do not agree."""
 
@@ -45,10 +47,11 @@ _log = logging.getLogger("tidemark")
 class StreamProcess:
     """Runs a pipeline until a signal ends it: TERM stops at the next boundary of a batch, USR1 drains."""
 
-    def __init__(self, lake: Lake, pipeline: Pipeline, supervisor: int) -> None:
+    def __init__(self, lake: Lake, pipeline: Pipeline, supervisor: int, last_words: int) -> None:
         self._lake = lake
         self._pipeline = pipeline
         self._supervisor = supervisor
+        self._told_last = last_words
         self._control = ControlFolder(lake, pipeline.stream)
         self._ending: Ending | None = None
         self._wake = threading.Event()
@@ -57,12 +60,11 @@ class StreamProcess:
 
     def run(self) -> int:
         """The exit code: 0 where the end was asked for, 1 after a failure, told in the control folder."""
-        self._control.remove(LAST_WORDS)
-        self._told(ProcessStatus(pid=os.getpid(), started=utc_now(), at=utc_now(), passed=utc_now()))
         self._listen()
         threading.Thread(target=self._guard, name="guard", daemon=True).start()
         continuous: Continuous | None = None
         try:
+            self._told(ProcessStatus(pid=os.getpid(), started=utc_now(), at=utc_now(), passed=utc_now()))
             self._spark = start_session()
             # Spark has put handlers of its own in place.
             self._listen()
@@ -122,18 +124,17 @@ class StreamProcess:
         )
 
     def _origins(self, batch: int) -> str:
-        assert self._spark is not None
         try:
-            return self._pipeline.stream.source.describe_batch(
-                self._spark, self._lake.checkpoint(self._pipeline.stream, QUERY), batch
-            )
+            checkpoint = self._lake.checkpoint(self._pipeline.stream, QUERY)
+            return self._pipeline.stream.source.describe_batch(checkpoint, batch)
         except Exception as error:
-            # The session may be what failed; the cause is told, the place is left open.
+            # The storage may be what failed; the cause is told, the place is left open.
             return f"unknown ({type(error).__name__})"
 
     def _last_words(self, words: LastWords) -> None:
         _log.error("%s: %s%s", self._pipeline.name, f"{words.batch}: " if words.batch else "", words.error)
-        self._control.write(LAST_WORDS, words)
+        # Through a pipe: on a disk that is full no file would take them.
+        os.write(self._told_last, words.model_dump_json().encode())
 
     def _told(self, status: ProcessStatus) -> None:
         self._control.write(PROCESS, status)
@@ -150,9 +151,13 @@ class StreamProcess:
 
 
 def _said(error: BaseException) -> str:
-    """The first line, which says what; Spark's errors go on with the plan."""
-    text = str(error).strip() or type(error).__name__
-    return text if isinstance(error, StreamingError) else f"{type(error).__name__}: {text.splitlines()[0]}"
+    """The line that says what; Spark's errors go on with the plan, and Py4J's begin with the call."""
+    text = str(error).strip()[:_SAID_AT_MOST] or type(error).__name__
+    if isinstance(error, StreamingError):
+        return text
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.toString()).splitlines()[0]
+    return f"{type(error).__name__}: {text.splitlines()[0]}"
 
 
 def _jvm_exit(spark: SparkSession | None, wait: float = 0.0) -> int | None:
@@ -172,9 +177,9 @@ def main() -> NoReturn:
     _log.setLevel(logging.INFO)
     # It prints the trace of every failed batch, which Spark prints anyway.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    name, supervisor = sys.argv[1:]
+    name, supervisor, last_words = sys.argv[1:]
     settings = Settings()
-    code = StreamProcess(settings.lake, find_pipeline(name), int(supervisor)).run()
+    code = StreamProcess(settings.lake, find_pipeline(name), int(supervisor), int(last_words)).run()
     logging.shutdown()
     sys.stderr.flush()
     # Spark's own way out waits for threads that a failed query may have left (fact G5).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -14,6 +15,7 @@ from streaming.lake import Lake
 from streaming.stream import Stream
 
 _WRITTEN_EVERY = timedelta(seconds=30)
+_log = logging.getLogger("tidemark")
 _INSTANT = pa.timestamp("us", "UTC")
 
 SCHEMA = pa.schema(
@@ -44,6 +46,7 @@ class ProgressTable:
 
     def __init__(self, lake: Lake, stream: Stream, now: Callable[[], datetime]) -> None:
         self._uri = lake.progress(stream)
+        self._name = stream.name
         self._now = now
         self._pending: list[Measure] = []
         self._written = now()
@@ -55,17 +58,23 @@ class ProgressTable:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is pending."""
+        """Write what is pending; what cannot be written now is written the next time."""
         self._written = self._now()
-        pending, self._pending = self._pending, []
-        if pending:
+        if not self._pending:
+            return
+        try:
             write_deltalake(
                 delta.location(self._uri),
-                pa.Table.from_pylist([_row(measure) for measure in pending], SCHEMA),
+                pa.Table.from_pylist([_row(measure) for measure in self._pending], SCHEMA),
                 mode="append",
                 partition_by=["_day"],
                 configuration=delta.CONFIGURATION,
             )
+        except Exception as error:
+            # What is said about a stream is no reason for it to end.
+            _log.warning("%s: its progress could not be written (%s)", self._name, error)
+        else:
+            self._pending = []
 
 
 def read_progress(lake: Lake, stream: Stream, since: datetime) -> list[Measure]:

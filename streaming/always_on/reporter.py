@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
@@ -24,6 +25,7 @@ _TOLD_EVERY = 0.5
 _RATES_OVER = timedelta(minutes=2)
 _COUNTED_EVERY = timedelta(seconds=10)
 _SLOW_AFTER = 10
+_log = logging.getLogger("tidemark")
 
 
 class Reporter:
@@ -68,11 +70,18 @@ class Reporter:
         """Tell once more, of everything that has ended by now, and no more."""
         self._over.set()
         self._thread.join()
-        self._tell()
+        self._try_to_tell()
 
     def _go_on(self) -> None:
         while not self._over.wait(_TOLD_EVERY):
+            self._try_to_tell()
+
+    def _try_to_tell(self) -> None:
+        try:
             self._tell()
+        except Exception as error:
+            # Whoever falls silent is killed: a disk that is full for a moment must not silence this thread for ever.
+            _log.warning("%s: its state could not be told (%s)", self._run.pipeline.name, error)
 
     def _tell(self) -> None:
         now = self._now()

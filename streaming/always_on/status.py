@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from datetime import datetime
 from pathlib import Path
@@ -92,7 +93,7 @@ class Request(_File):
 
 
 class LastWords(_File):
-    """Why the stream process ended by itself, written by it (see `streaming.restarts.Failure`)."""
+    """Why the stream process ended by itself, told by it (see `streaming.restarts.Failure`)."""
 
     batch: str = ""
     origins: str = ""
@@ -110,12 +111,25 @@ class ControlFolder:
     def __init__(self, lake: Lake, stream: Stream) -> None:
         self.path = lake.machine_folder(stream) / ".control"
 
-    def write(self, name: str, content: _File) -> None:
-        """Put `content` in place whole: a reader sees the old file or the new one."""
+    def write(self, name: str, content: _File, room: int = 0) -> None:
+        """Put `content` in place whole: a reader sees the old file or the new one.
+
+        A file that takes up `room` bytes from the start can be overwritten where it lies once the disk is full.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
-        hidden = self.path / f".{name}.{os.getpid()}"
-        hidden.write_text(content.model_dump_json())
-        hidden.replace(self.path / name)
+        target, hidden = self.path / name, self.path / f".{name}.{os.getpid()}"
+        text = content.model_dump_json().encode().ljust(room)
+        try:
+            hidden.write_bytes(text)
+            hidden.replace(target)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not target.exists() or target.stat().st_size < len(text):
+                raise
+            with target.open("r+b") as there:
+                there.write(text)
 
     def read(self, name: str, kind: type[Kind]) -> Kind | None:
         """The file's content, or None where there is none; one of another version of Tidemark counts as none."""
@@ -134,5 +148,5 @@ class ControlFolder:
         return self.path / "stream.log"
 
 
-SUPERVISOR, PROCESS, REQUEST, LAST_WORDS = "supervisor.json", "process.json", "request.json", "last_words.json"
+SUPERVISOR, PROCESS, REQUEST = "supervisor.json", "process.json", "request.json"
 """The names of the files."""

@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from streaming.always_on.child import Child
 from streaming.always_on.process import DRAIN, STOP
 from streaming.always_on.status import (
-    LAST_WORDS,
     PROCESS,
     REQUEST,
     SUPERVISOR,
@@ -27,9 +26,11 @@ from streaming.always_on.status import (
     SupervisorStatus,
 )
 from streaming.drain import utc_now
+from streaming.ingest import QUERY
 from streaming.intervals import interval
 from streaming.lake import Lake
 from streaming.lease import Lease, lease
+from streaming.outside import outside_cause
 from streaming.pipeline import Pipeline
 from streaming.restarts import Failure
 
@@ -38,6 +39,7 @@ _SILENT_AFTER = timedelta(seconds=60)
 _STARTS_WITHIN = timedelta(minutes=3)
 _KEPT_FAILURES, _TOLD_FAILURES = 50, 5
 _OUTPUT_LIMIT = 10_000_000
+_STATUS_ROOM = 64 * 1024
 _PREDECESSOR_ENDS_WITHIN = 20.0
 
 _log = logging.getLogger("tidemark")
@@ -67,7 +69,8 @@ class Supervisor:
         self._child: Child | None = None
         self._started = now()
         self._kill_at: float | None = None
-        self._killed_for: str | None = None
+        self._killed_for: LastWords | None = None
+        self._untold = False
         self._failures: list[Failure] = []
         self._status = SupervisorStatus(state="stopped", since=now(), supervisor=os.getpid(), host=socket.gethostname())
 
@@ -114,6 +117,8 @@ class Supervisor:
 
     def _go_on(self, held: Lease, each: Callable[[], None]) -> None:
         while self._status.state not in ("stopped", "failed"):
+            if self._untold:
+                self._write_status()
             self._step(held)
             each()
             self._wake.wait(_LOOKS_EVERY)
@@ -122,7 +127,7 @@ class Supervisor:
     def _step(self, held: Lease) -> None:
         self._take_request()
         if held.lost.is_set():
-            self._kill("another machine has taken over the pipeline")
+            self._kill(LastWords(error="another machine has taken over the pipeline"))
             self.ask("stop")
         if self._child is not None:
             self._watch(self._child)
@@ -136,7 +141,7 @@ class Supervisor:
         request = self._control.read(REQUEST, Request)
         if request is not None and request.id != self._status.handled:
             self._status = self._status.model_copy(update={"handled": request.id})
-            self._control.write(SUPERVISOR, self._status)
+            self._write_status()
             self._asked = request.action
 
     def _carry_out(self, held: Lease, action: Action) -> None:
@@ -162,8 +167,12 @@ class Supervisor:
     def _start(self, held: Lease) -> None:
         self._kill_at, self._killed_for = None, None
         self._started = self._now()
-        self._child = Child(self._lake, self._pipeline, held.fileno(), self._control.output)
-        self._tell("starting", process=self._child.pid)
+        try:
+            self._child = Child(self._lake, self._pipeline, held.fileno(), self._control.output)
+        except OSError as error:
+            self._fail(LastWords(error=outside_cause(error) or f"the process cannot be started: {error}", outside=True))
+        else:
+            self._tell("starting", process=self._child.pid)
 
     def _watch(self, child: Child) -> None:
         code = child.exit_code
@@ -174,42 +183,41 @@ class Supervisor:
         if said is not None and said.phase == "running" and self._status.state == "starting":
             self._tell("running")
         if self._kill_at is not None and time.monotonic() > self._kill_at:
-            self._kill(f"it did not end within {self._pipeline.stop_within}")
+            self._kill(LastWords(error=f"it did not end within {self._pipeline.stop_within}"))
         elif self._killed_for is None and (hung := self._hung(said)) is not None:
             self._kill(hung)
         self._bound_output()
 
-    def _hung(self, said: ProcessStatus | None) -> str | None:
+    def _hung(self, said: ProcessStatus | None) -> LastWords | None:
         """What has been waited for too long, or None."""
         now = self._now()
         if said is None or said.phase == "starting":
             waited = now - self._started
-            return f"it did not start within {_STARTS_WITHIN}" if waited > _STARTS_WITHIN else None
+            return LastWords(error=f"it did not start within {_STARTS_WITHIN}") if waited > _STARTS_WITHIN else None
         if now - said.at > _SILENT_AFTER:
-            return f"it has said nothing since {said.at:%H:%M:%S}"
+            return LastWords(error=f"it has said nothing since {said.at:%H:%M:%S}")
         if said.phase == "running" and now - said.passed > interval(self._pipeline.hangs_after):
-            return f"its main loop has not come round since {said.passed:%H:%M:%S}"
+            return LastWords(error=f"its main loop has not come round since {said.passed:%H:%M:%S}")
         for name, query in said.queries.items():
-            if query.running_since is not None and now - query.running_since > interval(self._pipeline.hangs_after):
-                return f"batch {query.running_batch} of {name!r} has been running since {query.running_since:%H:%M:%S}"
+            since, batch = query.running_since, query.running_batch
+            if since is not None and batch is not None and now - since > interval(self._pipeline.hangs_after):
+                return _hanging_batch(self._lake, self._pipeline, name, batch, since)
         return None
 
     def _ended(self, child: Child, code: int) -> None:
-        asked = self._kill_at is not None
-        self._end_child()
-        words = self._control.read(LAST_WORDS, LastWords)
-        if asked and words is None:
+        words = self._end_child()
+        if words is None and self._kill_at is not None:
             # Killed at the deadline of a stop, if need be: the batch it was in is run again by the next start.
             _log.info("%s: process %s ended", self._pipeline.name, child.pid)
             return
-        if words is None:
-            ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} though nobody asked it to"
-            words = LastWords(error=self._killed_for or f"the process {ended}")
+        ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} though nobody asked it to"
+        self._fail(words or self._killed_for or LastWords(error=f"the process {ended}"))
+
+    def _fail(self, words: LastWords) -> None:
         ran = self._now() - self._started
         failure = Failure(self._now(), ran, words.error, words.batch, words.origins, words.final, words.outside)
         self._failures = [*self._failures, failure][-_KEPT_FAILURES:]
-        self._control.remove(LAST_WORDS)
-        if asked:
+        if self._kill_at is not None:
             return
         wait = self._pipeline.restart.wait(self._failures, self._pipeline.identical_failures)
         told = tuple(self._failures[-_TOLD_FAILURES:])
@@ -218,16 +226,16 @@ class Supervisor:
         else:
             self._tell("restarting", failures=told, restarts=self._status.restarts + 1, next_start=self._now() + wait)
 
-    def _kill(self, why: str) -> None:
-        _log.warning("%s: killing the stream process, %s", self._pipeline.name, why)
+    def _kill(self, why: LastWords) -> None:
+        _log.warning("%s: killing the stream process, %s", self._pipeline.name, why.error)
         self._killed_for = why
         if self._child is not None:
             self._child.kill()
 
-    def _end_child(self) -> None:
-        if self._child is not None:
-            self._child.end()
-            self._child = None
+    def _end_child(self) -> LastWords | None:
+        words = None if self._child is None else self._child.end()
+        self._child = None
+        return words
 
     def _bound_output(self) -> None:
         """The process appends to the file for months: at ten megabytes it begins anew, and one old one is kept."""
@@ -242,7 +250,27 @@ class Supervisor:
             changes["process"] = None
         changes.setdefault("next_start", None)
         before, self._status = self._status, self._status.model_copy(update={"state": state, "since": since, **changes})
-        self._control.write(SUPERVISOR, self._status)
+        self._write_status()
         if state != before.state:
             _log.info("%s: %s", self._pipeline.name, state)
             self._on_state(self._status)
+
+    def _write_status(self) -> None:
+        """Say how it is; tried again until it is written, as a full disk must not end who waits for its end."""
+        try:
+            self._control.write(SUPERVISOR, self._status, _STATUS_ROOM)
+        except OSError as error:
+            if not self._untold:
+                _log.warning("%s: its state could not be written (%s)", self._pipeline.name, error)
+            self._untold = True
+        else:
+            self._untold = False
+
+
+def _hanging_batch(lake: Lake, pipeline: Pipeline, query: str, batch: int, since: datetime) -> LastWords:
+    """What is to be said of a batch that did not end, with its files where it is one of the log."""
+    origins = ""
+    if query == QUERY:
+        origins = pipeline.stream.source.describe_batch(lake.checkpoint(pipeline.stream, QUERY), batch)
+    error = f"the batch hangs: it has been running since {since:%H:%M:%S}"
+    return LastWords(batch=f"{pipeline.name}.{query} {batch}", origins=origins, error=error)

@@ -6,10 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,85 +19,12 @@ from streaming import Lake
 from streaming.always_on import supervisor as supervising
 from streaming.always_on.overview import look, request
 from streaming.always_on.progress_table import read_progress
-from streaming.always_on.supervisor import Supervisor
 from streaming.audit import audit
 from streaming.drain import drain, utc_now
 from streaming.errors import LeaseError, SupervisorError
-from streaming.log import batches
 from streaming.views import read_first
-from tests.support.feeds import land
-from tests.support.instants import at
+from tests.always_on.streams import JVM_OPTIONS, STREAM, Feeder, family, ingested, jvm, process_of, supervised, until
 from tests.support.pipelines.beats import by_id, pipeline
-
-PROJECT = Path(__file__).parents[2]
-STREAM = pipeline.stream
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the stream process inherits."""
-    monkeypatch.setenv("TIDEMARK_PIPELINES", "tests.support.pipelines")
-    monkeypatch.setenv("TIDEMARK_MASTER", "local[2]")
-    monkeypatch.setenv("TIDEMARK_SPARK_DRIVER_MEMORY", "1g")
-    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
-    # A JVM of seconds has no use for its second compiler.
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-
-
-class Feeder:
-    """Lands one beat per file, ten seconds of event time apart, so that each closes the window before."""
-
-    def __init__(self, lake: Lake) -> None:
-        self._folder = Path(lake.landing(STREAM))
-        self.landed = 0
-
-    def beat(self, value: int | None = 1) -> None:
-        reading = {"id": "a", "at": at(10 * self.landed).isoformat(), "value": value}
-        land(self._folder, [reading], name=f"{self.landed:04}.json")
-        self.landed += 1
-
-
-@contextmanager
-def supervised(lake: Lake) -> Iterator[Supervisor]:
-    """A supervisor in a thread of its own, asked to stop at the end."""
-    supervisor = Supervisor(lake, pipeline)
-    thread = threading.Thread(target=supervisor.run)
-    thread.start()
-    try:
-        yield supervisor
-    finally:
-        supervisor.ask("stop")
-        thread.join(60)
-        assert not thread.is_alive()
-
-
-def until(condition: Callable[[], object], what: str, lake: Lake, within: float = 120) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > deadline:
-            output = Path(lake.checkpoint(STREAM, ".control")) / "stream.log"
-            pytest.fail(f"not {what} after {within} s:\n{output.read_text()[-3000:]}")
-        time.sleep(0.1)
-
-
-def ingested(lake: Lake) -> int:
-    """Rows in the log, as its commits tell."""
-    return sum(batch.summary.rows for batch in batches(lake, STREAM))
-
-
-def family(pid: int) -> list[psutil.Process]:
-    """The stream process and whatever it started."""
-    process = psutil.Process(pid)
-    return [process, *process.children(recursive=True)]
-
-
-def jvm(pid: int) -> psutil.Process:
-    return next(member for member in psutil.Process(pid).children(recursive=True) if "java" in member.name())
-
-
-def process_of(supervisor: Supervisor) -> int:
-    assert supervisor.status.process is not None
-    return supervisor.status.process
 
 
 def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,14 +81,15 @@ def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypat
 
 
 def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_again_and_again(
-    spark: SparkSession, lake: Lake
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Paused, resumed and restarted by requests of other processes; all before the crash is published."""
+    """Paused, resumed, restarted by requests of other processes; a hanging batch is killed; all before the crash is
+    published."""
     feeder = Feeder(lake)
     feeder.beat()
     with pytest.raises(SupervisorError, match=r"'beats' is not running. `tidemark up beats` starts it"):
         request(lake, pipeline, "pause", "0", utc_now())
-    with supervised(lake) as supervisor:
+    with supervised(lake, replace(pipeline, hangs_after="15 seconds")) as supervisor:
         until(lambda: ingested(lake) == 1, "ingested", lake)
         request(lake, pipeline, "pause", "1", utc_now())
         until(lambda: supervisor.status.state == "paused", "paused", lake)
@@ -172,32 +98,40 @@ def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_
         request(lake, pipeline, "resume", "2", utc_now())
         until(lambda: ingested(lake) == 2, "resumed", lake)
         first = process_of(supervisor)
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"{JVM_OPTIONS} -Dbeats.hang=600000")
         request(lake, pipeline, "restart", "3", utc_now())
         request(lake, pipeline, "restart", "3", utc_now())
         until(lambda: supervisor.status.state == "running" and process_of(supervisor) != first, "restarted", lake)
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", JVM_OPTIONS)
         second = process_of(supervisor)
         feeder.beat()
         until(lambda: ingested(lake) == 3, "ingested after the restart", lake)
         assert (process_of(supervisor), supervisor.status.restarts, supervisor.status.failures) == (second, 0, ())
+        feeder.beat(value=-1)  # its batch hangs in this process
+        until(lambda: ingested(lake) == 4, "ingested by the process after it", lake)
+        (hung,) = supervisor.status.failures
+        assert (hung.batch, hung.origins.endswith("landing/beats/0003.json")) == ("beats.log 3", True)
+        assert hung.error.startswith("the batch hangs: it has been running since")
         landing = Path(lake.landing(STREAM))
         landing.rename(landing.with_name("away"))
         until(lambda: supervisor.status.state == "restarting", "restarting without its source", lake)
         assert "landing/beats' does not exist; create it" in look(lake, pipeline).why
         landing.with_name("away").rename(landing)
         feeder.beat()
-        until(lambda: ingested(lake) == 4, "going on with its source", lake)
+        until(lambda: ingested(lake) == 5, "going on with its source", lake)
         feeder.beat(value=0)  # crashes its batch
         until(lambda: supervisor.status.state == "failed", "failed", lake)
 
     last = supervisor.status.failures[-1]
-    assert [failure.batch for failure in supervisor.status.failures[-3:]] == ["", "beats.log 4", "beats.log 4"]
-    assert last.origins.endswith("landing/beats/0004.json")
+    assert [failure.batch for failure in supervisor.status.failures[-3:]] == ["", "beats.log 5", "beats.log 5"]
+    assert last.origins.endswith("landing/beats/0005.json")
     assert "Division by zero" in last.error
     seen = look(lake, pipeline)
     assert (seen.state, seen.running, seen.why) == ("failed", False, last.error)
-    assert ingested(lake) == 4
-    # The watermark after the fourth beat, at 30 s with 5 s of delay, has closed two windows, and no more.
-    assert read_first(spark, lake, by_id).count() == 2
+    assert ingested(lake) == 5
+    # The watermark after the fifth beat, at 40 s with 5 s of delay, has closed three windows, and no more.
+    assert read_first(spark, lake, by_id).count() == 3
     measures = read_progress(lake, STREAM, utc_now() - timedelta(hours=1))
-    assert sum(measure.rows for measure in measures if measure.query == "log") == 4
-    assert sum(measure.rows for measure in measures if measure.query == "by_id") == 2
+    # Batch 2 is of the process that was killed, perhaps before it wrote.
+    assert {measure.batch for measure in measures if measure.query == "log"} - {2} == {0, 1, 3, 4}
+    assert {measure.query for measure in measures} == {"log", "by_id"}

@@ -13,6 +13,10 @@ SPARK = "An error occurred while calling o1.parquet.\n: java.io.IOException: {}\
     [
         (OSError(28, "No space left on device"), "the disk is full: free some space, and the stream goes on by itself"),
         (RuntimeError(SPARK.format("No space left on device")), "(: java.io.IOException: No space left on device)"),
+        (
+            RuntimeError(SPARK.format("Mkdirs failed to create file:/lake/x (exists=false, cwd=file:/work)")),
+            "give the permission back",
+        ),
         (PermissionError(13, "Permission denied", "/lake/x"), "give the permission back"),
         (ConnectionRefusedError(111, "Connection refused"), "does not answer: bring it back"),
         (SourceError("the landing folder '/x' does not exist; create it."), "the landing folder '/x' does not exist"),

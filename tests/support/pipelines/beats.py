@@ -1,7 +1,9 @@
-"""A stream of heartbeats that does as it is told: a payload can make its batch crash."""
+"""A stream of heartbeats that does as it is told: a payload can make its batch crash, or hang."""
 
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, count, total
 from streaming.restarts import ExponentialBackoff
+
+HANGS = "java_method('java.lang.System', 'getProperty', 'beats.hang', '0')"
 
 beats = Stream(
     name="beats",
@@ -10,8 +12,12 @@ beats = Stream(
     event_time="at",
     clock=BoundedOutOfOrderness("5 seconds"),
     rules=(Rule("value_present", "value is not null"),),
-    # ANSI mode: the division raises, which no rule can catch, and crashes the batch whenever it is run.
-    derived={"inverse": "case when value = 0 then 1 div value else 1 end"},
+    derived={
+        # ANSI mode: the division raises, which no rule can catch, and crashes the batch whenever it is run.
+        "inverse": "case when value = 0 then 1 div value else 1 end",
+        # As many milliseconds as the JVM was started with: the batch hangs in one process, and passes in the next.
+        "pause": f"case when value < 0 then java_method('java.lang.Thread', 'sleep', cast({HANGS} as bigint)) end",
+    },
 )
 
 by_id = Windowed("by_id", beats, Tumbling("10 seconds"), {"beats": count(), "sum": total("value")}, by=("id",))

@@ -1,0 +1,182 @@
+"""Ten million rows that gathered while a stream was away are worked off in bounded batches, and nothing is missing.
+
+`make backlog ROWS=n` runs it: some minutes of steady load, an outage, the backlog, then the audit and a recount.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.pipelines.meters import per_ten_seconds, pipeline
+from benchmarks.processes import until
+from benchmarks.readings import Readings
+from streaming import Lake
+from streaming.always_on.overview import look
+from streaming.always_on.status import ProcessStatus
+from streaming.audit import audit
+from streaming.corrections import correct, plan, read_corrections
+from streaming.drain import drain, utc_now
+from streaming.log import batches
+from streaming.session import start_session
+from streaming.views import current, read_first
+
+STREAM = pipeline.stream
+_ROWS_A_FILE = 5_000
+_STEADY_FILE_EVERY = 1.0
+_EVENT_TIME_A_FILE = timedelta(seconds=5)
+_AT_MOST = 1.5
+
+console = Console(soft_wrap=True)
+
+
+class Watched:
+    """A stream under its supervisor; `memory` are resident bytes of all its processes, as it tells them."""
+
+    def __init__(self, lake: Lake, output: Path) -> None:
+        self._lake = lake
+        self.memory: list[int] = []
+        with output.open("ab") as said:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-m", "streaming.always_on.supervise", STREAM.name],
+                env={**os.environ, "TIDEMARK_HOME": lake.root},
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
+
+    def until(self, reached: Callable[[ProcessStatus], bool], within: float, each: Callable[[], None]) -> float:
+        """Watch it until `reached`; the seconds that took.
+
+        Raises:
+            TimeoutError: it was not reached.
+        """
+
+        def look_again() -> bool:
+            each()
+            process = look(self._lake, pipeline).process
+            if process is None or process.memory_bytes is None:
+                return False
+            self.memory.append(process.memory_bytes)
+            return reached(process)
+
+        seconds = until(look_again, within)
+        if seconds is None:
+            raise TimeoutError(f"not reached within {within:.0f} s")
+        return seconds
+
+    def end(self) -> None:
+        """Stop at the boundary of a batch."""
+        self._supervisor.terminate()
+        self._supervisor.wait()
+
+
+def steady(lake: Lake, output: Path, readings: Readings, clock: list[datetime], minutes: float) -> list[int]:
+    """A file a second, for so many minutes."""
+    watched, over = Watched(lake, output), threading.Event()
+
+    def feed() -> None:
+        while not over.wait(_STEADY_FILE_EVERY):
+            land(readings, clock)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    ends = time.monotonic() + minutes * 60
+    watched.until(lambda process: time.monotonic() > ends, minutes * 60 + 60, lambda: None)
+    over.set()
+    feeder.join()
+    watched.end()
+    return watched.memory
+
+
+def land(readings: Readings, clock: list[datetime]) -> None:
+    """The next file; event time goes on with the files, not with the wall clock."""
+    clock[0] += _EVENT_TIME_A_FILE
+    readings.land(_ROWS_A_FILE, clock[0])
+
+
+def main() -> None:
+    """Measure; exit 1 where a demand does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--steady-minutes", type=float, default=3)
+    parser.add_argument("--folder", type=Path, default=Path("soak"))
+    arguments = parser.parse_args()
+    folder = arguments.folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    os.environ["TIDEMARK_PIPELINES"] = "benchmarks.pipelines"
+    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent)
+    lake, output = Lake(str(folder / "lake")), folder / "output.log"
+    readings, clock = Readings(Path(lake.landing(STREAM)), 2013), [datetime(2026, 1, 1, tzinfo=UTC)]
+
+    console.print(f"{arguments.steady_minutes:g} minutes of {_ROWS_A_FILE:,} rows a second")
+    steady_memory = steady(lake, output, readings, clock, arguments.steady_minutes)
+    before, batches_before = readings.generated, len(batches(lake, STREAM))
+    with console.status("landing the backlog"):
+        while readings.generated - before < arguments.rows:
+            land(readings, clock)
+
+    watched, told = Watched(lake, output), [0.0]
+
+    def tell() -> None:
+        process = look(lake, pipeline).process
+        if process is not None and process.backlog_files is not None and time.monotonic() - told[0] > 10:
+            told[0] = time.monotonic()
+            console.print(
+                f"{process.backlog_files:>5} files wait, {process.processing_rate:,.0f} rows/s, "
+                f"{(process.memory_bytes or 0) / 2**20:,.0f} MB",
+                highlight=False,
+            )
+
+    took = watched.until(lambda process: process.backlog_files == 0, 3600, tell)
+    watched.end()
+    worked_off = readings.generated - before
+    told_batches = len(batches(lake, STREAM)) - batches_before
+
+    spark = start_session()
+    drain(spark, lake, pipeline, end_of_input=True)
+    for view in pipeline.views:
+        correct(spark, lake, view, [entry.day for entry in plan(spark, lake, view)], utc_now)
+    broken = [finding for finding in audit(spark, lake, pipeline) if finding.broken]
+    shown = current(
+        read_first(spark, lake, per_ten_seconds), read_corrections(spark, lake, per_ten_seconds), per_ten_seconds, None
+    )
+    found = {
+        (row["meter"], int(row["start"])): row["readings"]
+        for row in shown.selectExpr("meter", "unix_seconds(window_start) div 10 as start", "readings").collect()
+    }
+    peak, usual = max(watched.memory), max(steady_memory)
+    findings = [
+        (
+            f"{worked_off:,} rows worked off",
+            f"{took:.0f} s, {told_batches} batches, {worked_off / took:,.0f} rows/s",
+            True,
+        ),
+        (
+            f"peak memory at most {_AT_MOST} x that of the steady load",
+            f"{peak / 2**20:,.0f} MB = {peak / usual:.2f} x {usual / 2**20:,.0f} MB",
+            peak <= _AT_MOST * usual,
+        ),
+        ("every law of the audit", f"{len(broken)} broken", not broken),
+        ("windows = a recount without the platform", f"{len(found):,} windows", found == dict(readings.windows)),
+    ]
+    lines = [f"| {what} | {seen} | {'yes' if held else 'NO'} |" for what, seen, held in findings]
+    table = "\n".join(["| demand | seen | holds |", "|---|---|---|", *lines])
+    (folder / "backlog.md").write_text(f"{table}\n")
+    console.print(table, highlight=False, markup=False)
+    sys.exit(0 if all(held for _, _, held in findings) else 1)
+
+
+if __name__ == "__main__":
+    main()

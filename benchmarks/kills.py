@@ -1,0 +1,254 @@
+"""Random kills of everything a stream under Dagster consists of; after each, no orphan, one writer, and it goes on.
+
+`make kills ROUNDS=n` runs it, with a webserver, a daemon and their code servers of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
+from rich.console import Console
+
+from benchmarks.pipelines.meters import pipeline
+from benchmarks.processes import family, orphans, until
+from benchmarks.readings import Readings
+from streaming import Lake
+from streaming.always_on.overview import look, request
+from streaming.audit import audit
+from streaming.drain import drain, utc_now
+from streaming.log import batches
+from streaming.session import start_session
+
+STREAM = pipeline.stream
+_PROJECT = Path(__file__).resolve().parent.parent
+_STARTS_WITHIN, _RECOVERS_WITHIN, _GOES_ON_WITHIN = 180.0, 120.0, 30.0
+_ROWS_A_FILE, _FILE_EVERY = 100, 1.0
+_OF_THE_STREAM = ("driver", "JVM", "worker")
+_OF_DAGSTER = ("daemon", "webserver", "code server")
+
+console = Console(soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One kill: `seconds` until the next commit (of the same process, where only Dagster was hit), if there was one."""
+
+    victim: str
+    seconds: float | None
+    orphans: list[str]
+
+
+class Kills:
+    """A stream that Dagster runs, and what is killed of it."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.lake = Lake(str(folder / "lake"))
+        self.readings = Readings(Path(self.lake.landing(STREAM)), seed)
+        self.rounds: list[Round] = []
+        self.writers: Counter[int] = Counter()
+        """How many stream processes lived at once, by how often that was seen."""
+        self._random = random.Random(seed)
+        self._over = threading.Event()
+        self._output = (folder / "output.log").open("ab")
+        self._port = _free_port()
+        self._environment = {
+            **os.environ,
+            "DAGSTER_HOME": str(folder / "dagster"),
+            "TIDEMARK_HOME": self.lake.root,
+            "PYTHONPATH": str(_PROJECT),
+        }
+        workspace = ["-w", str(_PROJECT / "workspace.yaml")]
+        self._commands = {
+            "webserver": ["dagster_webserver", *workspace, "-h", "127.0.0.1", "-p", str(self._port)],
+            "daemon": ["dagster._daemon", "run", *workspace],
+        }
+        self._services: dict[str, subprocess.Popen[bytes]] = {}
+
+    def run(self, rounds: int) -> None:
+        """All rounds, one after the other; then the stream and Dagster are ended."""
+        (Path(self._environment["DAGSTER_HOME"])).mkdir(parents=True)
+        subprocess.run(
+            [sys.executable, "-c", "from platform_assets.instance import open_instance; open_instance().dispose()"],
+            env=self._environment,
+            check=True,
+        )
+        threads = [threading.Thread(target=job) for job in (self._feed, self._count_writers)]
+        for thread in threads:
+            thread.start()
+        try:
+            self._keep_services()
+            if until(self._launched, _STARTS_WITHIN) is None or until(self._newest, _STARTS_WITHIN) is None:
+                raise TimeoutError("the stream did not start")
+            for number in range(rounds):
+                self._kill()
+                done = self.rounds[-1]
+                console.print(
+                    f"{number + 1:>3}  {done.victim:22}  "
+                    f"{'-' if done.seconds is None else f'{done.seconds:.1f} s'}  {' '.join(done.orphans)}",
+                    highlight=False,
+                )
+                self._keep_services()
+        finally:
+            self._over.set()
+            for thread in threads:
+                thread.join()
+        request(self.lake, pipeline, "stop", "kills", utc_now())
+        until(lambda: look(self.lake, pipeline).holder is None, 60)
+        for service in self._services.values():
+            service.terminate()
+            service.wait()
+
+    def _kill(self) -> None:
+        victim = self._random.choice(_OF_THE_STREAM + _OF_DAGSTER)
+        number = self._random.choice((signal.SIGKILL, signal.SIGTERM))
+        process = look(self.lake, pipeline).process
+        assert process is not None
+        pids = self._pids(victim, process.pid)
+        hit = victim in _OF_THE_STREAM
+        members = family(process.pid) if hit else [member for pid in pids for member in family(pid)]
+        newest, started = self._newest(), time.monotonic()
+        for pid in pids:
+            os.kill(pid, number)
+        left = orphans(members) if hit else []
+
+        def goes_on() -> bool:
+            now = look(self.lake, pipeline).process
+            return now is not None and (now.newest_batch or 0) > newest and (now.pid != process.pid) == hit
+
+        found = until(goes_on, _RECOVERS_WITHIN if hit else _GOES_ON_WITHIN)
+        seconds = None if found is None else time.monotonic() - started
+        self.rounds.append(Round(f"{victim} {number.name}", seconds, left))
+        # Another time than that of a start.
+        self._over.wait(self._random.uniform(0, 3))
+
+    def _pids(self, victim: str, driver: int) -> list[int]:
+        if victim == "driver":
+            return [driver]
+        if victim == "worker":
+            return [psutil.Process(driver).ppid()]
+        if victim == "JVM":
+            return [member.pid for member in family(driver) if "java" in member.name()][:1]
+        if victim == "code server":
+            servers = [family(service.pid)[1:] for service in self._services.values()]
+            return [member.pid for members in servers for member in members if "grpc" in member.cmdline()][:1]
+        return [self._services[victim].pid]
+
+    def _keep_services(self) -> None:
+        """What an init system does: a service that is gone is started again."""
+        for name, command in self._commands.items():
+            service = self._services.get(name)
+            if service is None or service.poll() is not None:
+                self._services[name] = subprocess.Popen(
+                    [sys.executable, "-W", "ignore", "-m", *command],
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._output,
+                    stderr=self._output,
+                    start_new_session=True,
+                )
+
+    def _launched(self) -> bool:
+        try:
+            client = DagsterGraphQLClient("127.0.0.1", port_number=self._port)
+            client.submit_job_execution(f"{pipeline.name}_stream", repository_location_name="tidemark")
+        except DagsterGraphQLClientError:
+            return False
+        return True
+
+    def _newest(self) -> int:
+        process = look(self.lake, pipeline).process
+        return 0 if process is None else process.newest_batch or 0
+
+    def _feed(self) -> None:
+        while not self._over.wait(_FILE_EVERY):
+            self.readings.land(_ROWS_A_FILE, datetime.now(UTC))
+
+    def _count_writers(self) -> None:
+        while not self._over.wait(0.2):
+            self.writers[sum(map(_writes, psutil.process_iter(["cmdline", "status"])))] += 1
+
+
+def _writes(process: psutil.Process) -> bool:
+    words = process.info["cmdline"] or []
+    return "streaming.always_on.process" in words and process.info["status"] != psutil.STATUS_ZOMBIE
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _table(kills: Kills, broken: int) -> list[tuple[str, str, bool]]:
+    """Each demand, what was seen, and whether it holds."""
+    by_victim: dict[str, list[float | None]] = {}
+    for done in kills.rounds:
+        by_victim.setdefault(done.victim, []).append(done.seconds)
+    findings = []
+    for victim, seconds in sorted(by_victim.items()):
+        known = [second for second in seconds if second is not None]
+        told = f"median {statistics.median(known or [0]):.1f} s, longest {max(known, default=0):.1f} s"
+        findings.append((f"goes on after {victim}", f"{len(seconds)} rounds, {told}", len(known) == len(seconds)))
+    left = [orphan for done in kills.rounds for orphan in done.orphans]
+    rows = sum(batch.summary.rows for batch in batches(kills.lake, STREAM))
+    return [
+        *findings,
+        ("no orphan after 15 s", f"{len(left)} orphans", not left),
+        (
+            "never two writers",
+            f"{kills.writers.total():,} looks, at most {max(kills.writers)} at once",
+            max(kills.writers) <= 1,
+        ),
+        (
+            "rows in the log = rows generated",
+            f"{rows:,} = {kills.readings.generated:,}",
+            rows == kills.readings.generated,
+        ),
+        ("every law of the audit", f"{broken} broken", not broken),
+    ]
+
+
+def main() -> None:
+    """Kill, audit, and write the record; exit 1 where a demand does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--folder", type=Path, default=Path("soak"))
+    parser.add_argument("--seed", type=int, default=2013)
+    arguments = parser.parse_args()
+    folder = arguments.folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    os.environ["TIDEMARK_PIPELINES"] = "benchmarks.pipelines"
+    kills = Kills(folder, arguments.seed)
+    kills.run(arguments.rounds)
+    spark = start_session()
+    drain(spark, kills.lake, pipeline, end_of_input=True)
+    broken = [finding for finding in audit(spark, kills.lake, pipeline) if finding.broken]
+    findings = _table(kills, len(broken))
+    lines = [f"| {what} | {seen} | {'yes' if held else 'NO'} |" for what, seen, held in findings]
+    table = "\n".join(["| demand | seen | holds |", "|---|---|---|", *lines])
+    (folder / "kills.md").write_text(f"{table}\n")
+    (folder / "kills.json").write_text(json.dumps([asdict(done) for done in kills.rounds], indent=1))
+    console.print(table, highlight=False, markup=False)
+    sys.exit(0 if all(held for _, _, held in findings) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Processes to be killed, and what must be gone afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import psutil
+
+ORPHANS_GONE_WITHIN = 15.0
+"""Seconds after a kill."""
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """The process and all it has started; empty where it is gone."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether it still runs; a zombie does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def orphans(members: Sequence[psutil.Process]) -> list[str]:
+    """Those of `members` that live on after the time they have to go, by number and name."""
+    until(lambda: not any(map(alive, members)), ORPHANS_GONE_WITHIN)
+    return [f"{member.pid} {member.name()}" for member in members if alive(member)]
+
+
+def until(condition: Callable[[], object], within: float) -> float | None:
+    """The seconds until `condition` held, or None where it did not `within` as many."""
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > within:
+            return None
+        time.sleep(0.1)
+    return time.monotonic() - started

@@ -1,0 +1,57 @@
+"""The input of the meters: lines of JSON, a few of them late or damaged on purpose, and what they must come to."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import datetime, timedelta
+from pathlib import Path
+
+_METERS = 20
+_OUT_OF_ORDER_SECONDS = 8.0
+_LATE, _DAMAGED = 0.03, 0.01
+_LATE_BETWEEN_SECONDS = (20.0, 600.0)
+_WINDOW_SECONDS = 10
+
+
+class Readings:
+    """Lands files of readings in a folder; what it has made so far is known without the platform.
+
+    `windows` counts the valid readings of each meter and ten seconds since the epoch.
+    """
+
+    def __init__(self, landing: Path, seed: int) -> None:
+        self.landing = landing
+        self.generated = 0
+        self.damaged = 0
+        self.files = 0
+        self.windows: Counter[tuple[str, int]] = Counter()
+        self._random = random.Random(seed)
+        landing.mkdir(parents=True, exist_ok=True)
+
+    def land(self, rows: int, now: datetime) -> None:
+        """A file of `rows` readings around `now`, written under a hidden name and renamed."""
+        hidden = self.landing / f".{self.files:06}"
+        hidden.write_text("".join([self._line(now) for _ in range(rows)]))
+        hidden.replace(self.landing / f"{self.files:06}.json")
+        self.files += 1
+        self.generated += rows
+
+    def _line(self, now: datetime) -> str:
+        draw = self._random.random
+        late = draw() < _LATE
+        behind = self._random.uniform(*_LATE_BETWEEN_SECONDS) if late else draw() * _OUT_OF_ORDER_SECONDS
+        at = now - timedelta(seconds=behind)
+        meter = f"m{int(draw() * _METERS):02}"
+        value = draw() * 9
+        if draw() < _DAMAGED:
+            self.damaged += 1
+            return self._random.choice(
+                (
+                    "{\n",
+                    f'{{"meter": "{meter}", "at": "?", "value": {value}}}\n',
+                    f'{{"meter": "{meter}", "at": "{at.isoformat()}", "value": 9999}}\n',
+                )
+            )
+        self.windows[meter, int(at.timestamp()) // _WINDOW_SECONDS] += 1
+        return f'{{"meter": "{meter}", "at": "{at.isoformat()}", "value": {value}}}\n'

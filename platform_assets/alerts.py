@@ -1,6 +1,7 @@
 """Alerts on running streams: asset checks of the event log, kept true by a sensor, and sent on where one listens."""
 
 # Not with postponed annotations: dagster reads those of checks and sensors when they are declared.
+import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -54,13 +55,19 @@ def alert_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         seen, now = look(lake.lake, pipeline), utc_now()
         if seen.since is None:
             return dg.SkipReason(f"{pipeline.name} was never started")
-        changed = report_alerts(context.instance, seen, now)
-        for verdict in changed:
+        report_alerts(context.instance, seen, now)
+        # Remembered here and not by the events, which the run of the stream reports, too.
+        raised_before: list[str] = json.loads(context.cursor or "[]")
+        verdicts = list(judge(seen, pipeline.limits, now))
+        for verdict in verdicts:
+            if verdict.passed != (verdict.name in raised_before):
+                continue
             told = context.log.info if verdict.passed else context.log.error
             told(f"{pipeline.name}: {verdict.name}: {verdict.text}")
             if lake.settings.alerts_to:
                 send(lake.settings.alerts_to, pipeline, verdict)
-        raised = [verdict.name for verdict in judge(seen, pipeline.limits, now) if not verdict.passed]
+        raised = [verdict.name for verdict in verdicts if not verdict.passed]
+        context.update_cursor(json.dumps(raised))
         return dg.SkipReason(f"raised: {', '.join(raised)}" if raised else f"{pipeline.name} is {seen.state}")
 
     return watch
@@ -91,7 +98,7 @@ def send(url: str, pipeline: Pipeline, verdict: Verdict) -> None:
     """Post the alert as JSON: `text`, as chats read it, and its parts; `asset` is its page, relative to the UI.
 
     Raises:
-        httpx.HTTPError: it was not taken; the sensor's tick fails, and says so.
+        httpx.HTTPError: it was not taken; the sensor's tick fails, says so, and the next one tries again.
     """
     asset = f"/assets/{'/'.join(keys.log_key(pipeline).path)}"
     said = "is over" if verdict.passed else "is raised"

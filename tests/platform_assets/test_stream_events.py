@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from typing import Any
 
@@ -11,14 +15,14 @@ import dagster as dg
 import pytest
 
 from platform_assets import keys
-from platform_assets.alerts import report_alerts
+from platform_assets.alerts import alert_sensor, report_alerts
 from platform_assets.pipeline_definitions import pipeline_definitions
 from platform_assets.resources import LakeResource, default_resources
 from platform_assets.stream_events import REPORTED_EVERY, StreamEvents
 from platform_assets.stream_job import next_run, stream_job_name
 from streaming import Lake
 from streaming.always_on.overview import Overview
-from streaming.always_on.status import ProcessStatus, QueryStatus, SupervisorStatus
+from streaming.always_on.status import SUPERVISOR, ControlFolder, ProcessStatus, QueryStatus, State, SupervisorStatus
 from tests.support.instants import at
 from tests.support.pipelines.beats import by_id, pipeline
 
@@ -99,6 +103,71 @@ def test_an_alert_is_told_when_it_is_raised_and_when_it_is_over_and_not_in_betwe
     assert report_alerts(instance, failed, at(3)) == []
     assert [(entry.name, entry.passed) for entry in report_alerts(instance, seen(), at(4))] == [("stream_is_up", True)]
     assert report_alerts(instance, seen(), at(5)) == []
+
+
+class Chat(HTTPServer):
+    """Takes posts as a chat does, or is out of order."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Post)
+        self.posted: list[dict[str, Any]] = []
+        self.answer = 200
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/hook"
+
+
+class _Post(BaseHTTPRequestHandler):
+    server: Chat
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.server.answer == 200:
+            self.server.posted.append(body)
+        self.send_response(self.server.answer)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def chat() -> Iterator[Chat]:
+    with Chat() as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield server
+        server.shutdown()
+
+
+def test_an_alert_is_posted_once_even_if_the_run_of_the_stream_told_dagster_first_and_again_where_it_was_not_taken(
+    instance: dg.DagsterInstance, lake: Lake, chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_ALERTS_TO", chat.url)
+    cursor: list[str | None] = [None]
+
+    def tick(state: State) -> list[tuple[str, bool]]:
+        """What is posted in an evaluation of the sensor while the stream is in this state."""
+        status = SupervisorStatus(state=state, since=at(0), supervisor=1, host="vm")
+        ControlFolder(lake, pipeline.stream).write(SUPERVISOR, status)
+        before = len(chat.posted)
+        resources = {"lake": LakeResource(home=lake.root)}
+        with dg.build_sensor_context(instance, cursor=cursor[0], resources=resources) as context:
+            cursor[0] = alert_sensor(pipeline).evaluate_tick(context).cursor
+        return [(post["alert"], post["raised"]) for post in chat.posted[before:]]
+
+    assert tick("stopped") == []
+    report_alerts(instance, seen("failed", None, "division by zero"), at(1))
+    chat.answer = 503
+    with pytest.raises(Exception, match="503"):
+        tick("failed")
+    chat.answer = 200
+    assert tick("failed") == [("stream_is_up", True)]
+    assert tick("failed") == []
+    assert tick("stopped") == [("stream_is_up", False)]
+    assert (
+        chat.posted[0]["asset"] == "/assets/beats/log"
+        and "beats: alert stream_is_up is raised" in chat.posted[0]["text"]
+    )
 
 
 def keeper(instance: dg.DagsterInstance, lake: Lake, status: dg.DagsterRunStatus | None) -> dg.RunRequest | str:

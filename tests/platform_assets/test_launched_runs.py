@@ -110,7 +110,8 @@ def test_late_data_are_corrected_and_the_report_follows_without_anybody_asking(
 
     dagster.wait_for(lambda: finished("flights_corrections"), "correction")
     dagster.wait_for(lambda: finished("on_time_performance"), "report")
-    (corrected,) = finished("flights_corrections")
+    # More than one where the hour has just begun: the schedule asks, too.
+    workers = {run.run_id for run in finished("flights_corrections")}
 
     assert plan(spark, lake, departures_by_origin) == []
     assert delta.version_of(lake.report("on_time_performance")) == 0
@@ -118,7 +119,8 @@ def test_late_data_are_corrected_and_the_report_follows_without_anybody_asking(
     version = delta.version_of(lake.corrections(departures_by_origin))
     assert version is not None
     verdicts = verdicts_for(lake, "flights/departures_by_origin_corrections", version)
-    assert {(verdict.outcome, verdict.run_id) for verdict in verdicts.values()} == {("passed", corrected.run_id)}
+    assert {verdict.outcome for verdict in verdicts.values()} == {"passed"}
+    assert {verdict.run_id for verdict in verdicts.values()} <= workers
 
 
 def test_a_stream_is_launched_kept_and_ended_from_dagster(dagster: Dagster) -> None:

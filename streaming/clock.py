@@ -9,7 +9,7 @@ from typing import Any
 
 from streaming.clock_state import BatchSummary, ClockState, latest
 from streaming.errors import DeclarationError
-from streaming.intervals import FIRST_INSTANT, interval
+from streaming.intervals import FIRST_INSTANT, MILLISECOND, interval
 from streaming.sql import names_in
 
 
@@ -17,9 +17,9 @@ from streaming.sql import names_in
 class Clock:
     """What all clocks share; declare one of `BoundedOutOfOrderness`, `Ascending` and `Punctuated`.
 
-    Watermark = least of the partitions' greatest event times, less `delay`; it never moves back. A batch is stamped
-    with the watermark after the batches before it. Only partitions that have brought a valid row count: one that the
-    clock has never seen cannot hold it.
+    Watermark = least of the partitions' greatest event times, less `delay`, in whole milliseconds, as Spark's own is,
+    which closes the windows; it never moves back. A batch is stamped with the watermark after the batches before it.
+    Only partitions that have brought a valid row count: one that the clock has never seen cannot hold it.
 
     Limits of an event time, measured from the moment its row is ingested; a row beyond one is rejected and moves no
     clock. `max_ahead`: how far after it, so that one bad timestamp cannot close every window. `max_behind`: how far
@@ -88,10 +88,11 @@ class Clock:
         return {"kind": type(self).__name__, **asdict(self)}
 
     def _behind(self, instant: datetime | None) -> datetime | None:
-        """`instant` less the delay; there is no instant before the year 1."""
+        """`instant` less the delay, and less what is no whole millisecond; there is no instant before the year 1."""
         if instant is None:
             return None
-        return instant - min(interval(self.delay), instant - FIRST_INSTANT)
+        behind = instant - min(interval(self.delay), instant - FIRST_INSTANT)
+        return behind - (behind - FIRST_INSTANT) % MILLISECOND
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from streaming.intervals import from_micros, to_micros
+from streaming.intervals import FIRST_INSTANT, MILLISECOND, from_micros, to_micros
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class ClockState:
         )
 
     def closed_at(self, instant: datetime) -> ClockState:
-        """The state after an end of input at `instant`; the watermark never moves back."""
-        return replace(self, watermark=latest(self.watermark, instant))
+        """The state after an end of input at `instant`, or at the whole millisecond after it; never moves back."""
+        return replace(self, watermark=latest(self.watermark, instant + (FIRST_INSTANT - instant) % MILLISECOND))
 
 
 def latest(*instants: datetime | None) -> datetime | None:

@@ -7,10 +7,9 @@ from datetime import timedelta
 
 import numpy as np
 
-from streaming.intervals import interval
+from streaming.intervals import MILLISECOND, interval
 from streaming.replay import NEVER, Counts, Instants, Timeline
 
-_MILLISECOND = timedelta(milliseconds=1)
 _STEPS = {
     "second": (1, 2, 5, 10, 15, 20, 30, 45),
     "minute": (1, 2, 3, 5, 10, 15, 20, 30, 45),
@@ -38,14 +37,14 @@ class NeededDelays:
 
     def share_on_time(self, delay: timedelta) -> float:
         """The share of the pairs, 0 to 1, that are on time with `delay`; 1 where there is no pair."""
-        return int(self.pairs[self.millis <= delay // _MILLISECOND].sum()) / self.total if self.total else 1.0
+        return int(self.pairs[self.millis <= delay // MILLISECOND].sum()) / self.total if self.total else 1.0
 
     def quantile(self, share: float) -> timedelta | None:
         """The smallest delay with which at least `share` of the pairs are on time; None where no delay reaches it."""
         reached = np.cumsum(self.pairs) >= share * self.total
         if not reached.any():
             return None if self.total else timedelta()
-        return int(self.millis[reached.argmax()]) * _MILLISECOND
+        return int(self.millis[reached.argmax()]) * MILLISECOND
 
 
 def needed_delays(undelayed: Timeline, pairs: Counts) -> NeededDelays:

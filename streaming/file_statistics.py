@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow.parquet as pq
 
-_MILLISECOND = timedelta(milliseconds=1)
+from streaming.intervals import MILLISECOND
 
 
 def file_statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> dict[str, Any]:
@@ -44,6 +44,6 @@ def _bound(value: Any, *, round_up: bool) -> Any:
         return value
     instant = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
     if round_up and instant.microsecond % 1000:
-        instant += _MILLISECOND
+        instant += MILLISECOND
     # strftime would write the year 1 as "1".
     return f"{instant.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"

@@ -21,6 +21,7 @@ _UNITS = {
 FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 def interval(text: str) -> timedelta:

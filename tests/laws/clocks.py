@@ -1,4 +1,4 @@
-"""The clocks once more, over whole microseconds."""
+"""The clocks once more. Instants are whole microseconds, watermarks whole milliseconds, as in Flink and in Spark."""
 
 from __future__ import annotations
 
@@ -28,8 +28,16 @@ class Bounded:
     def advance(self, times: Sequence[int]) -> None:
         """Take in the event times of one batch's valid rows."""
         if times:
-            self.close(max(times) - self._delay)
+            self._move(whole_millisecond_before(max(times) - self._delay))
 
     def close(self, at: int) -> None:
-        """Move forward to `at`."""
-        self.watermark = at if self.watermark is None else max(self.watermark, at)
+        """Move forward to `at`, so that what ends there is closed."""
+        self._move(-whole_millisecond_before(-at))
+
+    def _move(self, to: int) -> None:
+        self.watermark = to if self.watermark is None else max(self.watermark, to)
+
+
+def whole_millisecond_before(at: int) -> int:
+    """The last whole millisecond not after `at`."""
+    return at // 1_000 * 1_000

@@ -1,7 +1,8 @@
 """The clock in many cases against Flink's published semantics, event by event, and cut at batches.
 
 The oracle is written from the documented behaviour of `BoundedOutOfOrdernessWatermarks`, `WatermarksWithIdleness` and
-`WatermarkOutputMultiplexer`, one object per source partition, instants in whole microseconds. What differs on purpose:
+`WatermarkOutputMultiplexer`, one object per source partition, instants in whole microseconds, and watermarks in whole
+milliseconds, as are Flink's, whose event times know no less. What differs on purpose:
 the watermark has no extra millisecond below it, a partition is idle from exactly the limit on, and both are looked at
 when a batch ends.
 """
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from streaming import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.clock import BatchSummary, ClockState
+from tests.laws.clocks import whole_millisecond_before
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 DELAYS = {"0 seconds": 0, "5 milliseconds": 5_000, "20 milliseconds": 20_000}
@@ -102,7 +104,7 @@ class Output:
         """Marks itself idle, or emits."""
         self.is_idle = strategy.idle_after is not None and now - self.active_at >= strategy.idle_after
         if not self.is_idle and self.greatest is not None:
-            emitted = self.greatest - strategy.delay
+            emitted = whole_millisecond_before(self.greatest - strategy.delay)
             self.watermark = emitted if self.watermark is None else max(self.watermark, emitted)
 
 
@@ -128,7 +130,7 @@ class Multiplexer:
             self._emit(min(mark for mark in active if mark is not None))
         beat = self.strategy.heartbeat_after
         if beat is not None and self.outputs and now - self.last_row_at >= beat:
-            self._emit(now - self.strategy.delay)
+            self._emit(whole_millisecond_before(now - self.strategy.delay))
         return self.combined
 
     def _emit(self, watermark: int) -> None:
@@ -214,7 +216,8 @@ def test_an_end_of_input_is_the_least_that_the_watermark_can_be_from_then_on(
     going_on = [told for _, _, told in summaries(strategy, history + later)[len(history) :]]
     open_ended = states(strategy, history + later)[-1].watermark
     ended = reduce(strategy.declared.advance, going_on, states(strategy, history)[-1].closed_at(instant(end)))
-    assert ended.watermark == max(filter(None, (open_ended, instant(end))))
+    closed = instant(-whole_millisecond_before(-end))
+    assert ended.watermark == max(filter(None, (open_ended, closed)))
 
 
 @many
@@ -224,5 +227,5 @@ def test_no_instant_is_too_early_for_the_clock(strategy: Strategy, history: list
     state, clock = states(strategy, history)[-1], strategy.declared
     early = BatchSummary({"": first + timedelta(microseconds=after_first)}, 1, instant(0))
     reached = clock.advance(ClockState(), early).watermark
-    assert reached == first + timedelta(microseconds=max(0, after_first - strategy.delay))
+    assert reached == first + timedelta(microseconds=max(0, whole_millisecond_before(after_first - strategy.delay)))
     assert (clock.advance(state, early).watermark or first) >= (state.watermark or first)

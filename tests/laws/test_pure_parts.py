@@ -15,7 +15,7 @@ from streaming.errors import DeclarationError
 from streaming.intervals import from_micros, interval, to_micros
 from streaming.late_policy import check_policy
 from tests.laws.cases import CASES, FEEDS, replayed
-from tests.laws.clocks import Bounded
+from tests.laws.clocks import Bounded, whole_millisecond_before
 from tests.laws.oracle import EPOCH, SECOND, Event, Verdict, day_of, micros
 from tests.laws.readings import NOW, VIEWS
 from tests.laws.strategies import generated, lines
@@ -45,7 +45,8 @@ def test_the_watermark_is_the_greatest_event_time_so_far_less_the_delay(batches:
         state = clock.advance(state, summary(greatest))
         seen += greatest.values()
         mark = clock.watermark(state)
-        assert (None if mark is None else micros(mark)) == (max(seen) - ms * 1_000 if seen else None)
+        behind = whole_millisecond_before(max(seen)) - ms * 1_000 if seen else None
+        assert (None if mark is None else micros(mark)) == behind
         assert before is None or (mark is not None and mark >= before)
 
 
@@ -56,10 +57,10 @@ def test_an_end_of_input_moves_the_watermark_forward_for_good(
 ) -> None:
     clock = BoundedOutOfOrderness("5 seconds")
     state = clock.advance(ClockState(), summary(first)).closed_at(from_micros(end))
-    reached = [end, *(at - 5 * SECOND for at in first.values())]
+    reached = [-whole_millisecond_before(-end), *(whole_millisecond_before(at) - 5 * SECOND for at in first.values())]
     for greatest in later:
         state = clock.advance(state, summary(greatest))
-        reached += [at - 5 * SECOND for at in greatest.values()]
+        reached += [whole_millisecond_before(at) - 5 * SECOND for at in greatest.values()]
     assert state.watermark == from_micros(max(reached))
 
 

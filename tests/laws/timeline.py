@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any, Literal
 
-from tests.laws.clocks import Clock
+from tests.laws.clocks import Clock, whole_millisecond_before
 from tests.laws.oracle import Event, Verdict, day_of, judge
 from tests.laws.windows import Assign, Bounds, merged
 
@@ -172,7 +172,7 @@ class Timeline:
         ends = [pair.own[1] for view in self.views for pair in view.pairs(self.rows)]
         if ends and max(ends) > self.clock.watermark:
             self.clock.close(max(ends))
-            self._beat(max(ends))
+            self._beat(-whole_millisecond_before(-max(ends)))
 
     def is_closed(self, identity: Identity) -> bool:
         """Whether the watermark has passed the window."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -12,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming import Custom, LocalDays, Session, Sliding, Tumbling, Window, log
+from streaming import Custom, LocalDays, Pipeline, Session, Sliding, Tumbling, Window, log
 from streaming.errors import DeclarationError
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.examples.late_counts import readings as stream
@@ -307,6 +308,13 @@ def test_a_stream_closes_a_window_at_the_watermark_that_equals_its_end_and_not_a
     assert first() == [("a", at(10), 2), ("a", at(20), 4)]
     late = late_pairs(log.read_log(spark, lake, stream), count_by_sensor)
     assert tuples(late, "event_time", "_watermark") == [(at(9.999), at(10))]
+
+
+def test_the_end_of_input_closes_a_window_that_ends_between_two_milliseconds(spark: SparkSession, lake: Lake) -> None:
+    odd = Custom("array(struct(event_time, event_time + interval '1.000001' second))", within="2 seconds")
+    view = replace(count_by_sensor, window=odd)
+    run(spark, lake, Pipeline(stream, (view,)), readings("a@0"), end_of_input=True)
+    assert tuples(read_first(spark, lake, view), "id", "window_end", "readings") == [("a", at(1) + US, 1)]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ demo: jars ## Feed a week of real flights, run the whole path through Dagster, p
 test: jars archive ## Run every test
 	@$(BIN)/pytest
 
-prove: jars archive ## Try the laws on 500 cases of every kind of window; takes about an hour
+prove: jars archive ## Try the laws on 500 cases of every kind of window; takes about a quarter of an hour
 	@TIDEMARK_LAW_CASES=500 $(BIN)/pytest tests/laws
 
 mutate: packages ## Break what decides without Spark, one change at a time; print the share that the tests catch

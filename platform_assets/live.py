@@ -9,10 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 
 import dagster as dg
+import psutil
 from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
 from rich.console import Console, Group
 from rich.live import Live
@@ -32,7 +33,7 @@ from streaming.feeds import feed_flights
 from streaming.pipelines.flights import pipeline
 
 _FIRST_DAY, _DAYS, _DIRTY, _FILES_A_DAY = date(2013, 1, 1), 365, 0.005, 20
-_UI_WITHIN, _ENDS_WITHIN = 120.0, 90.0
+_UI_WITHIN, _ENDS_WITHIN, _DAGSTER_ENDS_WITHIN = 120.0, 90.0, 20.0
 _RUNS_SHOWN = 8
 
 
@@ -48,6 +49,9 @@ def run_live(console: Console, *, seconds_a_day: float, port: int) -> None:
             f"the feed writes to a folder of this machine, but TIDEMARK_HOME is {lake.root!r}; point it to a local one."
         )
     over = threading.Event()
+    # A terminal that is closed ends all as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     with _dagster(port), open_instance() as instance:
         with console.status("starting Dagster"):
             run_id = _launch(port)
@@ -77,11 +81,17 @@ def _dagster(port: int) -> Iterator[None]:
     try:
         yield
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_ENDS_WITHIN)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+        # Dagster leaves its runs to themselves; what they have not committed is done by the next ones.
+        dagster = psutil.Process(process.pid)
+        members = [dagster, *dagster.children(recursive=True)]
+        for member in members:
+            with suppress(psutil.NoSuchProcess):
+                member.terminate()
+        _, left = psutil.wait_procs(members, _DAGSTER_ENDS_WITHIN)
+        for member in left:
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+        process.wait()
 
 
 def _launch(port: int) -> str:

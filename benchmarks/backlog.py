@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,8 +15,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from rich.console import Console
-
+from benchmarks.findings import begin, conclude, console
 from benchmarks.pipelines.meters import per_ten_seconds, pipeline
 from benchmarks.processes import until
 from benchmarks.readings import Readings
@@ -36,8 +34,6 @@ _ROWS_A_FILE = 5_000
 _STEADY_FILE_EVERY = 1.0
 _EVENT_TIME_A_FILE = timedelta(seconds=5)
 _AT_MOST = 1.5
-
-console = Console(soft_wrap=True)
 
 
 class Watched:
@@ -110,15 +106,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--steady-minutes", type=float, default=3)
-    parser.add_argument("--folder", type=Path, default=Path("soak"))
-    arguments = parser.parse_args()
-    folder = arguments.folder.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    os.environ["TIDEMARK_PIPELINES"] = "benchmarks.pipelines"
-    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent)
+    arguments, folder = begin(parser)
     lake, output = Lake(str(folder / "lake")), folder / "output.log"
-    readings, clock = Readings(Path(lake.landing(STREAM)), 2013), [datetime(2026, 1, 1, tzinfo=UTC)]
+    readings, clock = Readings(Path(lake.landing(STREAM)), arguments.seed), [datetime(2026, 1, 1, tzinfo=UTC)]
 
     console.print(f"{arguments.steady_minutes:g} minutes of {_ROWS_A_FILE:,} rows a second")
     steady_memory = steady(lake, output, readings, clock, arguments.steady_minutes)
@@ -171,11 +161,7 @@ def main() -> None:
         ("every law of the audit", f"{len(broken)} broken", not broken),
         ("windows = a recount without the platform", f"{len(found):,} windows", found == dict(readings.windows)),
     ]
-    lines = [f"| {what} | {seen} | {'yes' if held else 'NO'} |" for what, seen, held in findings]
-    table = "\n".join(["| demand | seen | holds |", "|---|---|---|", *lines])
-    (folder / "backlog.md").write_text(f"{table}\n")
-    console.print(table, highlight=False, markup=False)
-    sys.exit(0 if all(held for _, _, held in findings) else 1)
+    conclude(folder / "backlog.md", findings)
 
 
 if __name__ == "__main__":

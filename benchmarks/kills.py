@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import statistics
@@ -24,8 +23,8 @@ from pathlib import Path
 
 import psutil
 from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
-from rich.console import Console
 
+from benchmarks.findings import PROJECT, Finding, begin, conclude, console
 from benchmarks.pipelines.meters import pipeline
 from benchmarks.processes import family, orphans, until
 from benchmarks.readings import Readings
@@ -37,13 +36,10 @@ from streaming.log import batches
 from streaming.session import start_session
 
 STREAM = pipeline.stream
-_PROJECT = Path(__file__).resolve().parent.parent
 _STARTS_WITHIN, _RECOVERS_WITHIN, _GOES_ON_WITHIN = 180.0, 120.0, 30.0
 _ROWS_A_FILE, _FILE_EVERY = 100, 1.0
 _OF_THE_STREAM = ("driver", "JVM", "worker")
 _OF_DAGSTER = ("daemon", "webserver", "code server")
-
-console = Console(soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -72,9 +68,8 @@ class Kills:
             **os.environ,
             "DAGSTER_HOME": str(folder / "dagster"),
             "TIDEMARK_HOME": self.lake.root,
-            "PYTHONPATH": str(_PROJECT),
         }
-        workspace = ["-w", str(_PROJECT / "workspace.yaml")]
+        workspace = ["-w", str(PROJECT / "workspace.yaml")]
         self._commands = {
             "webserver": ["dagster_webserver", *workspace, "-h", "127.0.0.1", "-p", str(self._port)],
             "daemon": ["dagster._daemon", "run", *workspace],
@@ -196,7 +191,7 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _table(kills: Kills, broken: int) -> list[tuple[str, str, bool]]:
+def _table(kills: Kills, broken: int) -> list[Finding]:
     """Each demand, what was seen, and whether it holds."""
     by_victim: dict[str, list[float | None]] = {}
     for done in kills.rounds:
@@ -229,25 +224,15 @@ def main() -> None:
     """Kill, audit, and write the record; exit 1 where a demand does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--folder", type=Path, default=Path("soak"))
-    parser.add_argument("--seed", type=int, default=2013)
-    arguments = parser.parse_args()
-    folder = arguments.folder.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    os.environ["TIDEMARK_PIPELINES"] = "benchmarks.pipelines"
+    arguments, folder = begin(parser)
     kills = Kills(folder, arguments.seed)
     kills.run(arguments.rounds)
     spark = start_session()
     drain(spark, kills.lake, pipeline, end_of_input=True)
     broken = [finding for finding in audit(spark, kills.lake, pipeline) if finding.broken]
     findings = _table(kills, len(broken))
-    lines = [f"| {what} | {seen} | {'yes' if held else 'NO'} |" for what, seen, held in findings]
-    table = "\n".join(["| demand | seen | holds |", "|---|---|---|", *lines])
-    (folder / "kills.md").write_text(f"{table}\n")
     (folder / "kills.json").write_text(json.dumps([asdict(done) for done in kills.rounds], indent=1))
-    console.print(table, highlight=False, markup=False)
-    sys.exit(0 if all(held for _, _, held in findings) else 1)
+    conclude(folder / "kills.md", findings)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +19,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
-
+from benchmarks.findings import begin, conclude, console
 from benchmarks.pipelines.meters import pipeline
 from benchmarks.processes import family, orphans, until
 from benchmarks.readings import Readings
@@ -36,8 +34,6 @@ _BURST_EVERY, _BURST_FOR, _BURST_TIMES = 600.0, 30.0, 20
 _IDLE_EVERY, _IDLE_FOR = 900.0, 60.0
 _KILL_EVERY, _CORRECT_EVERY, _MAINTAIN_EVERY = 120.0, 300.0, 600.0
 
-console = Console(soft_wrap=True)
-
 
 class Soak:
     """One soak in a lake of its own."""
@@ -51,12 +47,7 @@ class Soak:
         self._over = threading.Event()
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._output = (folder / "output.log").open("ab")
-        self._environment = {
-            **os.environ,
-            "TIDEMARK_HOME": self.lake.root,
-            "TIDEMARK_PIPELINES": "benchmarks.pipelines",
-            "PYTHONPATH": str(Path(__file__).resolve().parent.parent),
-        }
+        self._environment = {**os.environ, "TIDEMARK_HOME": self.lake.root}
 
     @property
     def seconds(self) -> float:
@@ -173,26 +164,15 @@ def main() -> None:
     """Soak, audit, and write the record; exit 1 where a demand does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--folder", type=Path, default=Path("soak"))
-    parser.add_argument("--seed", type=int, default=2013)
-    arguments = parser.parse_args()
-    folder = arguments.folder.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    os.environ["TIDEMARK_PIPELINES"] = "benchmarks.pipelines"
+    arguments, folder = begin(parser)
     started = datetime.now(UTC)
     soak = Soak(folder, arguments.minutes, arguments.seed)
     soak.run()
     soak._tidemark("audit", STREAM.name)
     findings, times = judge(soak.lake, soak.record, soak.record.runs["audit"][-1], started)
-    lines = [f"| {what} | {seen} | {'yes' if held else 'NO'} |" for what, seen, held in findings]
-    table = "\n".join(["| demand | seen | holds |", "|---|---|---|", *lines])
-    (folder / "record.md").write_text(f"{table}\n")
     (folder / "record.json").write_text(json.dumps(asdict(soak.record), indent=1))
     draw(folder / "record.png", soak.record, times)
-    console.print(table, highlight=False, markup=False)
-    console.print(f"\nwrote {folder}/record.md, record.json and record.png; the lake is in {folder}/lake")
-    sys.exit(0 if all(held for _, _, held in findings) else 1)
+    conclude(folder / "record.md", findings)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from benchmarks.findings import Finding
 from benchmarks.pipelines.meters import meters
 from benchmarks.processes import ORPHANS_GONE_WITHIN
 from streaming import Lake
@@ -50,7 +51,7 @@ def quarters(values: list[tuple[float, float]], length: float) -> list[float]:
 
 def judge(
     lake: Lake, record: Record, audited: int, started: datetime
-) -> tuple[list[tuple[str, str, bool]], list[tuple[float, float]]]:
+) -> tuple[list[Finding], list[tuple[float, float]]]:
     """Every demand with what was seen and whether it holds; and the times of the log's batches."""
     length = record.minutes * 60
     measures = [entry for entry in read_progress(lake, meters, started) if entry.query == QUERY and entry.rows]

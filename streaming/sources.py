@@ -25,7 +25,7 @@ class Files:
     the lake's root unless it is absolute or a URI.
 
     A batch takes at most `files_per_batch` files, or files of at most `bytes_per_batch` bytes in all, but one at least,
-    as files are taken whole; without either it takes one file. However much has gathered, a batch needs no more memory.
+    as files are taken whole; without either it takes one file. However much has gathered, a batch is no larger.
 
     `partition`: a regular expression with one group over a file's path. The group's text names the source partition
     of the file's rows, "" where nothing matches; the clock goes by the slowest partition. Without it there is one

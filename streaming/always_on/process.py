@@ -116,20 +116,12 @@ class StreamProcess:
         self._last_words(
             LastWords(
                 batch=batch,
-                origins=self._origins(failed.batch) if failed is not None and failed.query == QUERY else "",
+                origins="" if failed is None else origins(self._lake, self._pipeline, failed.query, failed.batch),
                 error=outside or _said(raised),
                 final=outside is None and isinstance(raised, _FINAL),
                 outside=outside is not None,
             )
         )
-
-    def _origins(self, batch: int) -> str:
-        try:
-            checkpoint = self._lake.checkpoint(self._pipeline.stream, QUERY)
-            return self._pipeline.stream.source.describe_batch(checkpoint, batch)
-        except Exception as error:
-            # The storage may be what failed; the cause is told, the place is left open.
-            return f"unknown ({type(error).__name__})"
 
     def _last_words(self, words: LastWords) -> None:
         _log.error("%s: %s%s", self._pipeline.name, f"{words.batch}: " if words.batch else "", words.error)
@@ -148,6 +140,17 @@ class StreamProcess:
                 "-" if status.watermark is None else f"{status.watermark:%Y-%m-%d %H:%M:%S}",
                 "?" if status.backlog_files is None else status.backlog_files,
             )
+
+
+def origins(lake: Lake, pipeline: Pipeline, query: str, batch: int) -> str:
+    """What a batch of the log's query was made from, for a person to read; empty for another query's."""
+    if query != QUERY:
+        return ""
+    try:
+        return pipeline.stream.source.describe_batch(lake.checkpoint(pipeline.stream, QUERY), batch)
+    except Exception as error:
+        # The storage may be what failed; the cause is told, the place is left open.
+        return f"unknown ({type(error).__name__})"
 
 
 def _said(error: BaseException) -> str:

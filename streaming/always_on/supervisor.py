@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from streaming.always_on.child import Child
-from streaming.always_on.process import DRAIN, STOP
+from streaming.always_on.process import DRAIN, STOP, origins
 from streaming.always_on.status import (
     PROCESS,
     REQUEST,
@@ -26,7 +26,6 @@ from streaming.always_on.status import (
     SupervisorStatus,
 )
 from streaming.drain import utc_now
-from streaming.ingest import QUERY
 from streaming.intervals import interval
 from streaming.lake import Lake
 from streaming.lease import Lease, lease
@@ -201,7 +200,11 @@ class Supervisor:
         for name, query in said.queries.items():
             since, batch = query.running_since, query.running_batch
             if since is not None and batch is not None and now - since > interval(self._pipeline.hangs_after):
-                return _hanging_batch(self._lake, self._pipeline, name, batch, since)
+                return LastWords(
+                    batch=f"{self._pipeline.name}.{name} {batch}",
+                    origins=origins(self._lake, self._pipeline, name, batch),
+                    error=f"the batch hangs: it has been running since {since:%H:%M:%S}",
+                )
         return None
 
     def _ended(self, child: Child, code: int) -> None:
@@ -265,12 +268,3 @@ class Supervisor:
             self._untold = True
         else:
             self._untold = False
-
-
-def _hanging_batch(lake: Lake, pipeline: Pipeline, query: str, batch: int, since: datetime) -> LastWords:
-    """What is to be said of a batch that did not end, with its files where it is one of the log."""
-    origins = ""
-    if query == QUERY:
-        origins = pipeline.stream.source.describe_batch(lake.checkpoint(pipeline.stream, QUERY), batch)
-    error = f"the batch hangs: it has been running since {since:%H:%M:%S}"
-    return LastWords(batch=f"{pipeline.name}.{query} {batch}", origins=origins, error=error)

@@ -15,36 +15,37 @@ _COLOURS = {"running": "green", "failed": "bold red", "restarting": "yellow", "s
 
 
 def status_table(overviews: Sequence[Overview], now: datetime) -> Table:
-    """One row per pipeline; times to go by are UTC, rates are rows a second over the last two minutes."""
-    table = Table(box=SIMPLE_HEAD, title=f"streams at {now:%H:%M:%S} UTC", title_justify="left")
-    table.add_column("pipeline")
-    table.add_column("state")
-    table.add_column("for", justify="right")
-    for name in ("batch", "rows/s", "rejected", "late", "waiting", "watermark", "p95 latency", "memory", "restarts"):
+    """Two lines per pipeline, so that 80 columns hold them; times to go by are UTC, rates are of the last two minutes.
+
+    `p95` is the end-to-end latency that 95 % of the newest rows stay below.
+    """
+    table = Table(box=SIMPLE_HEAD, title=f"streams at {now:%H:%M:%S} UTC", title_justify="left", show_edge=False)
+    for name in ("pipeline", "state"):
+        table.add_column(name)
+    for name in ("input", "put aside", "batch", "watermark", "memory"):
         table.add_column(name, justify="right")
     for seen in overviews:
-        table.add_row(seen.pipeline.name, *_cells(seen, now))
+        restarts = f"{seen.restarts:,} restart{'' if seen.restarts == 1 else 's'}"
+        table.add_row(f"{seen.pipeline.name}\n{restarts}", *_cells(seen, now))
     return table
 
 
 def _cells(seen: Overview, now: datetime) -> list[str | Text]:
     process = seen.process
-    state = Text(seen.state, style=_COLOURS.get(seen.state, ""))
     since = "" if seen.since is None else length((now - seen.since).total_seconds())
+    slow = " (slow)" if process is not None and process.slow else ""
+    state = Text.assemble((seen.state, _COLOURS.get(seen.state, "")), f"{slow}\n{since}")
     if process is None:
-        return [state, since, *[""] * 8, str(seen.restarts)]
+        return [state]
+    waiting = "" if process.backlog_files is None else f"{process.backlog_files:,} files wait"
     return [
-        Text.assemble(state, " (slow)") if process.slow else state,
-        since,
-        "-" if process.newest_batch is None else f"{process.newest_batch:,}",
-        f"{process.input_rate:,.0f}",
-        f"{process.rejected:,}",
-        f"{process.late:,}",
-        "" if process.backlog_files is None else f"{process.backlog_files:,} files",
-        "-" if process.watermark is None else f"{process.watermark:%Y-%m-%d %H:%M:%S}",
-        "-" if process.latency is None else length(process.latency[1]),
+        state,
+        f"{process.input_rate:,.0f} rows/s\n{waiting}",
+        f"{process.rejected:,} rejected\n{process.late:,} late",
+        ("-" if process.newest_batch is None else f"{process.newest_batch:,}")
+        + ("" if process.latency is None else f"\np95 {length(process.latency[1])}"),
+        "-" if process.watermark is None else f"{process.watermark:%Y-%m-%d\n%H:%M:%S}",
         "" if process.memory_bytes is None else f"{process.memory_bytes / 2**20:,.0f} MB",
-        str(seen.restarts),
     ]
 
 

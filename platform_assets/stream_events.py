@@ -21,6 +21,7 @@ REPORTED_EVERY = timedelta(minutes=5)
 """An asset's page loads a week of events, so they are few: 288 a day and table, and `_CHANGES_A_DAY` on top."""
 
 _CHANGES_A_DAY = 12
+_SETTLED_AFTER = timedelta(minutes=1)
 _log = logging.getLogger("tidemark")
 
 
@@ -34,9 +35,10 @@ class StreamEvents:
         self._reported: datetime | None = None
         self._changes: tuple[date, int] | None = None
         self._changed = False
+        self._settled_at: datetime | None = None
 
     def on_state(self, status: SupervisorStatus) -> None:
-        """A change of state is told at once, as long as there are few of them in a day."""
+        """A change of state is told at once and again a minute later, as long as there are few of them in a day."""
         self._changed = status.state in ("running", "failed", "stopped")
         self.look(utc_now())
 
@@ -44,6 +46,8 @@ class StreamEvents:
         """Report, if it is time to."""
         if self._reported is not None and now - self._reported < REPORTED_EVERY and not self._may_tell(now):
             return
+        # Of a process that has just begun there is a state to tell, and no rates yet.
+        self._settled_at = now + _SETTLED_AFTER if self._changed else None
         self._reported, self._changed = now, False
         try:
             self.report(look(self._lake, self._pipeline), now)
@@ -71,7 +75,7 @@ class StreamEvents:
         report_alerts(self._instance, seen, now)
 
     def _may_tell(self, now: datetime) -> bool:
-        if not self._changed:
+        if not self._changed and (self._settled_at is None or now < self._settled_at):
             return False
         day, count = self._changes or (now.date(), 0)
         count = count + 1 if day == now.date() else 1

@@ -105,6 +105,19 @@ def test_an_alert_is_told_when_it_is_raised_and_when_it_is_over_and_not_in_betwe
     assert report_alerts(instance, seen(), at(5)) == []
 
 
+def test_a_stream_that_has_started_is_told_again_once_it_has_rates(
+    instance: dg.DagsterInstance, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform_assets.stream_events.utc_now", lambda: at(0))
+    events = StreamEvents(instance, lake, pipeline)
+    told: list[datetime] = []
+    monkeypatch.setattr(events, "report", lambda seen, now: told.append(now))
+    events.on_state(SupervisorStatus(state="running", since=at(0), supervisor=1, host="vm"))
+    for second in range(10, 600, 10):
+        events.look(at(second))
+    assert told == [at(0), at(60), at(360)]
+
+
 class Chat(HTTPServer):
     """Takes posts as a chat does, or is out of order."""
 

@@ -46,6 +46,7 @@ class Soak:
         self._begun = time.monotonic()
         self._over = threading.Event()
         self._supervisor: subprocess.Popen[bytes] | None = None
+        self._recovering = False
         self._output = (folder / "output.log").open("ab")
         self._environment = {**os.environ, "TIDEMARK_HOME": self.lake.root}
 
@@ -91,8 +92,8 @@ class Soak:
             job()
 
     def _generate(self) -> None:
-        """A file of readings, told late or damaged now and then; many more in a burst, none in an idle minute."""
-        if self.seconds % _IDLE_EVERY > _IDLE_EVERY - _IDLE_FOR:
+        """A file of readings; many more in a burst, none in an idle minute, unless a commit is waited for."""
+        if self.seconds % _IDLE_EVERY > _IDLE_EVERY - _IDLE_FOR and not self._recovering:
             return
         times = _BURST_TIMES if self.seconds % _BURST_EVERY < _BURST_FOR and self.seconds > _BURST_FOR else 1
         self._readings.land(_ROWS * times, datetime.now(UTC))
@@ -124,6 +125,7 @@ class Soak:
         newest, at = before.newest_batch or -1, time.monotonic()
         kill = Kill(self.seconds, f"{victim} {number.name}")
         self.record.kills.append(kill)
+        self._recovering = True
         os.kill(pid, number)
         kill.orphans = orphans(members)
 
@@ -133,6 +135,7 @@ class Soak:
 
         if until(commits_again, 90) is not None:
             kill.recovered_after = time.monotonic() - at
+        self._recovering = False
 
     def _sample(self) -> None:
         process = look(self.lake, pipeline).process

@@ -1,6 +1,7 @@
 """The pipeline of the soak: meters, one view corrected by schedule and one by the stream itself."""
 
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, count, mean, total
+from streaming.restarts import ExponentialBackoff
 
 meters = Stream(
     name="meters",
@@ -29,4 +30,5 @@ per_minute = Windowed(
     allowed_lateness="1 minute",
 )
 
-pipeline = Pipeline(meters, (per_ten_seconds, per_minute))
+# Killed every two minutes, it counts as healthy after one; the wait before a restart would grow with each kill.
+pipeline = Pipeline(meters, (per_ten_seconds, per_minute), restart=ExponentialBackoff(reset_after="1 minute"))

@@ -131,7 +131,7 @@ def _log_metadata(seen: Overview) -> dict[str, Any]:
         "latency_p99_seconds": p99,
         "memory_megabytes": None if process.memory_bytes is None else process.memory_bytes / 2**20,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return _known(found)
 
 
 def _rejected_metadata(seen: Overview) -> dict[str, Any]:
@@ -150,4 +150,12 @@ def _view_metadata(seen: Overview, view: Windowed) -> dict[str, Any]:
         "state_rows": query.state_rows,
         "state_megabytes": None if query.state_bytes is None else query.state_bytes / 2**20,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return _known(found)
+
+
+def _known(found: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: round(value, 3) if isinstance(value, float) else value
+        for name, value in found.items()
+        if value is not None
+    }

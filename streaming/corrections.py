@@ -33,18 +33,24 @@ class Backlog:
     through_batch: int | None
 
 
-def plan(spark: SparkSession, lake: Lake, view: Windowed, log_version: int | None = None) -> list[Backlog]:
-    """The days that need a correction, oldest first; `log_version` pins what is known of late pairs.
+def plan(
+    spark: SparkSession,
+    lake: Lake,
+    view: Windowed,
+    log_version: int | None = None,
+    corrections_version: int | None = None,
+) -> list[Backlog]:
+    """The days that need a correction, oldest first; the versions pin what is known of late pairs, and as corrected.
 
     Pairs that the view drops, or that the stream process corrects by itself, wait for nobody.
     """
     if not view.corrected:
         return []
     log = read_log(spark, lake, view.of, log_version)
-    through = corrected_through(lake, view)
+    through = corrected_through(lake, view, corrections_version)
     days = _changed_sessions(log, view) if view.window.merging else _late_days(log, view)
     # A correction is out of date as soon as a session that was open in it has ended.
-    ended = _ended_since(spark, lake, view) if view.window.merging else {}
+    ended = _ended_since(spark, lake, view, corrections_version) if view.window.merging else {}
     backlog = [
         Backlog(row["day"], row["late_pairs"], ended.get(row["day"], row["newest_batch"]), through.get(row["day"]))
         for row in days.groupBy("day")
@@ -81,9 +87,9 @@ def _changed_sessions(log: DataFrame, view: Windowed) -> DataFrame:
     )
 
 
-def _ended_since(spark: SparkSession, lake: Lake, view: Windowed) -> dict[date, int]:
+def _ended_since(spark: SparkSession, lake: Lake, view: Windowed, version: int | None) -> dict[date, int]:
     """Days with a session that was still open when it was corrected and has ended since, by the newest batch."""
-    corrections, newest = read_corrections(spark, lake, view), head(lake, view.of)
+    corrections, newest = read_corrections(spark, lake, view, version), head(lake, view.of)
     if corrections is None or newest is None:
         return {}
     ended = corrections.where(F.col("_retracted") & (F.col("window_end") <= literal(newest.state.watermark)))
@@ -159,15 +165,16 @@ def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> Dat
 
 
 def read_corrections(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
-    """The corrections as a batch frame, or None while there is no such table."""
+    """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
     uri = lake.corrections(view)
-    return None if delta.version_of(uri) is None else delta.read(spark, uri, version)
+    return None if delta.open_table(uri, version) is None else delta.read(spark, uri, version)
 
 
-def corrected_through(lake: Lake, view: Windowed) -> dict[date, int]:
-    """Per corrected day, the batch up to which its newest correction goes."""
+def corrected_through(lake: Lake, view: Windowed, version: int | None = None) -> dict[date, int]:
+    """Per corrected day, the batch up to which its correction goes, at one Delta `version` or the newest."""
     through: dict[date, int] = {}
-    for commit in reversed(delta.history(lake.corrections(view))):
+    table = delta.open_table(lake.corrections(view), version)
+    for commit in reversed([] if table is None else delta.commits(table)):
         for day, batch in ((commit["userMetadata"] or {}).get("through") or {}).items():
             through[date.fromisoformat(day)] = batch
     return through

@@ -30,6 +30,8 @@ from streaming.file_statistics import file_statistics
 DAY = "_day"
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 _ATTEMPTS = 8
+BEFORE = -1
+"""The version of a table that is not there yet."""
 CONFIGURATION = {
     # delta-rs's default of 100 makes small appends three times slower (fact X8).
     "delta.checkpointInterval": "10",
@@ -57,9 +59,9 @@ def files(uri: str) -> pa_fs.FileSystem:
     return pa_fs.PyFileSystem(DeltaStorageHandler(location(uri)))
 
 
-def open_table(uri: str) -> DeltaTable | None:
-    """The newest version of the table, or None where there is no table."""
-    return DeltaTable(location(uri)) if DeltaTable.is_deltatable(location(uri)) else None
+def open_table(uri: str, version: int | None = None) -> DeltaTable | None:
+    """The table at one `version` or the newest, or None where there is no table, which `BEFORE` always is."""
+    return DeltaTable(location(uri), version) if version != BEFORE and DeltaTable.is_deltatable(location(uri)) else None
 
 
 def version_of(uri: str) -> int | None:

@@ -83,17 +83,17 @@ def _closed_for_good(lake: Lake, view: Windowed) -> datetime | None:
     return watermark - lateness if watermark - FIRST_INSTANT > lateness else None
 
 
-def updated_through(lake: Lake, view: Windowed) -> int:
-    """The batch up to which the updates go; -1 where there are none."""
-    table = delta.open_table(lake.updates(view))
+def updated_through(lake: Lake, view: Windowed, version: int | None = None) -> int:
+    """The batch up to which the updates go, at one Delta `version` or the newest; -1 where there are none."""
+    table = delta.open_table(lake.updates(view), version)
     written = None if table is None else table.transaction_version(_APP)
     return -1 if written is None else written
 
 
 def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
-    """The updates as a batch frame, or None while there is no such table."""
+    """The updates as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
     uri = lake.updates(view)
-    return None if delta.version_of(uri) is None else delta.read(spark, uri, version)
+    return None if delta.open_table(uri, version) is None else delta.read(spark, uri, version)
 
 
 def emitted(first: DataFrame, updates: DataFrame | None, view: Windowed) -> DataFrame:

@@ -14,8 +14,10 @@ from streaming.corrections import correct, read_corrections
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.findings import Finding
 from streaming.lake import Lake
+from streaming.query_errors import await_queries
+from streaming.run import Run
 from streaming.views import read_first
-from tests.support.feeds import readings
+from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0
 from tests.support.runs import run
 
@@ -79,3 +81,38 @@ def test_audit_holds_on_an_honest_lake_and_names_each_law_that_a_damaged_one_bre
     wrong = corrections.withColumn("readings", F.col("readings") + 1).localCheckpoint()
     delta.replace_days(wrong, lake.corrections(count_by_sensor), [T0.date()], metadata={})
     assert ("idempotence", "count_by_sensor") in broken(spark, lake)
+
+
+def test_a_stream_that_goes_on_during_the_audit_breaks_no_law_of_it(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline, readings("a@1, a@9, a@16"), readings("a@8, a@26"))
+
+    laws = audit(spark, lake, pipeline)
+    seen = [next(laws)]
+    # From here on the lake has another batch, late rows, windows more, and the correction of them all.
+    run(spark, lake, pipeline, readings("a@2, b@36"), readings("a@46"))
+    correct(spark, lake, count_by_sensor, [T0.date()], lambda: NOW)
+    seen += laws
+
+    assert [finding for finding in seen if not finding.holds] == []
+    assert [finding for finding in findings(spark, lake) if not finding.holds] == []
+
+
+def test_windows_that_are_closed_and_not_yet_published_break_no_law(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline, readings("a@1, a@16"), readings("a@26"))
+    # Ended after its ingestion, a process leaves a view behind the log; corrections go by the log.
+    land_all(lake, pipeline.stream, readings("a@3, a@46"), readings("a@56"), readings("a@32"))
+    ingest = Run(spark, lake, pipeline, lambda: NOW, lambda query, rows, batch: None).start_ingest(availableNow=True)
+    await_queries([ingest])
+    correct(spark, lake, count_by_sensor, [T0.date()], lambda: NOW)
+
+    behind = findings(spark, lake)
+    assert [finding for finding in behind if not finding.holds] == []
+    (first,) = (finding for finding in behind if finding.law == "first result")
+    assert "the view is at " in first.compared
+
+    run(spark, lake, pipeline)
+    caught_up = findings(spark, lake)
+    assert [finding for finding in caught_up if not finding.holds] == []
+    (after,) = (finding for finding in caught_up if finding.law == "first result")
+    assert "the view is at " not in after.compared
+    assert after.checked > first.checked

@@ -126,7 +126,9 @@ def _uncorrected(spark: SparkSession, lake: Lake, view: Windowed, pins: Pins, da
     table = table_name(lake, lake.corrections(view))
     version = None if corrections is None else corrections.version
     reasons = []
-    for entry in plan(spark, lake, view, None if log is None else log.version):
+    # What came after the pins, late pairs and corrections alike, is for the next report.
+    pinned = delta.BEFORE if version is None else version
+    for entry in plan(spark, lake, view, None if log is None else log.version, pinned):
         through = entry.through_batch
         text = (
             f"{entry.day} has {entry.late_pairs} late rows in {view.name}, the newest of batch {entry.newest_batch}, "
@@ -135,18 +137,4 @@ def _uncorrected(spark: SparkSession, lake: Lake, view: Windowed, pins: Pins, da
         )
         if days is None or entry.day in days:
             reasons.append(Reason("uncorrected", table, version, None, str(entry.late_pairs), text))
-    # The plan knows the newest corrections; the report will read the pinned ones.
-    for day in sorted(_corrected_after(lake.corrections(view), version)):
-        if days is None or day in days:
-            text = f"{day} of {view.name} was corrected after its tables were pinned; pin and judge again"
-            reasons.append(Reason("moved", table, version, None, None, text))
     return reasons
-
-
-def _corrected_after(uri: str, version: int | None) -> set[date]:
-    return {
-        date.fromisoformat(day)
-        for commit in delta.history(uri)
-        if version is None or commit["version"] > version
-        for day in (commit["userMetadata"] or {}).get("through") or {}
-    }

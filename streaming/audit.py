@@ -55,6 +55,8 @@ def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Findi
         ViewError: a view is not built yet, or its checkpoint does not tell how far it goes.
     """
     stream = pipeline.stream
+    # Where there is no log, no view is to blame.
+    log.read_log(spark, lake, stream)
     # The log last: everything that is published follows from what is in it by then.
     published = [_Published.now(spark, lake, view) for view in pipeline.views]
     version = delta.version_of(lake.log(stream))

@@ -18,9 +18,9 @@ from streaming.drain import utc_now
 from streaming.intervals import interval
 
 REPORTED_EVERY = timedelta(minutes=5)
-"""An asset's page loads a week of events, so they are few: 288 a day and table, and `_CHANGES_A_DAY` on top."""
+"""An asset's page loads a week of events, so they are few: 288 a day and table, and two for a change of state."""
 
-_CHANGES_A_DAY = 12
+_CHANGES_A_DAY = 6
 _SETTLED_AFTER = timedelta(minutes=1)
 _log = logging.getLogger("tidemark")
 
@@ -34,21 +34,22 @@ class StreamEvents:
         self._pipeline = pipeline
         self._reported: datetime | None = None
         self._changes: tuple[date, int] | None = None
-        self._changed = False
-        self._settled_at: datetime | None = None
+        self._due: list[datetime] = []
 
     def on_state(self, status: SupervisorStatus) -> None:
         """A change of state is told at once and again a minute later, as long as there are few of them in a day."""
-        self._changed = status.state in ("running", "failed", "stopped")
-        self.look(utc_now())
+        now = utc_now()
+        if status.state in ("running", "failed", "stopped") and self._may_tell(now):
+            # Of a process that has just begun there is a state to tell, and no rates yet.
+            self._due = [now, now + _SETTLED_AFTER]
+        self.look(now)
 
     def look(self, now: datetime) -> None:
         """Report, if it is time to."""
-        if self._reported is not None and now - self._reported < REPORTED_EVERY and not self._may_tell(now):
+        told_lately = self._reported is not None and now - self._reported < REPORTED_EVERY
+        if told_lately and not any(due <= now for due in self._due):
             return
-        # Of a process that has just begun there is a state to tell, and no rates yet.
-        self._settled_at = now + _SETTLED_AFTER if self._changed else None
-        self._reported, self._changed = now, False
+        self._reported, self._due = now, [due for due in self._due if due > now]
         try:
             self.report(look(self._lake, self._pipeline), now)
         except Exception:
@@ -75,8 +76,6 @@ class StreamEvents:
         report_alerts(self._instance, seen, now)
 
     def _may_tell(self, now: datetime) -> bool:
-        if not self._changed and (self._settled_at is None or now < self._settled_at):
-            return False
         day, count = self._changes or (now.date(), 0)
         count = count + 1 if day == now.date() else 1
         self._changes = (now.date(), count)

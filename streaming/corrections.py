@@ -50,7 +50,7 @@ def plan(
     through = corrected_through(lake, view, corrections_version)
     days = _changed_sessions(log, view) if view.window.merging else _late_days(log, view)
     # A correction is out of date as soon as a session that was open in it has ended.
-    ended = _ended_since(log, read_corrections(spark, lake, view, corrections_version)) if view.window.merging else {}
+    ended = _ended_since(spark, lake, view, log_version, corrections_version) if view.window.merging else {}
     backlog = [
         Backlog(row["day"], row["late_pairs"], ended.get(row["day"], row["newest_batch"]), through.get(row["day"]))
         for row in days.groupBy("day")
@@ -87,14 +87,16 @@ def _changed_sessions(log: DataFrame, view: Windowed) -> DataFrame:
     )
 
 
-def _ended_since(log: DataFrame, corrections: DataFrame | None) -> dict[date, int]:
+def _ended_since(
+    spark: SparkSession, lake: Lake, view: Windowed, log_version: int | None, corrections_version: int | None
+) -> dict[date, int]:
     """Days with a session that was still open when it was corrected and has ended since, by the newest batch."""
-    newest = log.agg(F.max("_batch").alias("batch"), F.unix_micros(F.max("_watermark")).alias("watermark")).first()
-    if corrections is None or newest is None or newest["watermark"] is None:
+    corrections = read_corrections(spark, lake, view, corrections_version)
+    newest = head(lake, view.of, log_version)
+    if corrections is None or newest is None:
         return {}
-    over = F.unix_micros("window_end") <= F.lit(newest["watermark"])
-    ended = corrections.where(F.col("_retracted") & over).select("_day").distinct()
-    return {row["_day"]: newest["batch"] for row in ended.collect()}
+    ended = corrections.where(F.col("_retracted") & (F.col("window_end") <= literal(newest.state.watermark)))
+    return {row["_day"]: newest.number for row in ended.select("_day").distinct().collect()}
 
 
 def correct(

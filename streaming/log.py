@@ -85,20 +85,25 @@ class Batch:
         )
 
 
-def batches(lake: Lake, stream: Stream) -> list[Batch]:
-    """Every batch of the log, newest first: of commits that were cleaned away, what the archive kept.
+def batches(lake: Lake, stream: Stream, version: int | None = None) -> list[Batch]:
+    """Every batch of the log, at one Delta `version` or the newest, newest first.
+
+    Of commits that were cleaned away there is what the archive kept.
 
     Raises:
         LogError: the log's history was cleaned away and is in no archive.
     """
-    table = delta.open_table(lake.log(stream))
+    table = delta.open_table(lake.log(stream), version)
     if table is None:
         return []
     # In this order: what is cleaned away between the two reads was archived before.
     commits = delta.commits(table)
     live = {batch.number: batch for batch in _described(commits)}
     kept = archived(lake, stream)
-    known = live | {number: Batch.from_json(kept[number]) for number in kept.keys() - live.keys()}
+    # The archive may know of batches that came after the version.
+    newest = max(live, default=None)
+    past = {number for number in kept.keys() - live.keys() if newest is None or number < newest}
+    known = live | {number: Batch.from_json(kept[number]) for number in past}
     if not known:
         _refuse_forgotten(lake, stream, commits)
     return [known[number] for number in sorted(known, reverse=True)]
@@ -110,14 +115,24 @@ def archive_batches(lake: Lake, stream: Stream) -> int:
     return archive(lake, stream, {batch.number: batch.to_json() for batch in _described(history)})
 
 
-def head(lake: Lake, stream: Stream) -> Batch | None:
-    """The newest batch, or None where the log is empty or missing.
+def head(lake: Lake, stream: Stream, version: int | None = None) -> Batch | None:
+    """The newest batch, at one Delta `version` or the newest, or None where the log is empty or missing.
 
     Raises:
         LogError: the log's history was cleaned away and is in no archive.
     """
-    table = delta.open_table(lake.log(stream))
+    table = delta.open_table(lake.log(stream), version)
     return None if table is None else _newest(lake, stream, table)
+
+
+def newest_before(lake: Lake, stream: Stream, version: int | None = None) -> int | None:
+    """The number of the newest batch, or of the one that was newest before a Delta `version`; None where none was."""
+    commits = [] if version is None else delta.history(lake.log(stream))
+    later = min((batch.number for batch in _described(c for c in commits if c["version"] >= version)), default=None)
+    if later is None:
+        newest = head(lake, stream)
+        return None if newest is None else newest.number
+    return later - 1 if later else None
 
 
 def version_after(lake: Lake, stream: Stream, number: int) -> int | None:

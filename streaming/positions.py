@@ -40,13 +40,33 @@ def position(lake: Lake, view: Windowed) -> Position | None:
     return Position(entries=before, rows=0 if in_snapshot else at)
 
 
+def stamps_before(checkpoint: str, batch: int) -> int | None:
+    """The first version of the log whose stamps a batch of a view's query does not go by; None where nobody knows.
+
+    A batch closes windows by the stamps of those before it (fact S3), so that is where the one before it ended.
+    """
+    if batch == 0:
+        return 0
+    planned = storage.read_bytes(f"{checkpoint}/offsets/{batch - 1}")
+    if planned is None:
+        return None
+    at, in_snapshot = _parsed(planned)
+    # A commit of very many files may be read in parts; the first one brings its stamp.
+    begun = json.loads(planned.decode().splitlines()[-1])["index"] >= 0
+    return 0 if in_snapshot else at + begun
+
+
 def _numbers(folder: str) -> list[int]:
     return sorted(int(info.base_name) for info in storage.listed(folder) if info.base_name.isdigit())
 
 
 def _offset(location: str) -> tuple[int, bool]:
-    """Version of the log, and whether it is that of the snapshot, at which a batch of the query ends."""
     content = storage.read_bytes(location)
     assert content is not None, f"{location} was listed and is gone"
+    return _parsed(content)
+
+
+def _parsed(content: bytes) -> tuple[int, bool]:
+    """Version of the log, and whether it is that of the snapshot, at which a batch of the query ends."""
     offset = json.loads(content.decode().splitlines()[-1])
     return offset["reservoirVersion"], offset.get("isInitialSnapshot", offset.get("isStartingVersion", False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import datetime
 from functools import reduce
@@ -12,11 +11,11 @@ from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming import delta, storage
+from streaming import delta
 from streaming.bootstrap import Bootstrap, create_first
 from streaming.errors import CheckpointError, ViewError
 from streaming.ingest import query_id
-from streaming.intervals import from_micros, literal
+from streaming.intervals import literal
 from streaming.lake import Lake
 from streaming.windowed import WINDOW, Windowed
 
@@ -148,39 +147,9 @@ def read_first(spark: SparkSession, lake: Lake, view: Windowed, version: int | N
         ViewError: the view has not been built yet.
     """
     uri = lake.first(view)
-    if delta.version_of(uri) is None:
-        raise not_built(view)
+    if delta.open_table(uri, version) is None:
+        raise ViewError(f"view {view.name!r} is not built yet; run `tidemark run {view.of.name}` first.")
     return delta.read(spark, uri, version)
-
-
-def not_built(view: Windowed) -> ViewError:
-    """The error for a view that has no table yet."""
-    return ViewError(f"view {view.name!r} is not built yet; run `tidemark run {view.of.name}` first.")
-
-
-def closed_through(spark: SparkSession, lake: Lake, view: Windowed, version: int) -> datetime | None:
-    """The clock of a version of the first results: every window that ends by then is in it, and no other.
-
-    That is Spark's watermark in the batch that wrote the version, as its checkpoint tells; None before there was one.
-
-    Raises:
-        ViewError: the checkpoint tells nothing of that batch.
-    """
-    checkpoint, since = lake.checkpoint(view.of, view.name), Bootstrap.of(lake, view)
-    query, table = query_id(spark, checkpoint), delta.open_table(lake.first(view), version)
-    batch = None if query is None or table is None else table.transaction_version(query)
-    bootstrapped = None if since is None else since.watermark
-    if batch is None and since is not None:
-        return bootstrapped
-    planned = None if batch is None else storage.read_bytes(f"{checkpoint}/offsets/{batch}")
-    if planned is None:
-        raise ViewError(
-            f"the checkpoint {checkpoint!r} does not tell how far version {version} of {view.name!r} goes; run "
-            f"`tidemark run {view.of.name}`, which says what is wrong with it."
-        )
-    millis = json.loads(planned.decode().splitlines()[1])["batchWatermarkMs"]
-    reached = from_micros(millis * 1000 - _SHIFT) if millis else None
-    return max(filter(None, (reached, bootstrapped)), default=None)
 
 
 def current(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import BoundedOutOfOrderness, Pipeline, delta
@@ -41,6 +43,13 @@ def with_delay(delay: str) -> Pipeline:
 def tampered(frame: DataFrame, uri: str) -> None:
     """Rows that came past the engine."""
     delta.append(frame, uri, txn=None, metadata=lambda: {})
+
+
+def delete_where(spark: SparkSession, uri: str, condition: Column) -> None:
+    """Rows that went missing past the engine."""
+    table = DeltaTable.forPath(spark, uri)
+    spark.sql(f"alter table delta.`{uri}` set tblproperties ('delta.appendOnly' = 'false')")
+    table.delete(condition)
 
 
 def test_audit_holds_on_an_honest_lake_and_names_each_law_that_a_damaged_one_breaks(
@@ -83,8 +92,27 @@ def test_audit_holds_on_an_honest_lake_and_names_each_law_that_a_damaged_one_bre
     assert ("idempotence", "count_by_sensor") in broken(spark, lake)
 
 
+def test_windows_that_never_closed_and_a_batch_that_the_log_lost_are_told_of(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline, readings("a@1, a@16"), readings("a@26"), readings("a@36"))
+    assert broken(spark, lake) == set()
+
+    # As if Spark's own clock had stood still: the windows are missing, and the view's checkpoint agrees with that.
+    newest = read_first(spark, lake, count_by_sensor).agg(F.max("window_end")).collect()[0][0]
+    delete_where(spark, lake.first(count_by_sensor), F.col("window_end") == newest)
+    for planned in Path(lake.checkpoint(pipeline.stream, count_by_sensor.name), "offsets").glob("[0-9]*"):
+        version, metadata, *offsets = planned.read_text().splitlines()
+        frozen = json.dumps(json.loads(metadata) | {"batchWatermarkMs": 0})
+        planned.write_text("\n".join((version, frozen, *offsets)))
+    assert broken(spark, lake) == {("first result", "count_by_sensor"), ("convergence", "count_by_sensor")}
+
+    delete_where(spark, lake.log(pipeline.stream), F.col("_batch") == 2)
+    assert ("conservation", "readings") in broken(spark, lake)
+
+
 def test_a_stream_that_goes_on_during_the_audit_breaks_no_law_of_it(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, pipeline, readings("a@1, a@9, a@16"), readings("a@8, a@26"))
+    correct(spark, lake, count_by_sensor, [T0.date()], lambda: NOW)
+    run(spark, lake, pipeline, readings("a@7"))
 
     laws = audit(spark, lake, pipeline)
     seen = [next(laws)]
@@ -94,6 +122,8 @@ def test_a_stream_that_goes_on_during_the_audit_breaks_no_law_of_it(spark: Spark
     seen += laws
 
     assert [finding for finding in seen if not finding.holds] == []
+    (convergence,) = (finding for finding in seen if finding.law == "convergence")
+    assert "1 days wait" in convergence.compared, "the correction that waited when the audit began"
     assert [finding for finding in findings(spark, lake) if not finding.holds] == []
 
 

@@ -40,6 +40,21 @@ def test_replacing_a_day_leaves_the_other_days_and_the_old_version_alone(spark: 
     assert [commit["userMetadata"] for commit in delta.history(uri, 2)] == [{}, {"why": "late"}]
 
 
+def test_history_of_an_older_version_ends_with_it_while_others_go_on_writing(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="one row a commit")
+    for number in range(20):
+        delta.append(rows, uri, txn=None, metadata=lambda number=number: {"number": number})
+    opened = delta.open_table(uri, 18)
+    assert opened is not None
+    delta.append(rows, uri, txn=None, metadata=lambda: {"number": 20})
+
+    told = {commit["version"]: commit["userMetadata"] for commit in delta.commits(opened)}
+    assert told == {0: None} | {number + 1: {"number": number} for number in range(18)}
+    assert [commit["version"] for commit in delta.commits(opened, 2)] == [18, 17]
+
+
 def test_a_transaction_is_known_after_its_commit_and_not_before(spark: SparkSession, lake: Lake) -> None:
     uri = lake.path("t")
     rows = results(spark, (1, FIRST))

@@ -112,6 +112,7 @@ def main() -> None:
 
     console.print(f"{arguments.steady_minutes:g} minutes of {_ROWS_A_FILE:,} rows a second")
     steady_memory = steady(lake, output, readings, clock, arguments.steady_minutes)
+    console.print(f"peak {max(steady_memory) / 2**20:,.0f} MB", highlight=False)
     before, batches_before = readings.generated, len(batches(lake, STREAM))
     with console.status("landing the backlog"):
         while readings.generated - before < arguments.rows:

@@ -26,7 +26,7 @@ from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
 
 from benchmarks.findings import PROJECT, Finding, begin, conclude, console
 from benchmarks.pipelines.meters import pipeline
-from benchmarks.processes import family, orphans, until
+from benchmarks.processes import command_line, family, orphans, until
 from benchmarks.readings import Readings
 from streaming import Lake
 from streaming.always_on.overview import look, request
@@ -104,11 +104,11 @@ class Kills:
             self._over.set()
             for thread in threads:
                 thread.join()
-        request(self.lake, pipeline, "stop", "kills", utc_now())
-        until(lambda: look(self.lake, pipeline).holder is None, 60)
-        for service in self._services.values():
-            service.terminate()
-            service.wait()
+            request(self.lake, pipeline, "stop", "kills", utc_now())
+            until(lambda: look(self.lake, pipeline).holder is None, 60)
+            for service in self._services.values():
+                service.terminate()
+                service.wait()
 
     def _kill(self) -> None:
         victim = self._random.choice(_OF_THE_STREAM + _OF_DAGSTER)
@@ -139,10 +139,10 @@ class Kills:
         if victim == "worker":
             return [psutil.Process(driver).ppid()]
         if victim == "JVM":
-            return [member.pid for member in family(driver) if "java" in member.name()][:1]
+            return [member.pid for member in family(driver) if "java" in "".join(command_line(member)[:1])][:1]
         if victim == "code server":
             servers = [family(service.pid)[1:] for service in self._services.values()]
-            return [member.pid for members in servers for member in members if "grpc" in member.cmdline()][:1]
+            return [member.pid for members in servers for member in members if "grpc" in command_line(member)][:1]
         return [self._services[victim].pid]
 
     def _keep_services(self) -> None:

@@ -20,6 +20,14 @@ def family(pid: int) -> list[psutil.Process]:
         return []
 
 
+def command_line(process: psutil.Process) -> list[str]:
+    """Its command line; empty where it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
 def alive(process: psutil.Process) -> bool:
     """Whether it still runs; a zombie does not."""
     try:
@@ -29,9 +37,9 @@ def alive(process: psutil.Process) -> bool:
 
 
 def orphans(members: Sequence[psutil.Process]) -> list[str]:
-    """Those of `members` that live on after the time they have to go, by number and name."""
+    """Those of `members` that live on after the time they have to go, by number and the beginning of their command."""
     until(lambda: not any(map(alive, members)), ORPHANS_GONE_WITHIN)
-    return [f"{member.pid} {member.name()}" for member in members if alive(member)]
+    return [f"{member.pid} {' '.join(command_line(member)[:4])}" for member in members if alive(member)]
 
 
 def until(condition: Callable[[], object], within: float) -> float | None:

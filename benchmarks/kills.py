@@ -177,12 +177,18 @@ class Kills:
 
     def _count_writers(self) -> None:
         while not self._over.wait(0.2):
-            self.writers[sum(map(_writes, psutil.process_iter(["cmdline", "status"])))] += 1
+            self.writers[_writers()] += 1
 
 
-def _writes(process: psutil.Process) -> bool:
-    words = process.info["cmdline"] or []
-    return "streaming.always_on.process" in words and process.info["status"] != psutil.STATUS_ZOMBIE
+def _writers() -> int:
+    parents = {
+        process.pid: process.info["ppid"]
+        for process in psutil.process_iter(["cmdline", "ppid", "status"])
+        if "streaming.always_on.process" in (process.info["cmdline"] or [])
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    }
+    # For a moment the one that starts a JVM is two: a fork has its parent's command line.
+    return sum(parent not in parents for parent in parents.values())
 
 
 def _free_port() -> int:

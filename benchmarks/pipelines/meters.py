@@ -31,4 +31,10 @@ per_minute = Windowed(
 )
 
 # Killed every two minutes, it counts as healthy after one; the wait before a restart would grow with each kill.
-pipeline = Pipeline(meters, (per_ten_seconds, per_minute), restart=ExponentialBackoff(reset_after="1 minute"))
+# Killed every half minute it would wait longer each time, and a stop must be over before what is left is looked for.
+pipeline = Pipeline(
+    meters,
+    (per_ten_seconds, per_minute),
+    restart=ExponentialBackoff(maximum="10 seconds", reset_after="1 minute"),
+    stop_within="10 seconds",
+)

@@ -30,8 +30,7 @@ per_minute = Windowed(
     allowed_lateness="1 minute",
 )
 
-# Killed every two minutes, it counts as healthy after one; the wait before a restart would grow with each kill.
-# Killed every half minute it would wait longer each time, and a stop must be over before what is left is looked for.
+# Killed again and again, it would wait longer before each restart; and a stop is over before orphans are looked for.
 pipeline = Pipeline(
     meters,
     (per_ten_seconds, per_minute),

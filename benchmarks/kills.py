@@ -26,7 +26,7 @@ from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
 
 from benchmarks.findings import PROJECT, Finding, begin, conclude, console
 from benchmarks.pipelines.meters import pipeline
-from benchmarks.processes import command_line, family, orphans, until
+from benchmarks.processes import command_line, family, jvms, orphans, until
 from benchmarks.readings import Readings
 from streaming import Lake
 from streaming.always_on.overview import look, request
@@ -139,7 +139,7 @@ class Kills:
         if victim == "worker":
             return [psutil.Process(driver).ppid()]
         if victim == "JVM":
-            return [member.pid for member in family(driver) if "java" in "".join(command_line(member)[:1])][:1]
+            return [member.pid for member in jvms(family(driver))][:1]
         if victim == "code server":
             servers = [family(service.pid)[1:] for service in self._services.values()]
             return [member.pid for members in servers for member in members if "grpc" in command_line(member)][:1]

@@ -28,6 +28,11 @@ def command_line(process: psutil.Process) -> list[str]:
         return []
 
 
+def jvms(members: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Those of `members` that are Java."""
+    return [member for member in members if "java" in "".join(command_line(member)[:1])]
+
+
 def alive(process: psutil.Process) -> bool:
     """Whether it still runs; a zombie does not."""
     try:

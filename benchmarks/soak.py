@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.findings import begin, conclude, console
 from benchmarks.pipelines.meters import pipeline
-from benchmarks.processes import command_line, family, orphans, until
+from benchmarks.processes import family, jvms, orphans, until
 from benchmarks.readings import Readings
 from benchmarks.soak_record import Kill, Record, draw, judge
 from streaming import Lake
@@ -119,7 +119,7 @@ class Soak:
         members = family(before.pid)
         victim = self._random.choice(["driver", "JVM", "supervisor"])
         number = self._random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
-        java = [member for member in members if "java" in "".join(command_line(member)[:1])]
+        java = jvms(members)
         pids = {"driver": before.pid, "supervisor": self._supervisor.pid}
         pid = java[0].pid if victim == "JVM" and java else pids.get(victim, before.pid)
         newest, at = before.newest_batch or -1, time.monotonic()

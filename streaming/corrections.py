@@ -9,7 +9,7 @@ from datetime import date, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming import delta
+from streaming import delta, table_history
 from streaming.errors import ViewError
 from streaming.intervals import literal
 from streaming.lake import Lake
@@ -177,7 +177,7 @@ def corrected_through(lake: Lake, view: Windowed, version: int | None = None) ->
     """Per corrected day, the batch up to which its correction goes, at one Delta `version` or the newest."""
     through: dict[date, int] = {}
     table = delta.open_table(lake.corrections(view), version)
-    for commit in reversed([] if table is None else delta.commits(table)):
+    for commit in reversed([] if table is None else table_history.commits(table)):
         for day, batch in ((commit["userMetadata"] or {}).get("through") or {}).items():
             through[date.fromisoformat(day)] = batch
     return through

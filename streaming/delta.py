@@ -10,10 +10,8 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from typing import Any, Literal
 
 import pyarrow.fs as pa_fs
@@ -32,7 +30,6 @@ from streaming.file_statistics import file_statistics
 DAY = "_day"
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 _ATTEMPTS = 8
-_READ_AT_ONCE = 16
 BEFORE = -1
 """The version of a table that is not there yet."""
 CONFIGURATION = {
@@ -62,7 +59,8 @@ def files(uri: str) -> pa_fs.FileSystem:
     return pa_fs.PyFileSystem(DeltaStorageHandler(location(uri)))
 
 
-def _files_of(table: DeltaTable) -> pa_fs.FileSystem:
+def files_of(table: DeltaTable) -> pa_fs.FileSystem:
+    """The files of an open table, by paths relative to it."""
     return pa_fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))
 
 
@@ -165,44 +163,6 @@ def replace_all(frame: DataFrame, uri: str, *, metadata: Mapping[str, Any]) -> i
     return _commit(frame, uri, txn=None, metadata=lambda: metadata, statistics=("window_start",), mode="overwrite")
 
 
-def history(uri: str, limit: int | None = None) -> list[dict[str, Any]]:
-    """The table's commits, newest first, each with `version` and the writer's own `userMetadata`, parsed."""
-    table = open_table(uri)
-    return [] if table is None else commits(table, limit)
-
-
-def commits(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
-    """The commits up to the version of an open table, newest first, as `history` gives them.
-
-    The entries are read one by one: delta-rs's own history counts versions down from the one that was opened, but
-    begins with the newest there is, so that while somebody writes every commit gets the version of an older one.
-    """
-    entries = _files_of(table)
-    versions = range(table.version(), -1, -1)[:limit]
-    found: list[dict[str, Any]] = []
-    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-        for start in range(0, len(versions), _READ_AT_ONCE):
-            for commit in pool.map(partial(_commit_of, entries), versions[start : start + _READ_AT_ONCE]):
-                if commit is None:
-                    return found
-                found.append(commit)
-    return found
-
-
-def _commit_of(entries: pa_fs.FileSystem, version: int) -> dict[str, Any] | None:
-    """The commit of a version, or None where its entry was cleaned away, as all before it were."""
-    try:
-        with entries.open_input_file(f"_delta_log/{version:020}.json") as entry:
-            actions: list[bytes] = entry.read().splitlines()
-    except FileNotFoundError:
-        return None
-    # An entry need not tell who wrote it.
-    about: dict[str, Any] = next(
-        (json.loads(action)["commitInfo"] for action in actions if action.startswith(b'{"commitInfo"')), {}
-    )
-    return {**about, "version": version, "userMetadata": json.loads(about.get("userMetadata") or "null")}
-
-
 def attempts(table: DeltaTable) -> Retrying:
     """Attempts of a commit: where another one came between, the table is looked at anew before the next."""
     return Retrying(
@@ -272,7 +232,7 @@ def _holds(table: DeltaTable, txn: Txn) -> bool:
 def _added_files(
     table: DeltaTable, folder: str, statistics: Sequence[str]
 ) -> tuple[list[AddAction | RemoveAction], int]:
-    files = _files_of(table)
+    files = files_of(table)
     selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=True)
     actions: list[AddAction | RemoveAction] = []
     total = 0

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from streaming import delta, log
+from streaming import delta, log, table_history
 from streaming.clock import BatchSummary, ClockState
 from streaming.errors import CheckpointError
 from streaming.files import read_text, visible_files
@@ -165,7 +165,7 @@ def check_checkpoint(spark: SparkSession, table: str, checkpoint: str, way_out: 
 
 def _writer(table: DeltaTable) -> str | None:
     """The query that wrote the table, None where none did; of a history that was cleaned, only that there was one."""
-    history = delta.commits(table)
+    history = table_history.commits(table)
     for commit in history:
         if isinstance(commit["userMetadata"], dict) and commit["userMetadata"].get("query"):
             return str(commit["userMetadata"]["query"])

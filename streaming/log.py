@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming import delta
+from streaming import delta, table_history
 from streaming.archive import archive, archived, newest_archived
 from streaming.clock import BatchSummary, Clock, ClockState, clock_from_json
 from streaming.errors import FencedError, LogError
@@ -97,7 +97,7 @@ def batches(lake: Lake, stream: Stream, version: int | None = None) -> list[Batc
     if table is None:
         return []
     # In this order: what is cleaned away between the two reads was archived before.
-    commits = delta.commits(table)
+    commits = table_history.commits(table)
     live = {batch.number: batch for batch in _described(commits)}
     kept = archived(lake, stream)
     # The archive may know of batches that came after the version.
@@ -111,7 +111,7 @@ def batches(lake: Lake, stream: Stream, version: int | None = None) -> list[Batc
 
 def archive_batches(lake: Lake, stream: Stream) -> int:
     """Archive the batches that are not in the archive yet; returns how many they were."""
-    history = delta.history(lake.log(stream))
+    history = table_history.history(lake.log(stream))
     return archive(lake, stream, {batch.number: batch.to_json() for batch in _described(history)})
 
 
@@ -127,17 +127,20 @@ def head(lake: Lake, stream: Stream, version: int | None = None) -> Batch | None
 
 def newest_before(lake: Lake, stream: Stream, version: int | None = None) -> int | None:
     """The number of the newest batch, or of the one that was newest before a Delta `version`; None where none was."""
-    commits = [] if version is None else delta.history(lake.log(stream))
-    later = min((batch.number for batch in _described(c for c in commits if c["version"] >= version)), default=None)
+    table = delta.open_table(lake.log(stream))
+    if table is None:
+        return None
+    since = [] if version is None else table_history.commits(table, max(0, table.version() + 1 - version))
+    later = min((batch.number for batch in _described(since)), default=None)
     if later is None:
-        newest = head(lake, stream)
+        newest = _newest(lake, stream, table)
         return None if newest is None else newest.number
     return later - 1 if later else None
 
 
 def version_after(lake: Lake, stream: Stream, number: int) -> int | None:
     """The Delta version of the log that ends with batch `number`; None where its commit was cleaned away."""
-    for commit in delta.history(lake.log(stream)):
+    for commit in table_history.history(lake.log(stream)):
         for batch in _described([commit]):
             if batch.number <= number:
                 return int(commit["version"]) if batch.number == number else None
@@ -146,7 +149,7 @@ def version_after(lake: Lake, stream: Stream, number: int) -> int | None:
 
 def _newest(lake: Lake, stream: Stream, table: DeltaTable) -> Batch | None:
     for limit in (1, 100, None):
-        commits = delta.commits(table, limit)
+        commits = table_history.commits(table, limit)
         for batch in _described(commits):
             return batch
     kept = newest_archived(lake, stream)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from deltalake import DeltaTable
 
-from streaming import delta, log
+from streaming import delta, log, table_history
 from streaming.always_on.progress_table import forget_progress
 from streaming.drain import utc_now
 from streaming.entries import clean_up
@@ -107,7 +107,7 @@ def _holding(uri: str, positions: dict[str, Position], expired: datetime) -> tup
     """The views with unread rows that were committed before `expired`, so that compaction may have put them away."""
     old = [
         commit["version"]
-        for commit in delta.history(uri)
+        for commit in table_history.history(uri)
         if (commit["userMetadata"] or {}).get("clock") and _instant(commit["timestamp"]) < expired
     ]
     return tuple(name for name, found in positions.items() if old and max(old) >= found.rows)

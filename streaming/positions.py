@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from streaming import storage
 from streaming.bootstrap import Bootstrap
@@ -28,10 +29,10 @@ def position(lake: Lake, view: Windowed) -> Position | None:
     if not offsets:
         return None
     newest = offsets[-1]
-    at, in_snapshot = _offset(f"{checkpoint}/offsets/{newest}")
+    at, in_snapshot = _reached(_offset(checkpoint, newest))
     if newest - 1 in offsets:
         # Spark plans the newest batch anew after a restart, also when it was committed.
-        before, before_in_snapshot = _offset(f"{checkpoint}/offsets/{newest - 1}")
+        before, before_in_snapshot = _reached(_offset(checkpoint, newest - 1))
     else:
         bootstrapped = Bootstrap.of(lake, view) is not None
         before, before_in_snapshot = (at, True) if bootstrapped else (0, False)
@@ -47,26 +48,25 @@ def stamps_before(checkpoint: str, batch: int) -> int | None:
     """
     if batch == 0:
         return 0
-    planned = storage.read_bytes(f"{checkpoint}/offsets/{batch - 1}")
-    if planned is None:
+    offset = _offset(checkpoint, batch - 1)
+    if offset is None:
         return None
-    at, in_snapshot = _parsed(planned)
+    at, in_snapshot = _reached(offset)
     # A commit of very many files may be read in parts; the first one brings its stamp.
-    begun = json.loads(planned.decode().splitlines()[-1])["index"] >= 0
-    return 0 if in_snapshot else at + begun
+    return 0 if in_snapshot else at + (offset["index"] >= 0)
 
 
 def _numbers(folder: str) -> list[int]:
     return sorted(int(info.base_name) for info in storage.listed(folder) if info.base_name.isdigit())
 
 
-def _offset(location: str) -> tuple[int, bool]:
-    content = storage.read_bytes(location)
-    assert content is not None, f"{location} was listed and is gone"
-    return _parsed(content)
+def _offset(checkpoint: str, batch: int) -> dict[str, Any] | None:
+    """Where a batch of the query ends, in the words of Delta's source; None where that is not known."""
+    text = storage.read_text(f"{checkpoint}/offsets/{batch}")
+    return None if text is None else json.loads(text.splitlines()[-1])
 
 
-def _parsed(content: bytes) -> tuple[int, bool]:
-    """Version of the log, and whether it is that of the snapshot, at which a batch of the query ends."""
-    offset = json.loads(content.decode().splitlines()[-1])
+def _reached(offset: dict[str, Any] | None) -> tuple[int, bool]:
+    """Version of the log, and whether it is that of the snapshot, of an offset."""
+    assert offset is not None, "it was listed and is gone"
     return offset["reservoirVersion"], offset.get("isInitialSnapshot", offset.get("isStartingVersion", False))

@@ -8,7 +8,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming import delta
+from streaming import delta, table_history
 from streaming.intervals import FIRST_INSTANT, MICROSECOND, from_micros, interval, literal
 from streaming.lake import Lake
 from streaming.log import head, read_log
@@ -75,7 +75,7 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
 def _closed_for_good(lake: Lake, view: Windowed) -> datetime | None:
     """No window that ends here or before is ever updated again, as the last updates tell; None where nobody knows."""
     assert view.allowed_lateness is not None
-    commits = delta.history(lake.updates(view), 1)
+    commits = table_history.history(lake.updates(view), 1)
     told = commits[0]["userMetadata"] if commits else None
     if not isinstance(told, dict) or told.get("watermark") is None:
         return None

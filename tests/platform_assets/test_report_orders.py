@@ -15,7 +15,7 @@ from platform_assets.reports.publish import judge_and_publish, publish
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from quality import GateClosed, NotBuiltYet, Pins, Suite, always, pin, unique, verdicts_for
-from streaming import delta
+from streaming import table_history
 from streaming.examples.orders import orders_per_day, pipeline
 from streaming.lake import Lake
 from tests.support.runs import run
@@ -56,7 +56,7 @@ def test_e21_periodic_report(spark: SparkSession, lake: Lake) -> None:
     csv = b'"day","revenue","orders"\n2025-12-01,15.00,2\n'
     assert published(lake) == (0, rows, csv)
     assert done.versions == {"revenue_per_day": 0}
-    commit = delta.history(lake.report("revenue_per_day"))[0]["userMetadata"]
+    commit = table_history.history(lake.report("revenue_per_day"))[0]["userMetadata"]
     assert (commit["run_id"], Pins.from_json(commit["pins"])) == ("run-1", done.pins)
     assert {name: row.outcome for name, row in verdicts_for(lake, "reports/revenue_per_day", 0).items()} == {
         "unique_key": "passed",

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming import delta
+from streaming import delta, table_history
 from streaming.lake import Lake
 
 FIRST, SECOND = date(2026, 1, 1), date(2026, 1, 2)
@@ -37,7 +37,7 @@ def test_replacing_a_day_leaves_the_other_days_and_the_old_version_alone(spark: 
     delta.replace_days(results(spark), uri, [FIRST], metadata={})
     assert content(spark, uri) == {(2, SECOND), (3, None)}
     assert content(spark, uri, 1) == {(1, FIRST), (2, SECOND), (3, None)}
-    assert [commit["userMetadata"] for commit in delta.history(uri, 2)] == [{}, {"why": "late"}]
+    assert [commit["userMetadata"] for commit in table_history.history(uri, 2)] == [{}, {"why": "late"}]
 
 
 def test_history_of_an_older_version_ends_with_it_while_others_go_on_writing(spark: SparkSession, lake: Lake) -> None:
@@ -50,9 +50,9 @@ def test_history_of_an_older_version_ends_with_it_while_others_go_on_writing(spa
     assert opened is not None
     delta.append(rows, uri, txn=None, metadata=lambda: {"number": 20})
 
-    told = {commit["version"]: commit["userMetadata"] for commit in delta.commits(opened)}
+    told = {commit["version"]: commit["userMetadata"] for commit in table_history.commits(opened)}
     assert told == {0: None} | {number + 1: {"number": number} for number in range(18)}
-    assert [commit["version"] for commit in delta.commits(opened, 2)] == [18, 17]
+    assert [commit["version"] for commit in table_history.commits(opened, 2)] == [18, 17]
 
 
 def test_a_transaction_is_known_after_its_commit_and_not_before(spark: SparkSession, lake: Lake) -> None:

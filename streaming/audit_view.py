@@ -50,7 +50,7 @@ class Published:
 def _through(spark: SparkSession, lake: Lake, view: Windowed, version: int) -> int | None:
     """How far the query had read that wrote a version of the first results; all of the log where nothing tells."""
     checkpoint, table = lake.checkpoint(view.of, view.name), delta.open_table(lake.first(view), version)
-    query = query_id(spark, checkpoint)
+    query = query_id(checkpoint)
     batch = None if table is None or query is None else table.transaction_version(query)
     # Bootstrapped, and no batch yet.
     if batch is None and Bootstrap.of(lake, view) is not None:

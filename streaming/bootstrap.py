@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from streaming import delta
-from streaming.files import visible_files
+from streaming import delta, storage
 from streaming.intervals import MICROSECOND, from_micros, literal, to_micros
 from streaming.lake import Lake
 from streaming.log import Batch, read_log
@@ -49,9 +48,9 @@ class Bootstrap:
         return {name: to_micros(instant) for name, instant in instants.items() if instant is not None}
 
 
-def begun(spark: SparkSession, lake: Lake, view: Windowed) -> bool:
+def begun(lake: Lake, view: Windowed) -> bool:
     """Whether the view's stream has fixed a first batch: from there on its checkpoint knows where it is."""
-    return any(visible_files(spark, f"{lake.checkpoint(view.of, view.name)}/offsets"))
+    return any(storage.listed(f"{lake.checkpoint(view.of, view.name)}/offsets"))
 
 
 def bootstrap(spark: SparkSession, lake: Lake, view: Windowed, head: Batch, now: Callable[[], datetime]) -> int:
@@ -82,9 +81,8 @@ def bootstrap(spark: SparkSession, lake: Lake, view: Windowed, head: Batch, now:
 
 def create_first(lake: Lake, view: Windowed, schema: StructType) -> None:
     """The table of first results, created empty if it is not there yet."""
-    if delta.version_of(lake.first(view)) is None:
-        described = f"First results of view {view.name}" + (f": {view.description}" if view.description else "")
-        delta.create(lake.first(view), schema, append_only=True, description=described)
+    described = f"First results of view {view.name}" + (f": {view.description}" if view.description else "")
+    delta.create(lake.first(view), schema, append_only=True, description=described)
 
 
 def closed_results(pairs: DataFrame, view: Windowed, after: datetime | None, through: datetime | None) -> DataFrame:

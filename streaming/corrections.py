@@ -127,8 +127,7 @@ def correct(
     for day in sorted(set(days)):
         rows = correction(log, view, day, newest).withColumn("_corrected_at", literal(now()))
         uri = lake.corrections(view)
-        if delta.version_of(uri) is None:
-            delta.create(uri, rows.schema, append_only=False, description=f"Corrections of view {view.name}")
+        delta.create(uri, rows.schema, append_only=False, description=f"Corrections of view {view.name}")
         corrected[day] = delta.replace_days(
             rows, uri, [day], metadata={"through": {day.isoformat(): newest.number}, "view": view.name}
         )

@@ -64,15 +64,25 @@ def files_of(table: DeltaTable) -> pa_fs.FileSystem:
     return pa_fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))
 
 
+def exists(uri: str) -> bool:
+    """Whether there is a table."""
+    return DeltaTable.is_deltatable(location(uri))
+
+
 def open_table(uri: str, version: int | None = None) -> DeltaTable | None:
     """The table at one `version` or the newest, or None where there is no table, which `BEFORE` always is."""
-    return DeltaTable(location(uri), version) if version != BEFORE and DeltaTable.is_deltatable(location(uri)) else None
+    return DeltaTable(location(uri), version) if version != BEFORE and exists(uri) else None
 
 
 def version_of(uri: str) -> int | None:
     """The newest version of the table, or None where there is no table."""
     table = open_table(uri)
     return None if table is None else table.version()
+
+
+def schema_of(uri: str) -> StructType:
+    """The columns of an existing table."""
+    return StructType.fromJson(json.loads(DeltaTable(location(uri)).schema().to_json()))
 
 
 def is_empty(uri: str) -> bool:
@@ -87,9 +97,11 @@ def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame
     return (reader if version is None else reader.option("versionAsOf", version)).load(uri)
 
 
-def create(uri: str, schema: StructType, *, append_only: bool, description: str) -> DeltaTable:
-    """The table at `uri`, created empty and partitioned by `_day` if it is not there yet."""
-    return DeltaTable.create(
+def create(uri: str, schema: StructType, *, append_only: bool, description: str) -> None:
+    """Create the table at `uri`, empty and partitioned by `_day`, if it is not there yet."""
+    if exists(uri):
+        return
+    DeltaTable.create(
         location(uri),
         Schema.from_json(nullable(schema).json()),
         mode="ignore",

@@ -41,13 +41,8 @@ class EarlyResults:
         rows = open_windows(read_log(self._spark, self._lake, self._view.of), self._view, batch)
         uri = self._lake.open(self._view)
         written = rows.withColumn("_written_at", literal(self._last))
-        if delta.version_of(uri) is None:
-            delta.create(
-                uri,
-                written.schema,
-                append_only=False,
-                description=f"Open windows of view {self._view.name}, provisional",
-            )
+        description = f"Open windows of view {self._view.name}, provisional"
+        delta.create(uri, written.schema, append_only=False, description=description)
         delta.replace_all(written, uri, metadata={"through": batch.number, "view": self._view.name})
 
     def _is_due(self, every: timedelta) -> bool:

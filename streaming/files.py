@@ -24,18 +24,6 @@ def exists(spark: SparkSession, location: str) -> bool:
     return bool(file_system.exists(path))
 
 
-def read_text(spark: SparkSession, location: str) -> str | None:
-    """The text of a small file, or None where there is none."""
-    file_system, path = _resolve(spark, location)
-    if not file_system.exists(path):
-        return None
-    stream = file_system.open(path)
-    try:
-        return bytes(stream.readAllBytes()).decode()
-    finally:
-        stream.close()
-
-
 def visible_files(spark: SparkSession, location: str) -> Iterator[FileInfo]:
     """The files directly in `location` whose names do not begin with `.` or `_`."""
     file_system, path = _resolve(spark, location)

@@ -1,4 +1,4 @@
-"""Source to event log: parse, judge, stamp and append one batch in one commit."""
+"""Source to event log: judge, stamp and append one batch in one commit."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from streaming import delta, log, table_history
+from streaming import delta, log, storage, table_history
 from streaming.clock import BatchSummary, ClockState
+from streaming.constants import constant
 from streaming.errors import CheckpointError
-from streaming.files import read_text, visible_files
 from streaming.intervals import EPOCH, from_micros, literal
 from streaming.judge import Judge
 from streaming.lake import Lake
@@ -32,13 +32,11 @@ longest.
 _PARTITION = ""
 
 
-def stamp(rows: DataFrame, stream: Stream, number: int, watermark: datetime | None) -> DataFrame:
-    """`rows` with batch number and stamp, in the log's column order."""
-    # A heartbeat knows the columns of the table, which lacks those declared since its last row came.
-    declared = [name for name in stream.columns if name in rows.columns]
-    return rows.withColumns({"_batch": F.lit(number).cast("bigint"), "_watermark": literal(watermark)}).select(
-        *declared, "_rejected", "_raw", "_origin", "_batch", INGESTED_AT, "_watermark", "_day"
-    )
+def stamp(rows: DataFrame, declared: Sequence[str], number: int, watermark: datetime | None) -> DataFrame:
+    """`rows` with batch number and stamp, in the log's column order; `declared` are the stream's columns."""
+    batch = constant(number).alias("_batch")
+    stamped = constant(watermark).alias("_watermark")
+    return rows.select(*declared, "_rejected", "_raw", "_origin", batch, INGESTED_AT, stamped, "_day")
 
 
 class Ingest:
@@ -57,20 +55,23 @@ class Ingest:
         self._now = now
         self._judge = Judge(pipeline.stream)
         self._counts = summary_columns(pipeline)
+        self._repeats = True
 
-    def __call__(self, raw: DataFrame, query_batch: int, head: Batch | None) -> Batch | None:
-        """Append `raw` as the batch after `head`; None where the log holds it already."""
+    def __call__(self, parsed: DataFrame, query_batch: int, head: Batch | None) -> Batch | None:
+        """Append the rows that the format has `parsed` as the batch after `head`; None where the log holds them."""
         stream = self._pipeline.stream
         checkpoint = self._lake.checkpoint(stream, QUERY)
-        query = query_id(self._spark, checkpoint)
+        query = query_id(checkpoint)
         if query is None:
             raise CheckpointError(f"the checkpoint of {stream.name!r} vanished while its query runs; stop and restart.")
         txn = delta.Txn(query, query_batch)
-        if delta.has_written(self._lake.log(stream), txn):
+        # Batches that the log holds already come first after a start, if at all.
+        self._repeats = self._repeats and delta.has_written(self._lake.log(stream), txn)
+        if self._repeats:
             return None
         stream.source.check(self._spark, checkpoint, query_batch)
         processed_at = self._now()
-        judged = self._judge(stream.source.located(raw), processed_at)
+        judged = self._judge(stream.source.located(parsed), processed_at)
         return append_judged(judged, self._lake, self._pipeline, head, processed_at, self._counts, txn)
 
 
@@ -91,7 +92,7 @@ def append_judged(
     state = next_state(head, stream)
     number = 0 if head is None else head.number + 1
     observed = Observation()
-    rows = stamp(judged, stream, number, stream.clock.watermark(state))
+    rows = stamp(judged, stream.columns, number, stream.clock.watermark(state))
     partitioned = stream.source.partition is not None
 
     def describe() -> Batch:
@@ -126,27 +127,27 @@ def next_state(head: Batch | None, stream: Stream) -> ClockState:
     return ClockState() if head is None else stream.clock.advance(head.state, head.summary)
 
 
-def query_id(spark: SparkSession, checkpoint: str) -> str | None:
+def query_id(checkpoint: str) -> str | None:
     """The id of the query that owns a checkpoint, or None where the checkpoint is new."""
-    metadata = read_text(spark, f"{checkpoint}/metadata")
+    metadata = storage.read_text(f"{checkpoint}/metadata")
     return None if metadata is None else json.loads(metadata)["id"]
 
 
 def declared_schema(spark: SparkSession, stream: Stream) -> StructType:
     """The columns that the next batch of the log will have."""
     nothing = spark.createDataFrame([], f"_raw binary, _origin {stream.source.origin}")
-    return stamp(Judge(stream)(nothing, EPOCH), stream, 0, None).schema
+    return stamp(Judge(stream)(stream.format.parse(nothing), EPOCH), stream.columns, 0, None).schema
 
 
-def check_checkpoint(spark: SparkSession, table: str, checkpoint: str, way_out: str) -> None:
+def check_checkpoint(table: str, checkpoint: str, way_out: str) -> None:
     """Refuse a checkpoint that is not the one `table` was written with: it would lose or repeat rows (fact B6).
 
     Raises:
         CheckpointError: with `way_out` as the advice.
     """
-    opened, found = delta.open_table(table), query_id(spark, checkpoint)
+    opened, found = delta.open_table(table), query_id(checkpoint)
     if opened is None:
-        if any(visible_files(spark, f"{checkpoint}/commits")):
+        if any(storage.listed(f"{checkpoint}/commits")):
             raise CheckpointError(
                 f"the table {table!r} is gone, but its checkpoint {checkpoint!r} holds batches that were in it; going "
                 f"on would lose them. {way_out}"
@@ -184,9 +185,11 @@ def heartbeat(
 ) -> Batch:
     """Append a row that has only a stamp: it tells the views how far the clock is."""
     origin = f"cast(null as {stream.source.origin})"
-    types = spark.read.format("delta").load(lake.log(stream)).schema
+    types = delta.schema_of(lake.log(stream))
+    # The table lacks those declared since its last row came.
+    declared = [name for name in stream.columns if name in types.names]
     row = spark.range(1).select(
-        *(F.lit(None).cast(types[name].dataType).alias(name) for name in stream.columns if name in types.names),
+        *(F.lit(None).cast(types[name].dataType).alias(name) for name in declared),
         F.lit(None).cast("array<string>").alias("_rejected"),
         F.lit(None).cast("binary").alias("_raw"),
         F.expr(origin).alias("_origin"),
@@ -194,7 +197,13 @@ def heartbeat(
         F.lit(None).cast("date").alias("_day"),
     )
     batch = Batch(number, None, None, state, BatchSummary({}, 0, now), stream.clock, end_of_input=end_of_input)
-    return log.append(stamp(row, stream, number, stream.clock.watermark(state)), lake, stream, None, lambda: batch)
+    stamped = stamp(row, declared, number, stream.clock.watermark(state))
+    return log.append(stamped, lake, stream, None, lambda: batch)
+
+
+def _number_of(condition: Column) -> Column:
+    # `count_if` makes Spark write every row twice more, as it names what it counts.
+    return F.count(F.when(condition, F.lit(1)))
 
 
 def _greatest(stream: Stream) -> Column:
@@ -229,7 +238,7 @@ def summary_columns(pipeline: Pipeline) -> list[Column]:
     time, stamped = F.col(stream.event_time), F.col("_watermark")
     return [
         F.count(F.lit(1)).alias("rows"),
-        F.count_if(~valid).alias("rejected"),
+        _number_of(~valid).alias("rejected"),
         _greatest(stream),
         F.percentile(
             F.unix_micros(stream.source.time_of(F.col("_origin"))), F.array(*(F.lit(share) for share in SHARES_BEFORE))
@@ -241,7 +250,7 @@ def summary_columns(pipeline: Pipeline) -> list[Column]:
             for view in pipeline.views
         ),
         *(
-            F.count_if(F.when(view.condition(), F.size(view.window.bounds(time)) == 0)).alias(f"unassigned_{view.name}")
+            _number_of(view.condition() & (F.size(view.window.bounds(time)) == 0)).alias(f"unassigned_{view.name}")
             for view in pipeline.views
         ),
     ]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from streaming.constants import constant
 from streaming.intervals import interval, literal
 from streaming.rules import all_reasons
 from streaming.sql import names_in
@@ -14,7 +15,7 @@ from streaming.stream import INGESTED_AT, Stream
 
 
 class Judge:
-    """Turns raw payloads into the log's rows, but for batch number and stamp.
+    """Turns parsed payloads into the log's rows, but for batch number and stamp.
 
     Building the columns costs more than Spark takes for a small batch, so it is done once.
     """
@@ -24,22 +25,23 @@ class Judge:
         self._inputs = _inputs(stream)
         rejected = F.col("_rejected").isNotNull()
         self._reasons = all_reasons(self._all_reasons())
-        time = F.col(stream.event_time)
-        self._columns: tuple[Column | str, ...] = (
+        time, raw = F.col(stream.event_time), F.col("_raw").cast("binary")
+        self._columns: tuple[Column, ...] = (
             # Nobody could read an instant that Python does not know; the payload keeps what was sent.
-            *(F.when(_known(time), time).alias(name) if name == stream.event_time else name for name in stream.columns),
-            "_rejected",
-            F.col("_raw") if stream.keep_raw else F.when(rejected, F.col("_raw")).alias("_raw"),
-            "_origin",
-            INGESTED_AT,
+            *(
+                F.when(_known(time), time).alias(name) if name == stream.event_time else F.col(name)
+                for name in stream.columns
+            ),
+            F.col("_rejected"),
+            (raw if stream.keep_raw else F.when(rejected, raw)).alias("_raw"),
+            F.col("_origin"),
+            F.col(INGESTED_AT),
             F.when(~rejected, F.to_date(stream.event_time)).alias("_day"),
         )
 
-    def __call__(self, raw: DataFrame, ingested_at: datetime) -> DataFrame:
-        """Typed columns, verdict (`_rejected`), payload, origin and day of each row of `raw` (`_raw`, `_origin`)."""
-        frame = raw.withColumn(INGESTED_AT, literal(ingested_at))
-        for columns in self._stream.format.stages:
-            frame = frame.withColumns(columns)
+    def __call__(self, parsed: DataFrame, ingested_at: datetime) -> DataFrame:
+        """Typed columns, verdict (`_rejected`), payload, origin and day of each row that the format has `parsed`."""
+        frame = parsed.withColumn(INGESTED_AT, constant(ingested_at))
         for name, expression in self._stream.derived.items():
             frame = frame.withColumn(name, F.expr(expression))
         return frame.withColumn("_rejected", self._reasons).select(*self._columns)
@@ -47,18 +49,22 @@ class Judge:
     def _all_reasons(self) -> list[Column]:
         stream = self._stream
         return [
-            stream.format.unreadable,
-            *stream.format.wrong.values(),
+            F.col("_unreadable"),
+            *(_wrong(column.name) for column in stream.format.columns),
             self._unless_unread(_event_time_reason(stream), frozenset({stream.event_time})),
             *(self._unless_unread(rule.reason(), names_in(rule.condition)) for rule in stream.rules),
         ]
 
     def _unless_unread(self, reason: Column, columns: frozenset[str]) -> Column:
         """A rule is not asked about a column that could not be read, so that each defect is named once."""
-        clean = self._stream.format.unreadable.isNull()
+        clean = F.col("_unreadable").isNull()
         for name in sorted(frozenset[str]().union(*(self._inputs.get(column, frozenset()) for column in columns))):
-            clean = clean & self._stream.format.wrong[name].isNull()
+            clean = clean & _wrong(name).isNull()
         return F.when(clean, reason)
+
+
+def _wrong(column: str) -> Column:
+    return F.col(f"_wrong.`{column}`")
 
 
 def _inputs(stream: Stream) -> dict[str, frozenset[str]]:

@@ -182,13 +182,8 @@ def append(frame: DataFrame, lake: Lake, stream: Stream, txn: delta.Txn | None, 
         FencedError: the batch before it is not the newest of the log any more, or not yet.
     """
     uri = lake.log(stream)
-    if delta.version_of(uri) is None:
-        delta.create(
-            uri,
-            frame.schema,
-            append_only=True,
-            description=stream.description or f"Event log of {stream.name}",
-        )
+    description = stream.description or f"Event log of {stream.name}"
+    delta.create(uri, frame.schema, append_only=True, description=description)
     described: list[Batch] = []
 
     def metadata() -> dict[str, Any]:

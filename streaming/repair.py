@@ -103,7 +103,7 @@ def preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[
         examined, passing = _counted(judged)
         head = log.head(lake, stream)
         number = 0 if head is None else head.number + 1
-        coming = stamp(log.valid(judged), stream, number, stream.clock.watermark(next_state(head, stream)))
+        coming = stamp(log.valid(judged), stream.columns, number, stream.clock.watermark(next_state(head, stream)))
         there = log.read_log(spark, lake, stream)
         # The table lacks what was declared since its last row came.
         before = there.unionByName(coming.limit(0), allowMissingColumns=True)
@@ -118,7 +118,8 @@ def _judged(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: datetime) 
     """The rejected rows that are not repaired, judged at `now`; each origin tells in which batch it was rejected."""
     rejected = log.rejected(log.read_log(spark, lake, pipeline.stream))
     origin = F.col("_origin").withField("repairs", F.col("_batch")).alias("_origin")
-    return Judge(pipeline.stream)(rejected.select("_raw", origin), now)
+    parsed = pipeline.stream.format.parse(rejected.select("_raw", origin))
+    return Judge(pipeline.stream)(parsed, now)
 
 
 def _counted(judged: DataFrame) -> tuple[int, int]:

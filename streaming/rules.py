@@ -32,5 +32,6 @@ class Rule:
 
 def all_reasons(reasons: Sequence[Column]) -> Column:
     """Every reason that is not null, in order; null when there is none, so that null means valid."""
-    found = F.array_compact(F.array(*reasons))
-    return F.when(F.size(found) > 0, found)
+    # What compacts is a lambda, for which Spark would write every row once more, and few rows need it.
+    found = F.array_except(F.array(*reasons), F.array(F.lit(None).cast("string")))
+    return F.when(F.coalesce(*reasons).isNotNull(), found)

@@ -67,7 +67,6 @@ class Run:
         stream = self.pipeline.stream
         checkpoint = self.lake.checkpoint(stream, QUERY)
         check_checkpoint(
-            self.spark,
             self.lake.log(stream),
             checkpoint,
             "Restore the checkpoint from a backup; or, to begin a new log, move both the old log and what is left of "
@@ -75,16 +74,16 @@ class Run:
         )
         ingest = Ingest(self.spark, self.lake, self.pipeline, self._now)
 
-        def run_batch(raw: DataFrame, query_batch: int) -> None:
+        def run_batch(parsed: DataFrame, query_batch: int) -> None:
             with self._appending:
-                batch = ingest(raw, query_batch, self.head)
+                batch = ingest(parsed, query_batch, self.head)
                 if batch is None:
                     return
                 self.head = batch
             self._on_batch(QUERY, batch.summary.rows, batch)
 
         return (
-            stream.source.read(self.spark, self.lake.landing(stream))
+            stream.format.parse(stream.source.read(self.spark, self.lake.landing(stream)))
             .writeStream.queryName(f"{stream.name}.{QUERY}")
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger)
@@ -100,7 +99,7 @@ class Run:
             QueryFailed: a query ended with an error.
         """
         stream = self.pipeline.stream
-        new = [view for view in self.pipeline.views if not begun(self.spark, self.lake, view)]
+        new = [view for view in self.pipeline.views if not begun(self.lake, view)]
         # A log without rows is as good as none.
         if self.head is None or not new or delta.is_empty(self.lake.log(stream)):
             return
@@ -123,7 +122,6 @@ class Run:
     def _check(self, views: Sequence[Windowed]) -> None:
         for view in views:
             check_checkpoint(
-                self.spark,
                 self.lake.first(view),
                 self.lake.checkpoint(view.of, view.name),
                 f"Views are functions of the log: delete the table and the checkpoint of {view.name!r} (where its "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from urllib.parse import unquote
+
+from streaming import storage
 
 
 def taken(entry: str) -> list[tuple[int, str]]:
@@ -16,13 +17,14 @@ def taken(entry: str) -> list[tuple[int, str]]:
     return [(file["batchId"], unquote(file["path"])) for file in files]
 
 
-def planned(read: Callable[[str], str | None], checkpoint: str, query_batch: int) -> list[str]:
-    """The files that the query has chosen for a batch; `read` yields a file's text, or None where there is none."""
-    before, last = (_log_offset(read(f"{checkpoint}/offsets/{number}")) for number in (query_batch - 1, query_batch))
+def planned(checkpoint: str, query_batch: int) -> list[str]:
+    """The files that the query has chosen for a batch."""
+    offsets = (storage.read_text(f"{checkpoint}/offsets/{number}") for number in (query_batch - 1, query_batch))
+    before, last = map(_log_offset, offsets)
     paths: list[str] = []
     for number in range(before + 1, last + 1):
         entry = f"{checkpoint}/sources/0/{number}"
-        text = read(entry) or read(f"{entry}.compact") or ""
+        text = storage.read_text(entry) or storage.read_text(f"{entry}.compact") or ""
         paths += [path for batch, path in taken(text) if batch == number]
     return paths
 

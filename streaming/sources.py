@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming import storage
 from streaming.errors import DeclarationError, SourceError
-from streaming.files import exists, read_text
+from streaming.files import exists
 from streaming.source_log import planned
 
 _DESCRIBED = 20
@@ -54,7 +52,7 @@ class Files:
             _check_pattern(self.partition)
 
     def read(self, spark: SparkSession, location: str) -> DataFrame:
-        """A streaming frame of `_raw` binary and `_origin` (path, modification time, size).
+        """A streaming frame of `_raw`, text that may be no UTF-8, and `_origin` (path, modification time, size).
 
         Raises:
             SourceError: the folder does not exist.
@@ -68,7 +66,7 @@ class Files:
             .load(location)
         )
         return lines.select(
-            F.col("value").cast("binary").alias("_raw"),
+            F.col("value").alias("_raw"),
             F.struct(
                 F.col("_metadata.file_path").alias("path"),
                 F.col("_metadata.file_modification_time").alias("modified"),
@@ -116,7 +114,7 @@ class Files:
 
     def describe_batch(self, checkpoint: str, query_batch: int) -> str:
         """The files of a batch, for a person to read: the first ones, where there are many. Needs no session."""
-        paths = planned(storage.read_text, checkpoint, query_batch)
+        paths = planned(checkpoint, query_batch)
         more = f" and {len(paths) - _DESCRIBED:,} more" if len(paths) > _DESCRIBED else ""
         return ", ".join(paths[:_DESCRIBED]) + more
 
@@ -126,7 +124,7 @@ class Files:
         Raises:
             SourceError: naming the file.
         """
-        for path in planned(partial(read_text, spark), checkpoint, query_batch):
+        for path in planned(checkpoint, query_batch):
             if not exists(spark, path):
                 raise vanished(path)
 

@@ -57,8 +57,7 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
         return 0
     log = view.reaching(read_log(spark, lake, view.of), _closed_for_good(lake, view))
     rows = updates_between(log, view, done, newest.number).withColumn("_written_at", literal(now()))
-    if delta.version_of(uri) is None:
-        delta.create(uri, rows.schema, append_only=True, description=f"Updates of view {view.name} by late rows")
+    delta.create(uri, rows.schema, append_only=True, description=f"Updates of view {view.name} by late rows")
     return delta.append(
         rows,
         uri,

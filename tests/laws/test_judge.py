@@ -35,7 +35,10 @@ LINES = sorted({*generated(lines(dirt=2), 1500), *NOT_JSON, *ON_THE_BOUND})
 def judged(spark: SparkSession) -> dict[bytes, dict[str, object]]:
     """Each line's row, from one Spark job."""
     raw = spark.createDataFrame([(line, number) for number, line in enumerate(LINES)], "_raw binary, _origin bigint")
-    rows = Judge(pipeline().stream)(raw, NOW).withColumn("at_micros", F.unix_micros("at")).toArrow().to_pylist()
+    stream = pipeline().stream
+    rows = (
+        Judge(stream)(stream.format.parse(raw), NOW).withColumn("at_micros", F.unix_micros("at")).toArrow().to_pylist()
+    )
     return {LINES[row["_origin"]]: row for row in rows}
 
 

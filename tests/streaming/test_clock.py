@@ -159,7 +159,7 @@ def test_a_row_exactly_at_a_limit_is_believed_and_one_a_millisecond_beyond_is_no
     raw = spark.createDataFrame(payloads, "_raw binary, _origin bigint")
 
     def reasons(clock: Clock) -> list[list[str] | None]:
-        judged = Judge(replace(stream, clock=clock))(raw, NOW).orderBy("_origin").collect()
+        judged = Judge(replace(stream, clock=clock))(stream.format.parse(raw), NOW).orderBy("_origin").collect()
         return [row["_rejected"] for row in judged]
 
     behind = ["max_behind: event_time is more than 1 hour before its ingestion"]
@@ -183,10 +183,11 @@ def test_an_event_may_lie_in_any_year_from_1_to_9999_and_what_lies_outside_stops
     )
     payloads = [(line({"event_timestamp": text}), number) for number, text in enumerate((*valid, *outside))]
     raw = spark.createDataFrame(payloads, "_raw binary, _origin bigint")
-    judged = Judge(patient)(raw, NOW).orderBy("_origin").select("_rejected", "event_timestamp").toArrow().to_pylist()
+    judged = Judge(patient)(patient.format.parse(raw), NOW).orderBy("_origin")
     reason = "event_time: event_timestamp lies outside the years 1 to 9999"
-    assert [row["_rejected"] for row in judged] == [None] * 3 + [[reason]] * 5
-    assert [row["event_timestamp"] is None for row in judged] == [False] * 3 + [True] * 5
+    told = judged.select("_rejected", "event_timestamp").toArrow().to_pylist()
+    assert [row["_rejected"] for row in told] == [None] * 3 + [[reason]] * 5
+    assert [row["event_timestamp"] is None for row in told] == [False] * 3 + [True] * 5
 
     # As a file of a stream; its clock calls the last year the future.
     run(spark, lake, pipeline, [{"event_timestamp": text} for text in (valid[-1], *outside)])

@@ -9,6 +9,8 @@ import pytest
 from streaming import java
 from streaming.errors import JavaError
 from streaming.java import major_version, require_java
+from streaming.session import spark_conf
+from streaming.settings import Settings
 
 MODULE_FILE = Path(java.__file__)
 INSTALL_COMMANDS = (
@@ -102,3 +104,10 @@ def test_the_check_runs_as_a_script_with_the_standard_library_alone(tmp_path: Pa
     assert unfit.returncode == 1
     assert unfit.stderr.startswith("Tidemark needs Java 17 or newer")
     assert unfit.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("asked", "ours"), [("", True), ("-XX:+UseZGC", False), ("-Xmx1g", True)])
+def test_who_chooses_a_garbage_collector_gets_it(asked: str, ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", asked)
+    options = spark_conf(Settings())["spark.driver.extraJavaOptions"]
+    assert ("-XX:+UseParallelGC" in options.split()) == ours

@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+FLINK := .tidemark/flink
 
 # Dagster and Great Expectations import two to three times slower without cached bytecode.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,10 +15,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo test prove mutate live soak kills backlog ui check clean python java packages jars archive
+.PHONY: help demo test prove mutate live soak kills backlog bench bench-full ui check clean python java packages jars archive
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: jars ## Feed a week of real flights, run the whole path through Dagster, print what late data changed
 	@$(BIN)/tidemark demo
@@ -44,6 +45,12 @@ kills: jars archive ## Kill ROUNDS (100) times whatever a stream under Dagster c
 backlog: jars archive ## Work off ROWS (10000000) that gathered in an outage, in bounded memory; the record goes to ./soak
 	@$(BIN)/python -m benchmarks.backlog --rows $(or $(ROWS),10000000)
 
+bench: jars archive ## Tidemark beside what people use instead, in ten minutes; the record goes to ./bench
+	@$(BIN)/python -m benchmarks.bench
+
+bench-full: jars archive $(FLINK)/.installed ## The same with Flink and every bar; takes hours
+	@$(BIN)/python -m benchmarks.bench --full --flink $(FLINK)/bin/python
+
 ui: jars ## Open Dagster on what the demo left behind
 	@$(BIN)/tidemark ui
 
@@ -52,7 +59,7 @@ check: packages ## Lint (ruff) and check types (mypy)
 	@$(BIN)/mypy
 
 clean: ## Remove packages, jars, caches and the demo's ./lake
-	@rm -rf $(VENV) .tidemark lake soak build dist mutants *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .tidemark lake soak bench build dist mutants *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:
@@ -71,6 +78,13 @@ $(INSTALLED): pyproject.toml constraints.txt | java
 	@echo 'Installing the packages into $(VENV) (once, a few minutes) ...'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --compile --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# A Python of its own: what PyFlink asks for excludes what Spark asks for.
+$(FLINK)/.installed: | python
+	@echo 'Installing Flink into $(FLINK) (once, a few minutes) ...'
+	@$(PYTHON) -m venv $(FLINK)
+	@$(FLINK)/bin/python -m pip install --quiet apache-flink==2.3.0
 	@touch $@
 
 # Made once, in half a minute; every JVM of the tests, of which there are dozens, starts some five seconds faster.

@@ -106,6 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--steady-minutes", type=float, default=3)
+    parser.add_argument("--seed", type=int, default=2013)
     arguments, folder = begin(parser)
     lake, output = Lake(str(folder / "lake")), folder / "output.log"
     readings, clock = Readings(Path(lake.landing(STREAM)), arguments.seed), [datetime(2026, 1, 1, tzinfo=UTC)]

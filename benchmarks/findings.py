@@ -19,24 +19,23 @@ PROJECT = Path(__file__).resolve().parent.parent
 console = Console(soft_wrap=True)
 
 
-def begin(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Path]:
+def begin(parser: argparse.ArgumentParser, folder: str = "soak") -> tuple[argparse.Namespace, Path]:
     """The arguments, and the folder of the run, emptied; from here on the pipelines are those of the benchmarks."""
-    parser.add_argument("--folder", type=Path, default=Path("soak"))
-    parser.add_argument("--seed", type=int, default=2013)
+    parser.add_argument("--folder", type=Path, default=Path(folder))
     arguments = parser.parse_args()
-    folder = arguments.folder.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    there = arguments.folder.resolve()
+    shutil.rmtree(there, ignore_errors=True)
+    there.mkdir(parents=True)
     os.environ["TIDEMARK_PIPELINES"] = "benchmarks.pipelines"
     os.environ["PYTHONPATH"] = str(PROJECT)
-    return arguments, folder
+    return arguments, there
 
 
-def conclude(record: Path, findings: Sequence[Finding]) -> NoReturn:
-    """Write the findings to `record` as a table, print them, and exit: with 1 where one does not hold."""
+def conclude(record: Path, findings: Sequence[Finding], *tables: str) -> NoReturn:
+    """Write the findings and more `tables` to `record`, print them, and exit: with 1 where a demand does not hold."""
     lines = [f"| {what} | {seen} | {'yes' if held else 'NO'} |" for what, seen, held in findings]
-    table = "\n".join(["| demand | seen | holds |", "|---|---|---|", *lines])
-    record.write_text(f"{table}\n")
-    console.print(table, highlight=False, markup=False)
-    console.print(f"\nwrote {record}; the lake is in {record.parent}/lake")
+    text = "\n\n".join(["\n".join(["| demand | seen | holds |", "|---|---|---|", *lines]), *tables])
+    record.write_text(f"{text}\n")
+    console.print(text, highlight=False, markup=False)
+    console.print(f"\nwrote {record}; what the run left behind lies beside it")
     sys.exit(0 if all(held for _, _, held in findings) else 1)

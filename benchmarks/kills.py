@@ -230,6 +230,7 @@ def main() -> None:
     """Kill, audit, and write the record; exit 1 where a demand does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=2013)
     arguments, folder = begin(parser)
     kills = Kills(folder, arguments.seed)
     kills.run(arguments.rounds)

@@ -167,6 +167,7 @@ def main() -> None:
     """Soak, audit, and write the record; exit 1 where a demand does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=2013)
     arguments, folder = begin(parser)
     started = datetime.now(UTC)
     soak = Soak(folder, arguments.minutes, arguments.seed)

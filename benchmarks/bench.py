@@ -1,0 +1,76 @@
+"""Tidemark beside what people use instead: `make bench` in ten minutes, `make bench-full` with every bar.
+
+The record goes to ./bench as `bench.md`, `bench.json` and `bench.png`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.compare import bars
+from benchmarks.compare.arena import Arena
+from benchmarks.compare.data import Shape
+from benchmarks.compare.growth import growth
+from benchmarks.compare.live import latency
+from benchmarks.compare.picture import contenders_table, draw_contenders
+from benchmarks.findings import PROJECT, Finding, begin, conclude, console
+
+_DATA = PROJECT / ".tidemark" / "bench"
+_SHORT, _FULL = 300_000, 4_000_000
+
+
+def main() -> None:
+    """Measure; exit 1 where a bar is not met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="every bar; takes hours")
+    parser.add_argument("--flink", type=Path, help="a Python that has PyFlink")
+    parser.add_argument("--only", nargs="*", default=[], metavar="BAR", help="the names of the bars, such as ingest")
+    parser.add_argument("--rows", type=int, help="instead of those of the short or the full run")
+    parser.add_argument("--times", type=int, default=3, help="how often contenders take turns")
+    arguments, folder = begin(parser, "bench")
+    arena = Arena(_DATA, folder / "work", arguments.flink)
+    rows, times = arguments.rows or (_FULL if arguments.full else _SHORT), arguments.times
+
+    def ceiling() -> list[Finding]:
+        arena.run("duckdb", Shape(rows))
+        return []
+
+    def grown() -> list[Finding]:
+        (folder / "growth.md").write_text(f"{growth(arena, rows // 2)}\n")
+        return []
+
+    measures: dict[str, Callable[[], list[Finding]]] = {
+        "start": lambda: bars.start(arena, times),
+        "small_batches": lambda: bars.small_batches(arena, 200 if arguments.full else 60, times),
+        "ingest": lambda: bars.ingest(arena, rows, times),
+        "whole": lambda: bars.whole(arena, rows, times),
+        "ceiling": ceiling,
+    }
+    if arguments.full:
+        measures |= {
+            "flink": lambda: bars.flink(arena, rows, times),
+            "latency": lambda: latency(arena.work, arguments.flink, times),
+            "corrections": lambda: bars.corrections(_DATA, arena.work),
+            "many_commits": lambda: bars.many_commits(arena, 2_000),
+            "much_data": lambda: bars.much_data(arena, rows),
+            "growth": grown,
+        }
+    findings: list[Finding] = []
+    shape = Shape(rows).name
+    for name, measure in measures.items():
+        if not arguments.only or name in arguments.only:
+            console.print(f"\n{name}", highlight=False)
+            findings += bars.checked(measure)
+            # Hours of it, so nothing waits for the end.
+            runs = {f"{name} {of}": [asdict(run) for run in found] for (name, of), found in arena.runs.items()}
+            (folder / "bench.json").write_text(json.dumps({"findings": findings, "runs": runs}, indent=1))
+    draw_contenders(folder / "bench.png", arena.runs, shape, rows)
+    conclude(folder / "bench.md", findings, contenders_table(arena.runs, shape, rows))
+
+
+if __name__ == "__main__":
+    main()

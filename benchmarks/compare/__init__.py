@@ -1,0 +1,1 @@
+"""Tidemark beside what people would use instead, on the same files."""

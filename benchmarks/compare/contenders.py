@@ -1,0 +1,208 @@
+"""Each contender as a program: `python -m benchmarks.compare.contenders NAME INPUT WORK FILES_PER_BATCH RESULT`.
+
+Every one takes all files of INPUT in batches of so many files, writes its tables below WORK, and says in RESULT what it
+has found there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.compare.declared import DELAY, FIELDS, PLAUSIBLE, WINDOW, declared
+from streaming import Lake, Pipeline, Settings, drain, table_history
+from streaming.drain import utc_now
+from streaming.jars import spark_jars
+from streaming.log import batches
+from streaming.run import Run
+from streaming.session import start_session
+
+Told = dict[str, Any]
+
+
+def plain(source: Path, work: Path, files_per_batch: int) -> Told:
+    """JSON to Parquet, and nothing else: what Spark cannot do for less."""
+    spark = _session()
+    started = time.monotonic()
+    query = (
+        spark.readStream.schema(FIELDS)
+        .option("maxFilesPerTrigger", files_per_batch)
+        .json(str(source))
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(work / "checkpoint"))
+        .option("path", str(work / "rows"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    took = time.monotonic() - started
+    # Damaged lines are rows of nulls here.
+    rows, total = spark.read.parquet(str(work / "rows")).agg(F.count("*"), F.sum("value")).first() or (0, 0)
+    return {"rows": rows, "sum": total, "seconds": took, **_batches(query)}
+
+
+def log(source: Path, work: Path, files_per_batch: int) -> Told:
+    """Tidemark's event log: parsed, judged, stamped, committed."""
+    spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
+    started = time.monotonic()
+    query = Run(spark, lake, pipeline, utc_now, lambda query, rows, batch: None).start_ingest(availableNow=True)
+    query.awaitTermination()
+    return {**_logged(lake, pipeline), "seconds": time.monotonic() - started, **_batches(query)}
+
+
+def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -> Told:
+    """Tidemark: log, first results, late and rejected rows."""
+    spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch, windows)
+    started = time.monotonic()
+    drain(spark, lake, pipeline, end_of_input=True)
+    took = time.monotonic() - started
+    (view,) = pipeline.views
+    counted = _total(lake.first(view), "readings")
+    told = [batch for batch in batches(lake, pipeline.stream) if batch.cause == "source"]
+    late = sum(sum((batch.late or {}).values()) for batch in told)
+    return {
+        **_logged(lake, pipeline),
+        "counted": counted,
+        "late": late,
+        "windows_of_a_row": windows,
+        "seconds": took,
+        "batches": len(told),
+    }
+
+
+def sliding(source: Path, work: Path, files_per_batch: int) -> Told:
+    """The same with every row in five windows."""
+    return tidemark(source, work, files_per_batch, 5)
+
+
+def first(source: Path, work: Path, files_per_batch: int) -> Told:
+    """Tidemark from the start of its process to its first commit, in seconds."""
+    spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
+    run = Run(spark, lake, pipeline, utc_now, lambda query, rows, batch: None)
+    run.start_ingest(availableNow=True).awaitTermination()
+    commits = table_history.history(lake.log(pipeline.stream))
+    committed = min(commit["timestamp"] for commit in commits if commit["version"] == 1) / 1000
+    return {**_logged(lake, pipeline), "seconds": committed - psutil.Process().create_time()}
+
+
+def bare(source: Path, work: Path, files_per_batch: int) -> Told:
+    """A Spark session that writes one row to a Delta table, from the start of its process, in seconds."""
+    settings = Settings()
+    spark = (
+        SparkSession.builder.master(settings.master)
+        .config("spark.jars", ",".join(map(str, spark_jars()[:2])))
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    spark.range(1).write.format("delta").save(str(work / "row"))
+    return {"seconds": time.time() - psutil.Process().create_time()}
+
+
+def usual(source: Path, work: Path, files_per_batch: int) -> Told:
+    """As it is written by hand: a query each for valid rows, rejected rows and windows, each parsing for itself."""
+    spark = _session()
+    # What one gets who sets nothing.
+    spark.conf.set("spark.sql.shuffle.partitions", "200")
+
+    def parsed() -> DataFrame:
+        text = spark.readStream.option("maxFilesPerTrigger", files_per_batch).text(str(source))
+        return text.select("value", F.from_json("value", FIELDS).alias("row"))
+
+    def append(rows: DataFrame, name: str) -> StreamingQuery:
+        writer = rows.writeStream.format("delta").outputMode("append").trigger(availableNow=True)
+        return writer.option("checkpointLocation", str(work / f"{name}.checkpoint")).start(str(work / name))
+
+    good = F.coalesce(F.expr(f"row.id is not null and row.at is not null and row.{PLAUSIBLE}"), F.lit(False))
+    started = time.monotonic()
+    valid = parsed().where(good).select("row.*")
+    windows = (
+        valid.withWatermark("at", DELAY)
+        .groupBy("id", F.window("at", WINDOW))
+        .agg(F.count("*").alias("readings"), F.sum("value").alias("sum_value"))
+    )
+    queries = [
+        append(valid, "valid"),
+        append(parsed().where(~good).select("value"), "rejected"),
+        append(windows, "windows"),
+    ]
+    for query in queries:
+        query.awaitTermination()
+    took = time.monotonic() - started
+    valid_rows, valid_sum = _counted(work / "valid"), _total(work / "valid", "value")
+    rejected = _counted(work / "rejected")
+    # What its watermark drops, and what is open when the input ends, is in no window, and nobody is told.
+    lost = valid_rows - _total(work / "windows", "readings")
+    return {
+        "rows": valid_rows + rejected,
+        "damaged": rejected,
+        "valid": valid_rows,
+        "sum": valid_sum,
+        "in_no_window": lost,
+        "seconds": took,
+        "batches": _batches(queries[0])["batches"],
+    }
+
+
+def _session() -> SparkSession:
+    # Spark's own default keeps the last hundred batches.
+    spark = start_session()
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
+    return spark
+
+
+def _logged(lake: Lake, pipeline: Pipeline) -> Told:
+    told = batches(lake, pipeline.stream)
+    rejected, rows = sum(batch.rejected for batch in told), sum(batch.summary.rows for batch in told)
+    total = _total(lake.log(pipeline.stream), "value")
+    return {"rows": rows, "damaged": rejected, "valid": rows - rejected, "sum": total}
+
+
+def _counted(table: Path) -> int:
+    return int(DeltaTable(table).to_pyarrow_dataset().count_rows())
+
+
+def _total(table: Path | str, column: str) -> float:
+    """Batch by batch: what is read here counts for the peak memory of the contender."""
+    read = DeltaTable(table).to_pyarrow_dataset().to_batches(columns=[column], batch_readahead=1, fragment_readahead=1)
+    return sum(pc.sum(batch[column]).as_py() or 0 for batch in read)
+
+
+def _batches(query: StreamingQuery) -> Told:
+    """How many there were, and what each took, from its trigger to its commit."""
+    took = [entry.durationMs["triggerExecution"] / 1000 for entry in query.recentProgress if entry.numInputRows]
+    return {"batches": len(took), "took": took}
+
+
+CONTENDERS: dict[str, Callable[[Path, Path, int], Told]] = {
+    "bare": bare,
+    "first": first,
+    "plain": plain,
+    "usual": usual,
+    "log": log,
+    "tidemark": tidemark,
+    "sliding": sliding,
+}
+
+
+def main() -> None:
+    """Run one contender."""
+    name, source, work, files_per_batch, result = sys.argv[1:]
+    told = CONTENDERS[name](Path(source), Path(work), int(files_per_batch))
+    Path(result).write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""P5: at ten thousand events a second, how long results take from when their window can close, here and in Flink."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from benchmarks.compare.arena import side_by_side
+from benchmarks.compare.bars import at_most
+from benchmarks.compare.data import Expected, Shape, lines
+from benchmarks.findings import PROJECT, Finding, console
+from benchmarks.pipelines.live import DELAY_SECONDS, WINDOW_SECONDS, per_ten_seconds, pipeline
+from benchmarks.processes import until
+from streaming import Lake
+
+A_SECOND = 10_000
+_FILE_EVERY = 0.25
+_DISORDER = 1 / 8
+_WARM_AFTER, _LASTS = 40.0, 130.0
+_LOOKS_EVERY = 0.02
+_BEGINS_WITHIN = 120.0
+
+Results = Callable[[], list[int]]
+"""The ends of the windows, in seconds since the epoch, whose results have come to be read since the last call."""
+
+
+def latency(work: Path, flink: Path, times: int) -> list[Finding]:
+    """The 99th percentile over all results, in turn."""
+    ratio = side_by_side(times, lambda: _tidemark(work), lambda: _flink(work, flink))
+    seen = f"{ratio}; {', '.join(f'{our:.1f}' for our in ratio.ours)} s against " + ", ".join(
+        f"{their:.1f}" for their in ratio.theirs
+    )
+    what, _, held = at_most("P5 window closed to result readable, p99, vs Flink", ratio, 0.7)
+    return [(what, f"{seen} s", held)]
+
+
+class Feed:
+    """Lands a file of events every quarter of a second, and knows since when each window can be closed."""
+
+    def __init__(self, landing: Path) -> None:
+        self.closed: dict[int, float] = {}
+        """By end of window, when the file came that lets it be closed; both in seconds since the epoch."""
+        self._landing = landing
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._feed)
+        landing.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Feed:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _feed(self) -> None:
+        shape = Shape(0, keys=1_000, a_second=A_SECOND, disorder=_DISORDER)
+        rows, begin, drawn = int(A_SECOND * _FILE_EVERY), time.time(), random.Random(shape.seed)
+        number = 0
+        while not self._over.is_set():
+            text = "".join(lines(shape, drawn, begin + number * _FILE_EVERY, rows, Expected()))
+            number += 1
+            newest = begin + number * _FILE_EVERY
+            self._over.wait(max(0.0, newest - time.time()))
+            hidden = self._landing / f".{number:06}"
+            hidden.write_text(text)
+            hidden.replace(self._landing / f"{number:06}.json")
+            end = int(newest - DELAY_SECONDS) // WINDOW_SECONDS * WINDOW_SECONDS
+            self.closed.setdefault(end, time.time())
+
+
+def _tidemark(work: Path) -> float:
+    shutil.rmtree(work, ignore_errors=True)
+    lake = Lake(str(work))
+    environment = {
+        "TIDEMARK_HOME": lake.root,
+        "TIDEMARK_PIPELINES": "benchmarks.pipelines",
+        "PYTHONPATH": str(PROJECT),
+    }
+    versions = [0]
+
+    def results() -> list[int]:
+        uri = lake.first(per_ten_seconds)
+        if not DeltaTable.is_deltatable(uri):
+            return []
+        table = DeltaTable(uri)
+        if table.version() == versions[0]:
+            return []
+        known, versions[0] = versions[0], table.version()
+        found: list[int] = []
+        for version in range(known + 1, versions[0] + 1):
+            added = (Path(uri) / "_delta_log" / f"{version:020}.json").read_text()
+            found += _ends(Path(uri), added)
+        return found
+
+    command = [sys.executable, "-m", "streaming.always_on.supervise", pipeline.name]
+    return _measured("tidemark", command, environment, Path(lake.landing(pipeline.stream)), results)
+
+
+def _ends(table: Path, commit: str) -> list[int]:
+    added = [json.loads(line)["add"]["path"] for line in commit.splitlines() if '"add":' in line]
+    columns = [pq.ParquetFile(table / path).read(["window_end"])["window_end"] for path in added]
+    return [int(end.timestamp()) for column in columns for end in column.to_pylist()]
+
+
+def _flink(work: Path, python: Path) -> float:
+    shutil.rmtree(work, ignore_errors=True)
+    landing, windows = work / "in", work / "windows"
+    seen: set[Path] = set()
+
+    def results() -> list[int]:
+        found = []
+        for path in windows.rglob("part-*"):
+            if path in seen:
+                continue
+            seen.add(path)
+            starts = [line.split(",")[1].strip('"') for line in path.read_text().splitlines()]
+            found += [int(datetime.fromisoformat(start).replace(tzinfo=UTC).timestamp()) for start in starts]
+        return [start + WINDOW_SECONDS for start in found]
+
+    job = PROJECT / "benchmarks/compare/flink_job.py"
+    return _measured("flink", [str(python), str(job), str(landing), str(work), "live", "-"], {}, landing, results)
+
+
+def _measured(name: str, command: list[str], environment: dict[str, str], landing: Path, results: Results) -> float:
+    """The 99th percentile, in seconds, of all results of windows that closed once it was warm."""
+    waits: list[float] = []
+    with Feed(landing) as feed, _running(command, environment, landing.parent / "output.log"):
+        if until(results, _BEGINS_WITHIN) is None:
+            raise RuntimeError(f"{name} gave no result: {(landing.parent / 'output.log').read_text()[-3000:]}")
+        warm, ends = time.time() + _WARM_AFTER, time.time() + _LASTS
+        while time.time() < ends:
+            now = time.time()
+            waits += [now - feed.closed[end] for end in results() if feed.closed.get(end, 0) > warm]
+            time.sleep(_LOOKS_EVERY)
+    p50, p99 = np.percentile(waits, [50, 99])
+    console.print(f"  {name:9} {len(waits):>8,} results: p50 {p50:.1f} s, p99 {p99:.1f} s", highlight=False)
+    return float(p99)
+
+
+@contextmanager
+def _running(command: list[str], environment: dict[str, str], output: Path) -> Iterator[None]:
+    with output.open("ab") as said:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)

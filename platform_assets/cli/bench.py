@@ -1,0 +1,29 @@
+"""`tidemark bench`: what a batch of one's own stream costs here, and which setting to change."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from platform_assets.bench_text import STAGES, advice, rate, stage_row
+from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
+from platform_assets.cli.render import next_step, print_rows
+from streaming.bench import bench as measure
+from streaming.registry import find_pipeline
+
+
+def bench(pipeline_name: PipelineName) -> None:
+    """Replay a sample of a stream's log beside it: rows a second, where the time goes, which setting to change."""
+    pipeline = find_pipeline(pipeline_name)
+    with (
+        spark_session() as spark,
+        tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch,
+        console.status("replaying the newest rows of the log in batches of two sizes"),
+    ):
+        found = measure(spark, current_lake(), pipeline, Path(scratch))
+    rows = [stage_row(stage, found) for stage in found.stages]
+    print_rows(console, f"{pipeline_name}, {found.sampled:,} rows replayed", STAGES, rows)
+    console.print(f"{rate(found, found.rows_a_batch)}, which is the median of the newest batches", highlight=False)
+    console.print(rate(found, 100 * found.rows_a_batch), highlight=False)
+    console.print(advice(found, pipeline), highlight=False)
+    next_step(console, f"tidemark bench {pipeline_name}", "measures again after the change; the lake is untouched.")

@@ -32,15 +32,15 @@ def main() -> None:
     data, work, result = map(Path, sys.argv[1:])
     spark = start_session()
     logs = [_log(spark, data, work, days) for days in LOGS]
-    one = [BEGIN.date() + timedelta(days=1)]
-    eight = [BEGIN.date() + timedelta(days=1 + number) for number in range(8)]
+    # The last day of a log has no late rows: those come with the day after.
+    one, *_ = eight = [BEGIN.date() + timedelta(days=number) for number in range(8)]
     by_log: list[list[float]] = [[] for _ in logs]
     by_days: list[list[float]] = [[], []]
     rows: list[int] = []
     for round_ in range(ROUNDS + 1):
-        taken = [_seconds(spark, *each, one) for each in logs]
+        taken = [_seconds(spark, *each, [one]) for each in logs]
         taken_by_days = []
-        for days in (one, eight):
+        for days in ([one], eight):
             before = _rows_read(spark)
             taken_by_days.append(_seconds(spark, *logs[-1], days))
             rows.append(_rows_read(spark) - before)
@@ -68,7 +68,9 @@ def _seconds(spark: SparkSession, lake: Lake, pipeline: Pipeline, days: Sequence
 
 def _rows_read(spark: SparkSession) -> int:
     """Rows that all stages so far have read from files."""
-    stages = spark.sparkContext._jsc.sc().statusStore().stageList(None)
+    gateway = spark.sparkContext._gateway
+    of_all = (None, False, False, gateway.new_array(gateway.jvm.double, 0), gateway.jvm.java.util.ArrayList())
+    stages = spark.sparkContext._jsc.sc().statusStore().stageList(*of_all)
     return sum(stages.apply(number).inputRecords() for number in range(stages.size()))
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streaming.errors import DeclarationError
-from streaming.intervals import MICROSECOND, interval
+from streaming.intervals import EPOCH, MICROSECOND, interval
 
 _DAY = timedelta(days=1)
 
@@ -85,6 +85,10 @@ class Tumbling(Window):
         start = _start(event_time, self.size, self.offset)
         return F.array(_window(start, start + _micros(self.size)))
 
+    def near(self, day: date) -> Column:
+        """To the end of the last window that starts on the day."""
+        return _until_last(day, self.size, self.size, self.offset)
+
 
 @dataclass(frozen=True)
 class Sliding(Window):
@@ -114,6 +118,10 @@ class Sliding(Window):
         windows = F.array(*(_window(start, start + F.lit(size)) for start in starts))
         return F.filter(windows, lambda window: F.unix_micros(window["end"]) > F.unix_micros(event_time))
 
+    def near(self, day: date) -> Column:
+        """To the end of the last window that starts on the day."""
+        return _until_last(day, self.size, self.slide, self.offset)
+
 
 def _check(kind: str, size: str, offset: str, period: str) -> None:
     if not interval(size) or not interval(period):
@@ -122,6 +130,13 @@ def _check(kind: str, size: str, offset: str, period: str) -> None:
         raise DeclarationError(
             f"offset {offset!r} is not smaller than {period!r}, after which windows repeat; use the remainder."
         )
+
+
+def _until_last(day: date, size: str, period: str, offset: str) -> Column:
+    last_instant = datetime.combine(day, time.max, UTC)
+    last_start = last_instant - (last_instant - EPOCH - interval(offset)) % interval(period)
+    last_row = last_start + interval(size) - MICROSECOND
+    return F.col("_day").between(F.lit(day), F.lit(last_row.date()))
 
 
 def _start(event_time: Column, period: str, offset: str) -> Column:

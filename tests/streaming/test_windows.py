@@ -227,6 +227,7 @@ def test_a_correction_of_a_day_reads_every_row_that_a_window_of_that_day_may_hol
     day, days = T0.date(), 24 * HOUR
     before, after = "at - interval 7 hours, at - interval 6 hours", "at + interval 1 hour, at + interval 7 hours"
     kinds: list[Window] = [
+        Tumbling("10 minutes"),
         Tumbling("7 hours", "1 hour"),
         Sliding("36 hours", "9 hours"),
         LocalDays("America/New_York"),
@@ -247,6 +248,9 @@ def test_a_correction_of_a_day_reads_every_row_that_a_window_of_that_day_may_hol
         held = [row["at"].astimezone(UTC) for row in seen if row["held"]]
         near = {row["at"].astimezone(UTC) for row in seen if row["near"]}
         assert held and set(held) <= near, window
+        # Windows that divide a day have no row of another.
+        if window == Tumbling("10 minutes"):
+            assert {instant.date() for instant in near} == {day}
         # A row of the evening before tells that the session began before midnight.
         if isinstance(window, Session):
             assert T0 - 10_000 * MS in near

@@ -49,7 +49,7 @@ bench: jars archive ## Tidemark beside what people use instead, in ten minutes; 
 	@$(BIN)/python -m benchmarks.bench
 
 bench-full: jars archive $(FLINK)/.installed ## The same with Flink and every bar; takes hours
-	@$(BIN)/python -m benchmarks.bench --full --flink $(FLINK)/bin/python
+	@$(BIN)/python -m benchmarks.bench --full $(FLINK)/bin/python
 
 ui: jars ## Open Dagster on what the demo left behind
 	@$(BIN)/tidemark ui

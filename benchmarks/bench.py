@@ -26,13 +26,12 @@ _SHORT, _FULL = 300_000, 4_000_000
 def main() -> None:
     """Measure; exit 1 where a bar is not met."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="every bar; takes hours")
-    parser.add_argument("--flink", type=Path, help="a Python that has PyFlink")
+    parser.add_argument("--full", type=Path, metavar="PYTHON", help="every bar; takes hours, and a Python with PyFlink")
     parser.add_argument("--only", nargs="*", default=[], metavar="BAR", help="the names of the bars, such as ingest")
     parser.add_argument("--rows", type=int, help="instead of those of the short or the full run")
     parser.add_argument("--times", type=int, default=3, help="how often contenders take turns")
     arguments, folder = begin(parser, "bench")
-    arena = Arena(_DATA, folder / "work", arguments.flink)
+    arena = Arena(_DATA, folder / "work", arguments.full)
     rows, times = arguments.rows or (_FULL if arguments.full else _SHORT), arguments.times
 
     def ceiling() -> list[Finding]:
@@ -53,7 +52,7 @@ def main() -> None:
     if arguments.full:
         measures |= {
             "flink": lambda: bars.flink(arena, rows, times),
-            "latency": lambda: latency(arena.work, arguments.flink, times),
+            "latency": lambda: latency(arena.work, arguments.full, times),
             "corrections": lambda: bars.corrections(_DATA, arena.work),
             "many_commits": lambda: bars.many_commits(arena, 2_000),
             "much_data": lambda: bars.much_data(arena, rows),

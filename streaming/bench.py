@@ -83,19 +83,23 @@ def bench(spark: SparkSession, lake: Lake, pipeline: Pipeline, scratch: Path) ->
         LogError: the log is missing or too short.
     """
     stream = pipeline.stream
-    told = [batch for batch in log.batches(lake, stream) if batch.cause == "source"]
     rows = log.read_log(spark, lake, stream).where(F.col("_origin").isNotNull())
-    fields = F.struct(*(F.col(f"`{column.name}`") for column in stream.format.columns))
-    payload = F.coalesce(F.col("_raw").cast("string"), F.to_json(fields))
-    newest = rows.orderBy(F.col("_batch").desc(), F.col("_origin.position").desc()).limit(_SAMPLE)
-    payloads = newest.select(payload.alias("payload")).toArrow()["payload"].to_pylist()[::-1]
-    if len(payloads) < _SMALLEST_SAMPLE:
+    told = [batch for batch in log.batches(lake, stream) if batch.cause == "source"]
+    there = sum(batch.summary.rows for batch in told)
+    if there < _SMALLEST_SAMPLE:
         raise LogError(
-            f"the log of {stream.name!r} has {len(payloads):,} rows, and {_SMALLEST_SAMPLE:,} is the least that tells "
-            "anything of its cost; run the stream on more input first."
+            f"the log of {stream.name!r} has {there:,} rows, and {_SMALLEST_SAMPLE:,} is the least that tells anything "
+            "of its cost; run the stream on more input first."
         )
     usual = round(statistics.median(batch.summary.rows for batch in told[:_NEWEST]))
-    large = min(max(10 * usual, 20_000), len(payloads) // _BATCHES)
+    wanted = max(10 * usual, 20_000)
+    fields = F.struct(*(F.col(f"`{column.name}`") for column in stream.format.columns))
+    payload = F.coalesce(F.col("_raw").cast("string"), F.to_json(fields))
+    newest = rows.orderBy(F.col("_batch").desc(), F.col("_origin.position").desc()).limit(
+        min(_SAMPLE, wanted * _BATCHES)
+    )
+    payloads = newest.select(payload.alias("payload")).toArrow()["payload"].to_pylist()[::-1]
+    large = min(wanted, len(payloads) // _BATCHES)
     small = min(usual, large // 4)
     at = told[0].summary.processed_at
     found = [

@@ -70,7 +70,7 @@ def read_open(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
         ViewError: the view keeps none, or has not run yet.
     """
     uri = lake.open(view)
-    if delta.version_of(uri) is None:
+    if not delta.exists(uri):
         raise ViewError(
             f"view {view.name!r} has no table of open windows; declare early='each batch' or an interval, then run "
             f"`tidemark run {view.of.name}`."

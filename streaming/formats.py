@@ -22,7 +22,7 @@ from streaming.names import check_column_name
 _INTEGERS = {"tinyint", "smallint", "int", "integer", "bigint", "long", "short", "byte"}
 _FRACTIONS = {"double", "float"}
 _NESTED = ("array<", "struct<", "map<")
-_QUICK = {*_INTEGERS, "string", "boolean", "double", "timestamp", "date"}
+_QUICK = {*_INTEGERS, "string", "boolean", "double"}
 """Types whose values Spark's parser yields as they are, or leaves out with the whole payload called corrupt."""
 
 _COERCED_BEGIN, _COERCED_WORDS = '-+"[{', ("true", "false", "NaN", "Infinity", "INF")
@@ -72,7 +72,7 @@ class Json:
         doubted = ~F.coalesce(self._certain(), F.lit(False))
         return (
             {"_parsed": parsed},
-            {_quick_name(column): _converted(column) for column in self.columns if _is_converted(column)},
+            {_quick_name(column): _converted(column) for column in self.columns if column.type not in _QUICK},
             {"_careful": F.when(doubted, self._carefully(F.try_validate_utf8(text)))},
             {
                 **{column.name: _value(column) for column in self.columns},
@@ -119,7 +119,11 @@ class Json:
             return _let(F.struct(*kinds), lambda kinds: declared(document, kinds))
 
         def declared(document: Column, kinds: Column) -> Column:
-            fields = (_field(column, document, kinds).alias(column.name) for column in self.columns)
+            whole = document["_corrupt"].isNull()
+            fields = (
+                F.when(whole, _typed(column, document[column.name], kinds[column.name])).alias(column.name)
+                for column in self.columns
+            )
             return _let(F.struct(*fields), lambda fields: verdict(document, kinds, fields))
 
         def verdict(document: Column, kinds: Column, fields: Column) -> Column:
@@ -142,9 +146,9 @@ def _let(value: Column, body: Callable[[Column], Column]) -> Column:
 
 
 def _parsed_as(column: sql.Column) -> str:
-    if column.type not in _QUICK:
-        return "variant"
-    return "string" if column.type in _SHAPES else column.type
+    if column.type in _SHAPES:
+        return "string"
+    return column.type if column.type in _QUICK else "variant"
 
 
 def _parsed(column: sql.Column) -> Column:
@@ -155,16 +159,21 @@ def _quick_name(column: sql.Column) -> str:
     return f"_quick_{column.name}"
 
 
-def _is_converted(column: sql.Column) -> bool:
-    return column.type in _SHAPES or column.type not in _QUICK
-
-
 def _converted(column: sql.Column) -> Column:
     """The value of a column whose type the parser does not yield, null where what was written is of another."""
     value = _parsed(column)
     if column.type in _SHAPES:
         return _shaped(value, column.type)
-    return F.when(_written_as(column, F.schema_of_variant(value)), F.try_variant_get(value, "$", column.type))
+    return _typed(column, value, F.schema_of_variant(value))
+
+
+def _typed(column: sql.Column, value: Column, kind: Column) -> Column:
+    """The variant `value` as it is declared, null where its `kind` is another."""
+    if column.type in _SHAPES:
+        typed = _shaped(F.try_variant_get(value, "$", "string"), column.type)
+    else:
+        typed = F.try_variant_get(value, "$", column.type)
+    return F.when(_written_as(column, kind), typed)
 
 
 def _shaped(text: Column, type_: str) -> Column:
@@ -174,7 +183,7 @@ def _shaped(text: Column, type_: str) -> Column:
 def _undoubted(column: sql.Column) -> Column:
     """Whether the first reading's value can only be what was written; null where nothing was."""
     value = _parsed(column)
-    if _is_converted(column):
+    if column.type not in _QUICK:
         return F.when(value.isNotNull(), F.col(f"`{_quick_name(column)}`").isNotNull())
     if column.type == "string":
         return ~_may_be_coerced(value)
@@ -192,19 +201,10 @@ def _may_be_coerced(value: Column) -> Column:
 
 
 def _value(column: sql.Column) -> Column:
-    quick = F.col(f"`{_quick_name(column)}`") if _is_converted(column) else _parsed(column)
+    quick = F.col(f"`{_quick_name(column)}`") if column.type not in _QUICK else _parsed(column)
     # A variant knows no negative zero.
     quick = quick + F.lit(0.0) if column.type == "double" else quick
     return F.when(F.col("_careful").isNull(), quick).otherwise(F.col(f"_careful.declared.`{column.name}`"))
-
-
-def _field(column: sql.Column, document: Column, kinds: Column) -> Column:
-    value = document[column.name]
-    if column.type in _SHAPES:
-        typed = _shaped(F.try_variant_get(value, "$", "string"), column.type)
-    else:
-        typed = F.try_variant_get(value, "$", column.type)
-    return F.when(document["_corrupt"].isNull() & _written_as(column, kinds[column.name]), typed)
 
 
 def _written_as(column: sql.Column, kind: Column) -> Column:

@@ -212,7 +212,7 @@ def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | Non
         LogError: nothing has been ingested yet.
     """
     uri = lake.log(stream)
-    if delta.version_of(uri) is None:
+    if not delta.exists(uri):
         raise LogError(
             f"stream {stream.name!r} has no event log at {uri!r} yet; run `tidemark run {stream.name}` first."
         )

@@ -134,8 +134,8 @@ def _check(kind: str, size: str, offset: str, period: str) -> None:
 
 def _until_last(day: date, size: str, period: str, offset: str) -> Column:
     last_instant = datetime.combine(day, time.max, UTC)
-    last_start = last_instant - (last_instant - EPOCH - interval(offset)) % interval(period)
-    last_row = last_start + interval(size) - MICROSECOND
+    into_last = (last_instant - EPOCH - interval(offset)) % interval(period)
+    last_row = last_instant + (interval(size) - into_last - MICROSECOND)
     return F.col("_day").between(F.lit(day), F.lit(last_row.date()))
 
 

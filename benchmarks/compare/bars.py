@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.compare.arena import Arena, Ratio, WrongSums, side_by_side
-from benchmarks.compare.data import Shape
+from benchmarks.compare.data import TINY, Shape
 from benchmarks.compare.measure import Measured, measure
 from benchmarks.findings import PROJECT, Finding
 
-_TINY = Shape(100, a_file=100)
 _A_BATCH = 1_000
 _WARM_AFTER = 20
 _GIGABYTE = 1e9
@@ -111,7 +110,7 @@ def start(arena: Arena, times: int) -> list[Finding]:
     """P11: from the start of the process to the first commit."""
 
     def seconds(contender: str) -> float:
-        return float(arena.run(contender, _TINY, 1).told["seconds"])
+        return float(arena.run(contender, TINY, 1).told["seconds"])
 
     ratio = side_by_side(times, lambda: seconds("first"), lambda: seconds("bare"))
     return [at_most("P11 start of the process to its first commit vs a bare session that writes a row", ratio, 1.3)]

@@ -91,9 +91,8 @@ def first(source: Path, work: Path, files_per_batch: int) -> Told:
     spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
     run = Run(spark, lake, pipeline, utc_now, lambda query, rows, batch: None)
     run.start_ingest(availableNow=True).awaitTermination()
-    commits = table_history.history(lake.log(pipeline.stream))
-    committed = min(commit["timestamp"] for commit in commits if commit["version"] == 1) / 1000
-    return {**_logged(lake, pipeline), "seconds": committed - psutil.Process().create_time()}
+    *_, batch, _ = table_history.history(lake.log(pipeline.stream))
+    return {**_logged(lake, pipeline), "seconds": batch["timestamp"] / 1000 - psutil.Process().create_time()}
 
 
 def bare(source: Path, work: Path, files_per_batch: int) -> Told:

@@ -41,6 +41,10 @@ class Shape:
         return "-".join(f"{name}={value:g}" for name, value in asdict(self).items())
 
 
+TINY = Shape(100, a_file=100)
+"""For what a process costs before it has rows to speak of."""
+
+
 @dataclass
 class Expected:
     """What every contender must find, counted while the lines were written; `sum` is of the valid values."""

@@ -15,6 +15,8 @@ from typing import Any
 
 import psutil
 
+from benchmarks.processes import family
+
 _LOOKS_EVERY = 0.1
 
 
@@ -83,12 +85,7 @@ class _Tree:
 
     def _look(self) -> None:
         resident = 0
-        try:
-            root = psutil.Process(self._pid)
-            members = [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return
-        for member in members:
+        for member in family(self._pid):
             try:
                 with member.oneshot():
                     times = member.cpu_times()

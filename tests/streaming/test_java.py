@@ -9,7 +9,7 @@ import pytest
 from streaming import java
 from streaming.errors import JavaError
 from streaming.java import major_version, require_java
-from streaming.session import spark_conf
+from streaming.session import JVM_OPTIONS, spark_conf
 from streaming.settings import Settings
 
 MODULE_FILE = Path(java.__file__)
@@ -108,6 +108,8 @@ def test_the_check_runs_as_a_script_with_the_standard_library_alone(tmp_path: Pa
 
 @pytest.mark.parametrize(("asked", "ours"), [("", True), ("-XX:+UseZGC", False), ("-Xmx1g", True)])
 def test_who_chooses_a_garbage_collector_gets_it(asked: str, ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in JVM_OPTIONS:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", asked)
     options = spark_conf(Settings())["spark.driver.extraJavaOptions"]
     assert ("-XX:+UseParallelGC" in options.split()) == ours

@@ -93,7 +93,7 @@ def all_verdicts(lake: Lake, table: str, version: int | None = None) -> list[Ver
     if stored is None:
         return []
     filters = [("table", "=", table)] + ([] if version is None else [("version", "=", version)])
-    rows = stored.to_pyarrow_table(filters=filters).to_pylist()
+    rows = delta.contents(stored, filters).to_pylist()
     # Where two have the same time, the one that closes the gate counts.
     return sorted((Verdict(**row) for row in rows), key=lambda row: (row.judged_at, row.outcome != "passed"))
 

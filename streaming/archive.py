@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from streaming import delta
+from streaming import delta, storage
 from streaming.lake import Lake
 from streaming.stream import Stream
 
@@ -20,7 +20,7 @@ _SCHEMA = pa.schema([("batch", pa.int64()), ("described", pa.string())])
 def archived(lake: Lake, stream: Stream) -> dict[int, dict[str, Any]]:
     """Per batch number what its commit said, as JSON values; empty where nothing was archived."""
     table = delta.open_table(lake.batches(stream))
-    return {} if table is None else _documents(table.to_pyarrow_table())
+    return {} if table is None else _documents(delta.contents(table))
 
 
 def newest_archived(lake: Lake, stream: Stream) -> dict[str, Any] | None:
@@ -29,7 +29,7 @@ def newest_archived(lake: Lake, stream: Stream) -> dict[str, Any] | None:
     number = None if table is None else table.transaction_version(_APP)
     if table is None or number is None:
         return None
-    return _documents(table.to_pyarrow_table(filters=[("batch", "=", number)]))[number]
+    return _documents(delta.contents(table, [("batch", "=", number)]))[number]
 
 
 def archive(lake: Lake, stream: Stream, described: Mapping[int, Mapping[str, Any]]) -> int:
@@ -41,7 +41,7 @@ def archive(lake: Lake, stream: Stream, described: Mapping[int, Mapping[str, Any
     Raises:
         CommitFailedError: another process has archived meanwhile; the next call finds what is left.
     """
-    uri = delta.location(lake.batches(stream))
+    uri = storage.location(lake.batches(stream))
     table = DeltaTable.create(
         uri,
         _SCHEMA,

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from streaming.intervals import to_micros
 
 
-def constant(value: int | datetime | None) -> Column:
-    """A bigint, or a timestamp (null for None), for a frame with a column `_raw`, without a trace in generated code.
+def constant(value: int | datetime | None, column: str = "_raw") -> Column:
+    """A bigint, or a timestamp (null for None), without a trace in generated code; the frame has a nullable `column`.
 
     A literal is written into the code that Spark generates, which is then compiled for every batch and begins cold: an
     eighth of a batch of a thousand rows. An array is handed over as an object, and an index that needs a row keeps the
@@ -22,4 +22,4 @@ def constant(value: int | datetime | None) -> Column:
     else:
         text = f"timestamp_micros({'null' if value is None else to_micros(value)})"
     # One call into the JVM, where columns put together would take a dozen.
-    return F.expr(f"array({text}, {text})[int(_raw is null)]")
+    return F.expr(f"array({text}, {text})[int({column} is null)]")

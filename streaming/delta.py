@@ -10,10 +10,12 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
 
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -26,6 +28,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from streaming.columns import added_columns, nullable
 from streaming.file_statistics import file_statistics
+from streaming.storage import location, replace_bytes, resolve
+from streaming.version_checksum import version_checksum
 
 DAY = "_day"
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"
@@ -49,11 +53,6 @@ class Txn:
     version: int
 
 
-def location(uri: str) -> str:
-    """The table's URI as delta-rs knows it: Hadoop's name for S3 is another one."""
-    return "s3://" + uri.removeprefix("s3a://") if uri.startswith("s3a://") else uri
-
-
 def files(uri: str) -> pa_fs.FileSystem:
     """The files below `uri`, wherever that is, by paths relative to it."""
     return pa_fs.PyFileSystem(DeltaStorageHandler(location(uri)))
@@ -62,6 +61,20 @@ def files(uri: str) -> pa_fs.FileSystem:
 def files_of(table: DeltaTable) -> pa_fs.FileSystem:
     """The files of an open table, by paths relative to it."""
     return pa_fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))
+
+
+def native_files(table: DeltaTable) -> pa_fs.FileSystem:
+    """The files of an open table, for reads on many threads.
+
+    Those of `files_of` call Python for every file, and a process that ends while a thread does so is aborted.
+    """
+    storage, path = resolve(table.table_uri)
+    return pa_fs.SubTreeFileSystem(path, storage)
+
+
+def contents(table: DeltaTable, filters: Sequence[tuple[str, str, Any]] | None = None) -> pa.Table:
+    """Those rows of a small table that pass all `filters`, such as `("batch", "=", 7)`, without Spark."""
+    return table.to_pyarrow_table(filters=None if filters is None else list(filters), filesystem=native_files(table))
 
 
 def exists(uri: str) -> bool:
@@ -228,7 +241,16 @@ def _commit(
                 partition_filters=None if replace is None else list(replace),
                 commit_properties=properties,
             )
+    _write_checksum(table, uri)
     return rows
+
+
+def _write_checksum(table: DeltaTable, uri: str) -> None:
+    table.update_incremental()
+    path, content = version_checksum(table)
+    # Readers can do without it, and the rows are in the table.
+    with suppress(OSError):
+        replace_bytes(f"{uri}/{path}", content, uuid.uuid4().hex)
 
 
 def _transactions(txn: Txn | None, numbers: Mapping[str, int]) -> list[Transaction] | None:

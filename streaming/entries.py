@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from streaming import delta
 
-_ENTRY = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*parquet)$")
+_ENTRY = re.compile(r"(\d{20})\.(json|crc.*|checkpoint\..*parquet)$")
 
 
 def clean_up(table: DeltaTable, uri: str, older_than: datetime, through: int | None = None) -> int:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from deltalake import DeltaTable
 
-from streaming import delta, log, table_history
+from streaming import delta, log, storage, table_history
 from streaming.always_on.progress_table import forget_progress
 from streaming.drain import utc_now
 from streaming.entries import clean_up
@@ -127,7 +127,7 @@ def _table(
     files_before, bytes_before = _size(table)
     entries = clean_up(table, kind.uri, at - entry_retention, through) if kind.cleaned else 0
     # An open table remembers the entries that it was read from.
-    table = DeltaTable(delta.location(kind.uri))
+    table = DeltaTable(storage.location(kind.uri))
     if kind.compacted:
         _compact(table)
     removed = 0 if held_by else _vacuum(table, retention)

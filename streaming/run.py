@@ -150,6 +150,18 @@ class Run:
 
         Returns whether there was one; while a batch is being appended there is none.
         """
+        return self._settle(lambda before, after: before != after)
+
+    def close_windows(self) -> bool:
+        """The same where it closed windows: their results need not wait for the stamp of the next batch."""
+        return self._settle(self._closing)
+
+    def _closing(self, before: datetime | None, after: datetime | None) -> bool:
+        if before is None or after is None:
+            return before != after
+        return any(view.window.known_to_end(before, after) for view in self.pipeline.views)
+
+    def _settle(self, worth_it: Callable[[datetime | None, datetime | None], bool]) -> bool:
         if not self._appending.acquire(blocking=False):
             return False
         try:
@@ -157,7 +169,7 @@ class Run:
                 return False
             stream, now = self.pipeline.stream, self._now()
             state = stream.clock.advance(next_state(self.head, stream), BatchSummary({}, 0, now))
-            if state.watermark == self.head.state.watermark:
+            if not worth_it(self.head.state.watermark, state.watermark):
                 return False
             self._beat(self.head, state, now)
             return True

@@ -6,19 +6,22 @@ from collections.abc import Iterator
 
 from pyarrow import fs
 
-from streaming import delta
+
+def location(uri: str) -> str:
+    """The URI as delta-rs and Arrow know it: Hadoop's name for S3 is another one."""
+    return "s3://" + uri.removeprefix("s3a://") if uri.startswith("s3a://") else uri
 
 
-def resolve(location: str) -> tuple[fs.FileSystem, str]:
+def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of a path or URI, and the path in it."""
-    if "://" not in location:
-        return fs.LocalFileSystem(), location
-    return fs.FileSystem.from_uri(delta.location(location))
+    if "://" not in uri:
+        return fs.LocalFileSystem(), uri
+    return fs.FileSystem.from_uri(location(uri))
 
 
-def read_bytes(location: str) -> bytes | None:
+def read_bytes(uri: str) -> bytes | None:
     """The content of a small file, or None where there is none."""
-    files, path = resolve(location)
+    files, path = resolve(uri)
     try:
         with files.open_input_stream(path) as handle:
             return bytes(handle.read())
@@ -26,33 +29,33 @@ def read_bytes(location: str) -> bytes | None:
         return None
 
 
-def read_text(location: str) -> str | None:
+def read_text(uri: str) -> str | None:
     """The text of a small file, or None where there is none."""
-    content = read_bytes(location)
+    content = read_bytes(uri)
     return None if content is None else content.decode()
 
 
-def replace_bytes(location: str, content: bytes, token: str) -> None:
+def replace_bytes(uri: str, content: bytes, token: str) -> None:
     """Put a small file in place whole; `token` keeps two writers' unfinished files apart."""
-    files, path = resolve(location)
+    files, path = resolve(uri)
     hidden = f"{path}.{token}"
     with files.open_output_stream(hidden) as handle:
         handle.write(content)
     files.move(hidden, path)
 
 
-def remove(location: str) -> None:
+def remove(uri: str) -> None:
     """Take a file away, if it is there."""
-    files, path = resolve(location)
+    files, path = resolve(uri)
     try:
         files.delete_file(path)
     except FileNotFoundError:
         return
 
 
-def listed(location: str) -> Iterator[fs.FileInfo]:
+def listed(uri: str) -> Iterator[fs.FileInfo]:
     """The visible files directly in a folder; none where there is no folder."""
-    files, path = resolve(location)
+    files, path = resolve(uri)
     for info in files.get_file_info(fs.FileSelector(path, allow_not_found=True)):
         if info.type == fs.FileType.File and not info.base_name.startswith((".", "_")):
             yield info

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import delta
 from streaming.bootstrap import Bootstrap, create_first
+from streaming.constants import constant
 from streaming.errors import CheckpointError, ViewError
 from streaming.ingest import query_id
 from streaming.intervals import literal
@@ -106,7 +107,7 @@ class FirstResults:
             # The state must be consumed all the same, or Spark can never commit this batch (fact B1).
             results.write.format("noop").mode("overwrite").save()
             return
-        written = self._view.finish(results).withColumn("_written_at", literal(self._now()))
+        written = self._view.finish(results).withColumn("_written_at", constant(self._now(), "window_start"))
         create_first(self._lake, self._view, written.schema)
         rows = delta.append(
             written,

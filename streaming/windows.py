@@ -41,6 +41,10 @@ class Window(ABC):
         """Condition on `_day` that holds for every row of any window that starts on `day`."""
         return self._near(day, timedelta(), self.longest)
 
+    def known_to_end(self, after: datetime, by: datetime) -> bool:
+        """Whether windows end later than `after` and not later than `by`; false where only the rows tell."""
+        return False
+
     def late(self, window: Column, stamp: Column) -> Column:
         """Whether a pair of row and `window` came after the window was closed; false while there is no stamp."""
         return F.coalesce(window.getField("end") <= stamp, F.lit(False))
@@ -89,6 +93,10 @@ class Tumbling(Window):
         """To the end of the last window that starts on the day."""
         return _until_last(day, self.size, self.size, self.offset)
 
+    def known_to_end(self, after: datetime, by: datetime) -> bool:
+        """Whether one does."""
+        return _ended(by, self.size, self.size, self.offset) > _ended(after, self.size, self.size, self.offset)
+
 
 @dataclass(frozen=True)
 class Sliding(Window):
@@ -122,6 +130,10 @@ class Sliding(Window):
         """To the end of the last window that starts on the day."""
         return _until_last(day, self.size, self.slide, self.offset)
 
+    def known_to_end(self, after: datetime, by: datetime) -> bool:
+        """Whether one does."""
+        return _ended(by, self.size, self.slide, self.offset) > _ended(after, self.size, self.slide, self.offset)
+
 
 def _check(kind: str, size: str, offset: str, period: str) -> None:
     if not interval(size) or not interval(period):
@@ -137,6 +149,11 @@ def _until_last(day: date, size: str, period: str, offset: str) -> Column:
     into_last = (last_instant - EPOCH - interval(offset)) % interval(period)
     last_row = last_instant + (interval(size) - into_last - MICROSECOND)
     return F.col("_day").between(F.lit(day), F.lit(last_row.date()))
+
+
+def _ended(instant: datetime, size: str, period: str, offset: str) -> int:
+    """The number of the last window that has ended by then, counted from the one that begins at the offset."""
+    return (instant - EPOCH - interval(offset) - interval(size)) // interval(period)
 
 
 def _start(event_time: Column, period: str, offset: str) -> Column:

@@ -16,12 +16,13 @@ from typing import Any
 import psutil
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from pyarrow.dataset import Dataset
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.compare.declared import DELAY, FIELDS, PLAUSIBLE, WINDOW, declared
-from streaming import Lake, Pipeline, Settings, drain, table_history
+from streaming import Lake, Pipeline, Settings, delta, drain, table_history
 from streaming.drain import utc_now
 from streaming.jars import spark_jars
 from streaming.log import batches
@@ -170,13 +171,18 @@ def _logged(lake: Lake, pipeline: Pipeline) -> Told:
 
 
 def _counted(table: Path) -> int:
-    return int(DeltaTable(table).to_pyarrow_dataset().count_rows())
+    return int(_rows(table).count_rows())
 
 
 def _total(table: Path | str, column: str) -> float:
     """Batch by batch: what is read here counts for the peak memory of the contender."""
-    read = DeltaTable(table).to_pyarrow_dataset().to_batches(columns=[column], batch_readahead=1, fragment_readahead=1)
+    read = _rows(table).to_batches(columns=[column], batch_readahead=1, fragment_readahead=1)
     return sum(pc.sum(batch[column]).as_py() or 0 for batch in read)
+
+
+def _rows(table: Path | str) -> Dataset:
+    opened = DeltaTable(table)
+    return opened.to_pyarrow_dataset(filesystem=delta.native_files(opened))
 
 
 def _batches(query: StreamingQuery) -> Told:

@@ -23,7 +23,7 @@ def show_demonstrated(console: Console, done: Demonstrated) -> bool:
     """Print the report, the audit, the paths and the next command; returns whether every law holds."""
     table = delta.open_table(done.lake.report(REPORT))
     assert table is not None, "a demo that ended without an error has published its report"
-    _print_bias(console, table.to_pyarrow_table().sort_by([("day", "ascending"), ("origin", "ascending")]).to_pylist())
+    _print_bias(console, delta.contents(table).sort_by([("day", "ascending"), ("origin", "ascending")]).to_pylist())
     held = print_findings(console, audit(start_session(), done.lake, pipeline))
     console.print(f"The demo took {sum(done.seconds.values()):.0f} s. It left", highlight=False)
     for what, where in (

@@ -19,6 +19,7 @@ from streaming.errors import QueryFailed, StreamingError
 from streaming.ingest import QUERY
 from streaming.intervals import interval
 from streaming.lake import Lake
+from streaming.log import Batch
 from streaming.pipeline import Pipeline
 from streaming.query_errors import explain, refuse_native_drops
 from streaming.run import Run
@@ -49,7 +50,7 @@ class Continuous:
         self.watch = Watch(now)
         self._pipeline = pipeline
         self._now = now
-        self._run = Run(spark, lake, pipeline, now, self.watch.on_batch, self.watch.around)
+        self._run = Run(spark, lake, pipeline, now, self._on_batch, self.watch.around)
         self._trigger = {"processingTime": pipeline.trigger}
         self._ingest: StreamingQuery | None = None
         self._views: dict[str, StreamingQuery] = {}
@@ -92,6 +93,11 @@ class Continuous:
             self._stop([QUERY, *self._views])
             self._follow_up.shutdown(cancel_futures=True)
             self._reporter.end()
+
+    def _on_batch(self, query: str, rows: int, batch: Batch | None) -> None:
+        self.watch.on_batch(query, rows, batch)
+        if batch is not None:
+            self._run.close_windows()
 
     def _step(self) -> None:
         self._reporter.passed_at = self._now()

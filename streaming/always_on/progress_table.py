@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from streaming import delta
+from streaming import delta, storage
 from streaming.always_on.measures import Measure
 from streaming.lake import Lake
 from streaming.stream import Stream
@@ -64,7 +64,7 @@ class ProgressTable:
             return
         try:
             write_deltalake(
-                delta.location(self._uri),
+                storage.location(self._uri),
                 pa.Table.from_pylist([_row(measure) for measure in self._pending], SCHEMA),
                 mode="append",
                 partition_by=["_day"],
@@ -82,7 +82,7 @@ def read_progress(lake: Lake, stream: Stream, since: datetime) -> list[Measure]:
     table = delta.open_table(lake.progress(stream))
     if table is None:
         return []
-    rows = table.to_pyarrow_table(filters=[("_day", ">=", since.date()), ("ended", ">=", since)])
+    rows = delta.contents(table, [("_day", ">=", since.date()), ("ended", ">=", since)])
     return [_measure(row) for row in rows.sort_by("ended").to_pylist()]
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from streaming import delta, table_history
 from streaming.lake import Lake
@@ -122,3 +125,64 @@ def _added(table: DeltaTable) -> list[dict[str, Any]]:
     log = Path(table.table_uri.removeprefix("file://")) / "_delta_log"
     lines = [json.loads(line) for commit in sorted(log.glob("*.json")) for line in commit.read_text().splitlines()]
     return [line["add"] for line in lines if "add" in line]
+
+
+def test_the_checksum_of_a_commit_is_what_the_entries_up_to_it_come_to(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST), (2, SECOND))
+    delta.create(uri, rows.schema, append_only=False, description="two days")
+    delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=dict)
+    delta.replace_days(results(spark, (3, FIRST)), uri, [FIRST], metadata={})
+    delta.append(rows.withColumn("new", F.lit("text")), uri, txn=None, metadata=dict)  # the column is a commit before
+
+    sizes: dict[str, int] = {}
+    newest: dict[str, Any] = {}
+    told = []
+    for entry in sorted(Path(uri, "_delta_log").glob("*.json")):
+        for kind, action in (next(iter(json.loads(line).items())) for line in entry.read_text().splitlines()):
+            if kind == "add":
+                sizes[action["path"]] = action["size"]
+            elif kind == "remove":
+                del sizes[action["path"]]
+            else:
+                newest[kind] = action
+        if entry.with_suffix(".crc").exists():
+            checksum = json.loads(entry.with_suffix(".crc").read_text())
+            assert (checksum["numFiles"], checksum["tableSizeBytes"]) == (len(sizes), sum(sizes.values()))
+            assert (checksum["metadata"], checksum["protocol"]) == (newest["metaData"], newest["protocol"])
+            assert (checksum["numMetadata"], checksum["numProtocol"]) == (1, 1)
+            told.append(int(entry.stem))
+    assert told == [1, 2, 4]
+
+
+def test_spark_sees_a_new_version_without_a_job(spark: SparkSession, lake: Lake) -> None:
+    uri, without = lake.path("t"), lake.path("without")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="a row")
+    delta.append(rows, uri, txn=None, metadata=dict)
+    shutil.copytree(uri, without)
+    for checksum in Path(without, "_delta_log").glob("*.crc"):
+        checksum.unlink()
+
+    def jobs(table: str) -> int:
+        spark.sparkContext.setJobGroup(table, table)
+        assert delta.read(spark, table).schema == rows.schema
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(table))
+
+    try:
+        assert jobs(uri) == 0
+        assert jobs(without) > 0
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        spark.sparkContext.setJobDescription(None)
+
+
+def test_threads_that_read_rows_without_spark_never_call_python(lake: Lake) -> None:
+    """One that did while its process ended aborted it, in one process of ten at worst."""
+    uri = lake.path("a table")
+    for number in range(3):
+        write_deltalake(uri, pa.table({"n": [number]}), mode="append")
+    opened = DeltaTable(uri)
+    assert delta.contents(opened, [("n", ">", 0)]).sort_by("n").to_pydict() == {"n": [1, 2]}
+    assert delta.native_files(opened).base_fs.type_name == "local"
+    assert delta.files_of(opened).type_name.startswith("py")

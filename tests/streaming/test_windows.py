@@ -10,6 +10,8 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -254,6 +256,25 @@ def test_a_correction_of_a_day_reads_every_row_that_a_window_of_that_day_may_hol
         # A row of the evening before tells that the session began before midnight.
         if isinstance(window, Session):
             assert T0 - 10_000 * MS in near
+
+
+@given(
+    size=st.integers(1, 40),
+    slide=st.integers(1, 40),
+    offset=st.integers(0, 39),
+    after=st.integers(-100, 100),
+    longer=st.integers(0, 50),
+)
+def test_a_window_is_known_to_end_where_counting_seconds_meets_an_end(
+    size: int, slide: int, offset: int, after: int, longer: int
+) -> None:
+    offset %= slide
+    by, kinds = after + longer, [Sliding(f"{size} seconds", f"{slide} seconds", f"{offset} seconds")]
+    if size == slide:
+        kinds.append(Tumbling(f"{size} seconds", f"{offset} seconds"))
+    met = any((second - offset - size) % slide == 0 for second in range(after + 1, by + 1))
+    for window in kinds:
+        assert window.known_to_end(EPOCH + timedelta(seconds=after), EPOCH + timedelta(seconds=by)) == met
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from benchmarks.compare.arena import side_by_side
 from benchmarks.compare.bars import at_most
 from benchmarks.compare.data import Expected, Shape, lines
 from benchmarks.findings import PROJECT, Finding, console
-from benchmarks.pipelines.live import DELAY_SECONDS, WINDOW_SECONDS, per_ten_seconds, pipeline
+from benchmarks.pipelines.live import DELAY_SECONDS, WINDOW_SECONDS, per_window, pipeline
 from benchmarks.processes import until
 from streaming import Lake
 
@@ -35,7 +35,7 @@ _WARM_AFTER, _LASTS = 40.0, 130.0
 _LOOKS_EVERY = 0.02
 _BEGINS_WITHIN = 120.0
 
-Results = Callable[[], list[int]]
+Results = Callable[[], list[float]]
 """The ends of the windows, in seconds since the epoch, whose results have come to be read since the last call."""
 
 
@@ -53,7 +53,7 @@ class Feed:
     """Lands a file of events every quarter of a second, and knows since when each window can be closed."""
 
     def __init__(self, landing: Path) -> None:
-        self.closed: dict[int, float] = {}
+        self.closed: dict[float, float] = {}
         """By end of window, when the file came that lets it be closed; both in seconds since the epoch."""
         self._landing = landing
         self._over = threading.Event()
@@ -80,7 +80,7 @@ class Feed:
             hidden = self._landing / f".{number:06}"
             hidden.write_text(text)
             hidden.replace(self._landing / f"{number:06}.json")
-            end = int(newest - DELAY_SECONDS) // WINDOW_SECONDS * WINDOW_SECONDS
+            end = (newest - DELAY_SECONDS) // WINDOW_SECONDS * WINDOW_SECONDS
             self.closed.setdefault(end, time.time())
 
 
@@ -94,15 +94,15 @@ def _tidemark(work: Path) -> float:
     }
     versions = [0]
 
-    def results() -> list[int]:
-        uri = lake.first(per_ten_seconds)
+    def results() -> list[float]:
+        uri = lake.first(per_window)
         if not DeltaTable.is_deltatable(uri):
             return []
         table = DeltaTable(uri)
         if table.version() == versions[0]:
             return []
         known, versions[0] = versions[0], table.version()
-        found: list[int] = []
+        found: list[float] = []
         for version in range(known + 1, versions[0] + 1):
             added = (Path(uri) / "_delta_log" / f"{version:020}.json").read_text()
             found += _ends(Path(uri), added)
@@ -112,10 +112,10 @@ def _tidemark(work: Path) -> float:
     return _measured("tidemark", command, environment, Path(lake.landing(pipeline.stream)), results)
 
 
-def _ends(table: Path, commit: str) -> list[int]:
+def _ends(table: Path, commit: str) -> list[float]:
     added = [json.loads(line)["add"]["path"] for line in commit.splitlines() if '"add":' in line]
     columns = [pq.ParquetFile(table / path).read(["window_end"])["window_end"] for path in added]
-    return [int(end.timestamp()) for column in columns for end in column.to_pylist()]
+    return [end.timestamp() for column in columns for end in column.to_pylist()]
 
 
 def _flink(work: Path, python: Path) -> float:
@@ -123,14 +123,14 @@ def _flink(work: Path, python: Path) -> float:
     landing, windows = work / "in", work / "windows"
     seen: set[Path] = set()
 
-    def results() -> list[int]:
+    def results() -> list[float]:
         found = []
         for path in windows.rglob("part-*"):
             if path in seen:
                 continue
             seen.add(path)
             starts = [line.split(",")[1].strip('"') for line in path.read_text().splitlines()]
-            found += [int(datetime.fromisoformat(start).replace(tzinfo=UTC).timestamp()) for start in starts]
+            found += [datetime.fromisoformat(start).replace(tzinfo=UTC).timestamp() for start in starts]
         return [start + WINDOW_SECONDS for start in found]
 
     job = PROJECT / "benchmarks/compare/flink_job.py"

@@ -137,6 +137,7 @@ def append(
     txn: Txn | None,
     metadata: Callable[[], Mapping[str, Any]],
     statistics: Sequence[str] = (),
+    diverse: Sequence[str] = (),
     fence: Callable[[DeltaTable], None] = lambda table: None,
     numbers: Mapping[str, int] | None = None,
 ) -> int:
@@ -146,15 +147,25 @@ def append(
     there. A column of the table that `frame` does not have is null in the new rows.
 
     `metadata` (JSON values) is called when the rows are written and before the commit, so that it can tell of them.
-    `statistics` names the columns whose bounds are kept for file skipping. `fence` is asked, with the very version of
-    the table that the commit follows, whether this process may still write; it raises where it may not. `numbers` are
-    kept by the table itself from this commit on, however much of its history is cleaned away; `transaction_version` of
-    their name gives them back.
+    `statistics` names the columns whose bounds are kept for file skipping, `diverse` those whose values hardly repeat,
+    so that no time goes into a dictionary of them. `fence` is asked, with the very version of the table that the commit
+    follows, whether this process may still write; it raises where it may not. `numbers` are kept by the table itself
+    from this commit on, however much of its history is cleaned away; `transaction_version` of their name gives them
+    back.
 
     Raises:
         LogError: a column has another type than in the table.
     """
-    return _commit(frame, uri, txn=txn, metadata=metadata, statistics=statistics, fence=fence, numbers=numbers or {})
+    return _commit(
+        frame,
+        uri,
+        txn=txn,
+        metadata=metadata,
+        statistics=statistics,
+        diverse=diverse,
+        fence=fence,
+        numbers=numbers or {},
+    )
 
 
 def widen(uri: str, schema: StructType) -> None:
@@ -206,6 +217,7 @@ def _commit(
     txn: Txn | None,
     metadata: Callable[[], Mapping[str, Any]],
     statistics: Sequence[str],
+    diverse: Sequence[str] = (),
     fence: Callable[[DeltaTable], None] = lambda table: None,
     numbers: Mapping[str, int] | None = None,
     mode: Literal["append", "overwrite"] = "append",
@@ -215,7 +227,8 @@ def _commit(
     added_columns(table, frame.schema, uri)
     # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
     folder = f"data/{uuid.uuid4().hex}"
-    frame.write.partitionBy(DAY).parquet(f"{uri}/{folder}")
+    encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
+    frame.write.partitionBy(DAY).options(**encoding).parquet(f"{uri}/{folder}")
     properties = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(metadata())},
         app_transactions=_transactions(txn, numbers or {}),

@@ -250,7 +250,7 @@ def summary_columns(pipeline: Pipeline) -> list[Column]:
             for view in pipeline.views
         ),
         *(
-            _number_of(F.when(view.condition(), F.size(view.window.bounds(time)) == 0)).alias(f"unassigned_{view.name}")
+            _number_of(F.when(view.condition(), view.window.in_none(time))).alias(f"unassigned_{view.name}")
             for view in pipeline.views
         ),
     ]

@@ -201,7 +201,15 @@ def append(frame: DataFrame, lake: Lake, stream: Stream, txn: delta.Txn | None, 
                 f"and start again (`tidemark status {stream.name}` names it)."
             )
 
-    delta.append(frame, uri, txn=txn, metadata=metadata, statistics=(stream.event_time, "_batch"), fence=fence)
+    delta.append(
+        frame,
+        uri,
+        txn=txn,
+        metadata=metadata,
+        statistics=(stream.event_time, "_batch"),
+        diverse=(stream.event_time, "_origin.position"),
+        fence=fence,
+    )
     return described[0]
 
 

@@ -57,6 +57,10 @@ class Window(ABC):
         """How many windows of a row were closed when it came."""
         return F.size(F.filter(self.bounds(event_time), lambda window: self.late(window, stamp)))
 
+    def in_none(self, event_time: Column) -> Column:
+        """Whether a row is in no window."""
+        return F.size(self.bounds(event_time)) == 0
+
     @staticmethod
     def _near(day: date, before: timedelta, after: timedelta | None) -> Column:
         # A date less an interval below a day would be the same date.
@@ -88,6 +92,14 @@ class Tumbling(Window):
         """The one window of a row."""
         start = _start(event_time, self.size, self.offset)
         return F.array(_window(start, start + _micros(self.size)))
+
+    def late_windows(self, event_time: Column, stamp: Column) -> Column:
+        """One or none; asked for every row, and Spark interprets the search in an array."""
+        return self.late(self.bounds(event_time)[0], stamp).cast("int")
+
+    def in_none(self, event_time: Column) -> Column:
+        """Never."""
+        return F.lit(False)
 
     def near(self, day: date) -> Column:
         """To the end of the last window that starts on the day."""

@@ -11,6 +11,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from streaming import delta
 from streaming.lake import Lake
+from streaming.storage import location
 
 
 def table_name(lake: Lake, uri: str) -> str:
@@ -39,15 +40,10 @@ def write_rows(
     table = delta.open_table(uri)
     if table is None:
         write_deltalake(
-            # delta-rs knows S3 under one name only.
-            f"s3://{uri.removeprefix('s3a://')}" if uri.startswith("s3a://") else uri,
+            location(uri),
             rows,
             description=description,
-            configuration={
-                "delta.appendOnly": str(mode == "append").lower(),
-                "delta.checkpointInterval": "10",
-                "delta.logRetentionDuration": "interval 3650 days",
-            },
+            configuration=delta.CONFIGURATION | {"delta.appendOnly": str(mode == "append").lower()},
             **options,
         )
     else:

@@ -7,32 +7,24 @@ about a second, nearly all of it recomputing the snapshot; this road costs a sev
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.fs as pa_fs
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
-from deltalake.fs import DeltaStorageHandler
-from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from streaming.added_files import DAY, added_files
 from streaming.columns import added_columns, nullable
-from streaming.file_statistics import file_statistics
-from streaming.storage import location, replace_bytes, resolve
-from streaming.version_checksum import version_checksum
+from streaming.storage import files_of, location
+from streaming.version_checksum import write_checksum
 
-DAY = "_day"
-_NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 _ATTEMPTS = 8
 BEFORE = -1
 """The version of a table that is not there yet."""
@@ -40,7 +32,8 @@ CONFIGURATION = {
     # delta-rs's default of 100 makes small appends three times slower (fact X8).
     "delta.checkpointInterval": "10",
     # The history is the clock's memory: no commit cleans it up by the way, only maintenance, which archives it first.
-    "delta.logRetentionDuration": "interval 3650 days",
+    # Looking for what could be cleaned also makes each commit dearer than the one before.
+    "delta.enableExpiredLogCleanup": "false",
 }
 """What every table is created with."""
 
@@ -53,28 +46,9 @@ class Txn:
     version: int
 
 
-def files(uri: str) -> pa_fs.FileSystem:
-    """The files below `uri`, wherever that is, by paths relative to it."""
-    return pa_fs.PyFileSystem(DeltaStorageHandler(location(uri)))
-
-
-def files_of(table: DeltaTable) -> pa_fs.FileSystem:
-    """The files of an open table, by paths relative to it."""
-    return pa_fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))
-
-
-def native_files(table: DeltaTable) -> pa_fs.FileSystem:
-    """The files of an open table, for reads on many threads.
-
-    Those of `files_of` call Python for every file, and a process that ends while a thread does so is aborted.
-    """
-    storage, path = resolve(table.table_uri)
-    return pa_fs.SubTreeFileSystem(path, storage)
-
-
 def contents(table: DeltaTable, filters: Sequence[tuple[str, str, Any]] | None = None) -> pa.Table:
     """Those rows of a small table that pass all `filters`, such as `("batch", "=", 7)`, without Spark."""
-    return table.to_pyarrow_table(filters=None if filters is None else list(filters), filesystem=native_files(table))
+    return table.to_pyarrow_table(filters=None if filters is None else list(filters), filesystem=files_of(table))
 
 
 def exists(uri: str) -> bool:
@@ -235,7 +209,7 @@ def _commit(
         # The commit is for exactly the version that was looked at: compare and swap.
         max_commit_retries=0,
     )
-    actions, rows = _added_files(table, folder, statistics)
+    actions, rows = added_files(table, folder, statistics)
     for attempt in attempts(table):
         with attempt:
             # What came between is compaction, which changes no row, or another process, which is for the fence and the
@@ -254,16 +228,9 @@ def _commit(
                 partition_filters=None if replace is None else list(replace),
                 commit_properties=properties,
             )
-    _write_checksum(table, uri)
-    return rows
-
-
-def _write_checksum(table: DeltaTable, uri: str) -> None:
     table.update_incremental()
-    path, content = version_checksum(table)
-    # Readers can do without it, and the rows are in the table.
-    with suppress(OSError):
-        replace_bytes(f"{uri}/{path}", content, uuid.uuid4().hex)
+    write_checksum(table)
+    return rows
 
 
 def _transactions(txn: Txn | None, numbers: Mapping[str, int]) -> list[Transaction] | None:
@@ -274,32 +241,3 @@ def _transactions(txn: Txn | None, numbers: Mapping[str, int]) -> list[Transacti
 def _holds(table: DeltaTable, txn: Txn) -> bool:
     written = table.transaction_version(txn.app_id)
     return written is not None and written >= txn.version
-
-
-def _added_files(
-    table: DeltaTable, folder: str, statistics: Sequence[str]
-) -> tuple[list[AddAction | RemoveAction], int]:
-    files = files_of(table)
-    selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=True)
-    actions: list[AddAction | RemoveAction] = []
-    total = 0
-    for info in files.get_file_info(selector):
-        if not info.path.endswith(".parquet"):
-            continue
-        with files.open_input_file(info.path) as handle:
-            footer = pq.ParquetFile(handle).metadata
-        if footer.num_rows == 0:
-            continue
-        day = info.path.split(f"/{DAY}=", 1)[1].split("/", 1)[0]
-        total += footer.num_rows
-        actions.append(
-            AddAction(
-                path=info.path,
-                size=info.size,
-                partition_values={DAY: None if day == _NO_DAY else day},
-                modification_time=int(time.time() * 1000),
-                data_change=True,
-                stats=json.dumps(file_statistics(footer, statistics)),
-            )
-        )
-    return actions, total

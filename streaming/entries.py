@@ -8,18 +8,18 @@ from datetime import datetime
 import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 
-from streaming import delta
+from streaming.storage import files_of
 
 _ENTRY = re.compile(r"(\d{20})\.(json|crc.*|checkpoint\..*parquet)$")
 
 
-def clean_up(table: DeltaTable, uri: str, older_than: datetime, through: int | None = None) -> int:
+def clean_up(table: DeltaTable, older_than: datetime, through: int | None = None) -> int:
     """Remove the entries before a checkpoint of the table that are older; returns how many files they were.
 
     Every version since `older_than`, and since version `through` where it is given, stays as it is: readable, and with
     its commit. As Delta's own clean-up, but that follows a property of the table, after any commit, and asks nobody.
     """
-    files = delta.files(uri)
+    files = files_of(table)
     found = _entries(files)
     commits = {version: info.mtime for version, info in found if info.path.endswith(".json")}
     young = [version for version, written in commits.items() if written >= older_than]

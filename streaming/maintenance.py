@@ -125,7 +125,7 @@ def _table(
     if table is None:
         return None
     files_before, bytes_before = _size(table)
-    entries = clean_up(table, kind.uri, at - entry_retention, through) if kind.cleaned else 0
+    entries = clean_up(table, at - entry_retention, through) if kind.cleaned else 0
     # An open table remembers the entries that it was read from.
     table = DeltaTable(storage.location(kind.uri))
     if kind.compacted:

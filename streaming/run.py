@@ -152,9 +152,9 @@ class Run:
         """
         return self._settle(lambda before, after: before != after)
 
-    def close_windows(self) -> bool:
+    def close_windows(self) -> None:
         """The same where it closed windows: their results need not wait for the stamp of the next batch."""
-        return self._settle(self._closing)
+        self._settle(self._closing)
 
     def _closing(self, before: datetime | None, after: datetime | None) -> bool:
         if before is None or after is None:

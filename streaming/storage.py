@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deltalake import DeltaTable
 from pyarrow import fs
 
 
@@ -17,6 +18,16 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     if "://" not in uri:
         return fs.LocalFileSystem(), uri
     return fs.FileSystem.from_uri(location(uri))
+
+
+def files_of(table: DeltaTable) -> fs.FileSystem:
+    """The files of an open table, by paths relative to it.
+
+    Arrow's own, not delta-rs's, which call Python for every file: where a thread does so while its process ends, the
+    process is aborted.
+    """
+    files, path = resolve(table.table_uri)
+    return fs.SubTreeFileSystem(path, files)
 
 
 def read_bytes(uri: str) -> bytes | None:

@@ -11,6 +11,7 @@ import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 
 from streaming import delta
+from streaming.storage import files_of
 
 _READ_AT_ONCE = 16
 
@@ -27,7 +28,7 @@ def commits(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]
     The entries are read one by one: delta-rs's own history counts versions down from the one that was opened, but
     begins with the newest there is, so that while somebody writes every commit gets the version of an older one.
     """
-    entries = delta.files_of(table)
+    entries = files_of(table)
     versions = range(table.version(), -1, -1)[:limit]
     found: list[dict[str, Any]] = []
     with ThreadPoolExecutor(_READ_AT_ONCE) as pool:

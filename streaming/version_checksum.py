@@ -7,16 +7,27 @@ new version that a stream or a query looks at. It is the optional version checks
 from __future__ import annotations
 
 import json
+import uuid
+from contextlib import suppress
+from typing import Any
 
 from deltalake import DeltaTable
 
+from streaming.storage import replace_bytes
 
-def version_checksum(table: DeltaTable) -> tuple[str, bytes]:
-    """Path below the table and content of the checksum of the version that is open."""
+
+def write_checksum(table: DeltaTable) -> None:
+    """Write the checksum of the version that is open, if it can be written: readers can do without it."""
+    path = f"{table.table_uri.rstrip('/')}/_delta_log/{table.version():020}.crc"
+    with suppress(OSError):
+        replace_bytes(path, json.dumps(_checksum(table)).encode(), uuid.uuid4().hex)
+
+
+def _checksum(table: DeltaTable) -> dict[str, Any]:
     sizes = table.get_add_actions()["size_bytes"].to_pylist()
     metadata, protocol = table.metadata(), table.protocol()
     features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
-    told = {
+    return {
         "tableSizeBytes": sum(sizes),
         "numFiles": len(sizes),
         "numMetadata": 1,
@@ -37,4 +48,3 @@ def version_checksum(table: DeltaTable) -> tuple[str, bytes]:
             **{name: sorted(values) for name, values in features.items() if values is not None},
         },
     }
-    return f"_delta_log/{table.version():020}.crc", json.dumps(told).encode()

@@ -69,8 +69,57 @@ class Window(ABC):
         return condition if after is None else condition & (F.col("_day") <= F.lit(day + after + _DAY))
 
 
+class _Periodic(Window):
+    """Windows of length `size` that start every `period`, shifted by `offset` from the epoch."""
+
+    size: str
+    offset: str
+
+    def __post_init__(self) -> None:
+        if not interval(self.size) or not interval(self.period):
+            raise DeclarationError(
+                f"a {type(self).__name__.lower()} window of size {self.size!r} every {self.period!r} is empty; give it "
+                "a length."
+            )
+        if interval(self.offset) >= interval(self.period):
+            raise DeclarationError(
+                f"offset {self.offset!r} is not smaller than {self.period!r}, after which windows repeat; use the "
+                "remainder."
+            )
+
+    @property
+    @abstractmethod
+    def period(self) -> str:
+        """From the start of one window to that of the next."""
+
+    @property
+    def longest(self) -> timedelta:
+        """The size."""
+        return interval(self.size)
+
+    def near(self, day: date) -> Column:
+        """To the end of the last window that starts on the day."""
+        last_instant = datetime.combine(day, time.max, UTC)
+        into_last = (last_instant - EPOCH - interval(self.offset)) % interval(self.period)
+        last_row = last_instant + (interval(self.size) - into_last - MICROSECOND)
+        return F.col("_day").between(F.lit(day), F.lit(last_row.date()))
+
+    def known_to_end(self, after: datetime, by: datetime) -> bool:
+        """Whether one does."""
+        return self._ended(by) > self._ended(after)
+
+    def _ended(self, instant: datetime) -> int:
+        """The number of the last window that has ended by then, counted from the one that begins at the offset."""
+        return (instant - EPOCH - interval(self.offset) - interval(self.size)) // interval(self.period)
+
+    def _start(self, event_time: Column) -> Column:
+        """In microseconds, of the last window that starts by then."""
+        micros = F.unix_micros(event_time)
+        return micros - F.pmod(micros - _micros(self.offset), _micros(self.period))
+
+
 @dataclass(frozen=True)
-class Tumbling(Window):
+class Tumbling(_Periodic):
     """Fixed windows of length `size`, one after the other, shifted by `offset` from the epoch.
 
     Semantics as Flink's `TumblingEventTimeWindows.of(size, offset)` and Spark's `window`; before the epoch the start
@@ -80,17 +129,14 @@ class Tumbling(Window):
     size: str
     offset: str = "0 seconds"
 
-    def __post_init__(self) -> None:
-        _check("tumbling", self.size, self.offset, self.size)
-
     @property
-    def longest(self) -> timedelta:
+    def period(self) -> str:
         """The size."""
-        return interval(self.size)
+        return self.size
 
     def bounds(self, event_time: Column) -> Column:
         """The one window of a row."""
-        start = _start(event_time, self.size, self.offset)
+        start = self._start(event_time)
         return F.array(_window(start, start + _micros(self.size)))
 
     def late_windows(self, event_time: Column, stamp: Column) -> Column:
@@ -101,17 +147,9 @@ class Tumbling(Window):
         """Never."""
         return F.lit(False)
 
-    def near(self, day: date) -> Column:
-        """To the end of the last window that starts on the day."""
-        return _until_last(day, self.size, self.size, self.offset)
-
-    def known_to_end(self, after: datetime, by: datetime) -> bool:
-        """Whether one does."""
-        return _ended(by, self.size, self.size, self.offset) > _ended(after, self.size, self.size, self.offset)
-
 
 @dataclass(frozen=True)
-class Sliding(Window):
+class Sliding(_Periodic):
     """Windows of length `size` that start every `slide`, shifted by `offset` from the epoch.
 
     A row is in every window that covers it: `size / slide` of them, rounded up or down; where `slide` is greater than
@@ -122,55 +160,18 @@ class Sliding(Window):
     slide: str
     offset: str = "0 seconds"
 
-    def __post_init__(self) -> None:
-        _check("sliding", self.size, self.offset, self.slide)
-
     @property
-    def longest(self) -> timedelta:
-        """The size."""
-        return interval(self.size)
+    def period(self) -> str:
+        """The slide."""
+        return self.slide
 
     def bounds(self, event_time: Column) -> Column:
         """The windows of a row, the earliest first."""
-        last = _start(event_time, self.slide, self.offset)
+        last = self._start(event_time)
         size, slide = interval(self.size) // MICROSECOND, interval(self.slide) // MICROSECOND
         starts = [last - F.lit(back * slide) for back in reversed(range(-(-size // slide)))]
         windows = F.array(*(_window(start, start + F.lit(size)) for start in starts))
         return F.filter(windows, lambda window: F.unix_micros(window["end"]) > F.unix_micros(event_time))
-
-    def near(self, day: date) -> Column:
-        """To the end of the last window that starts on the day."""
-        return _until_last(day, self.size, self.slide, self.offset)
-
-    def known_to_end(self, after: datetime, by: datetime) -> bool:
-        """Whether one does."""
-        return _ended(by, self.size, self.slide, self.offset) > _ended(after, self.size, self.slide, self.offset)
-
-
-def _check(kind: str, size: str, offset: str, period: str) -> None:
-    if not interval(size) or not interval(period):
-        raise DeclarationError(f"a {kind} window of size {size!r} every {period!r} is empty; give it a length.")
-    if interval(offset) >= interval(period):
-        raise DeclarationError(
-            f"offset {offset!r} is not smaller than {period!r}, after which windows repeat; use the remainder."
-        )
-
-
-def _until_last(day: date, size: str, period: str, offset: str) -> Column:
-    last_instant = datetime.combine(day, time.max, UTC)
-    into_last = (last_instant - EPOCH - interval(offset)) % interval(period)
-    last_row = last_instant + (interval(size) - into_last - MICROSECOND)
-    return F.col("_day").between(F.lit(day), F.lit(last_row.date()))
-
-
-def _ended(instant: datetime, size: str, period: str, offset: str) -> int:
-    """The number of the last window that has ended by then, counted from the one that begins at the offset."""
-    return (instant - EPOCH - interval(offset) - interval(size)) // interval(period)
-
-
-def _start(event_time: Column, period: str, offset: str) -> Column:
-    micros = F.unix_micros(event_time)
-    return micros - F.pmod(micros - _micros(offset), _micros(period))
 
 
 def _micros(length: str) -> Column:

@@ -22,12 +22,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.compare.declared import DELAY, FIELDS, PLAUSIBLE, WINDOW, declared
-from streaming import Lake, Pipeline, Settings, delta, drain, table_history
+from streaming import Lake, Pipeline, Settings, drain, table_history
 from streaming.drain import utc_now
 from streaming.jars import spark_jars
 from streaming.log import batches
 from streaming.run import Run
 from streaming.session import start_session
+from streaming.storage import files_of
 
 Told = dict[str, Any]
 
@@ -182,7 +183,7 @@ def _total(table: Path | str, column: str) -> float:
 
 def _rows(table: Path | str) -> Dataset:
     opened = DeltaTable(table)
-    return opened.to_pyarrow_dataset(filesystem=delta.native_files(opened))
+    return opened.to_pyarrow_dataset(filesystem=files_of(opened))
 
 
 def _batches(query: StreamingQuery) -> Told:

@@ -38,18 +38,21 @@ class FilesBacklog:
             entry = f"{self._sources}/{self._next}"
             text = storage.read_text(entry) or storage.read_text(f"{entry}.compact")
             if text is None:
-                if self._next or not self._jump_to_compaction():
+                if not self._jump_to_compaction():
                     return
                 continue
             self._taken.update(basename(path) for _, path in taken(text))
             self._next += 1
 
     def _jump_to_compaction(self) -> bool:
-        """Old entries are deleted in time; the newest compaction holds them all."""
+        """Whether the next entry was deleted, as old ones are: next is then the newest compaction, which holds them."""
         compacted = [
             int(info.base_name.removesuffix(".compact"))
             for info in storage.listed(self._sources)
             if info.base_name.endswith(".compact")
         ]
-        self._next = max(compacted, default=0)
-        return bool(compacted)
+        newest = max(compacted, default=-1)
+        if newest < self._next:
+            return False
+        self._next = newest
+        return True

@@ -23,6 +23,7 @@ from streaming.windowed import WINDOW, Windowed
 # Spark's watermark begins at the epoch. Seen from two days before year 1, no instant lies before that.
 _SHIFT = 62_135_596_800_000_000 + 2 * 86_400_000_000
 _DROPPED = "native drops"
+_BYTES_PER_CORE = 32 * 2**20
 
 
 def first_results(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
@@ -32,7 +33,7 @@ def first_results(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     `Bootstrap` begins with the log as it is, any other with the log's first version.
     """
     since = Bootstrap.of(lake, view)
-    reader = spark.readStream.format("delta")
+    reader = spark.readStream.format("delta").option("maxBytesPerTrigger", _bytes_per_batch(spark))
     if since is None:
         # The log as it is would come in file order, not in batch order (fact D7).
         reader = reader.option("startingVersion", 0)
@@ -58,6 +59,11 @@ def first_results(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     # Among the rows past the floor may be sessions that were closed, and written, before the stream began. Their end is
     # an aggregate, so that the filter stays up here; that of other windows is a key and would be pushed down.
     return results.where(F.col(f"{WINDOW}.end") > literal(since.watermark))
+
+
+def _bytes_per_batch(spark: SparkSession) -> int:
+    """How much of the log a batch takes, in whole files: by default a thousand, with all their windows open at once."""
+    return _BYTES_PER_CORE * spark.sparkContext.defaultParallelism
 
 
 def _not_before(clock: Column, since: Bootstrap | None) -> Column:

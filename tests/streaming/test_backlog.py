@@ -42,3 +42,15 @@ def test_a_stream_that_has_run_for_long_is_known_by_its_newest_compaction(tmp_pa
     assert backlog.count() == Backlog(1, 4)
     taken(checkpoint, 11, "c.json")
     assert backlog.count() == Backlog(0, 0)
+
+
+def test_who_has_slept_while_entries_were_deleted_goes_on_with_the_newest_compaction(tmp_path: Path) -> None:
+    landing, checkpoint = tmp_path / "landing", tmp_path / "checkpoint"
+    landed(landing, "a.json", "b.json", "c.json", "d.json")
+    taken(checkpoint, 0, "a.json")
+    backlog = FilesBacklog(str(landing), str(checkpoint))
+    assert backlog.count() == Backlog(3, 12)
+    (checkpoint / "sources" / "0" / "0").unlink()
+    taken(checkpoint, 9, "a.json", "b.json", compact=True)
+    taken(checkpoint, 10, "c.json")
+    assert backlog.count() == Backlog(1, 4)

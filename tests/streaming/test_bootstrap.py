@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from streaming import (
     BoundedOutOfOrderness,
@@ -29,6 +28,7 @@ from streaming import (
     log,
     plan,
     total,
+    views,
 )
 from streaming.audit import audit
 from streaming.bootstrap import Bootstrap, bootstrap
@@ -142,13 +142,8 @@ def delete(lake: Lake, view: Windowed) -> None:
 
 @pytest.fixture
 def one_file_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The snapshot of a log comes in as many batches as it has files."""
-    load = DataStreamReader.load
-
-    def capped(self: DataStreamReader, path: str) -> Any:
-        return load(self.option("maxFilesPerTrigger", 1), path)
-
-    monkeypatch.setattr(DataStreamReader, "load", capped)
+    """A log comes in as many batches as it has files."""
+    monkeypatch.setattr(views, "_BYTES_PER_CORE", 1)
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +154,19 @@ def from_the_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     run(spark, lake, everything, *LATER)
     correct_sessions(spark, lake)
     return lake
+
+
+def test_first_results_are_the_same_where_a_commit_of_the_log_is_cut_into_batches(
+    spark: SparkSession, lake: Lake, from_the_start: Lake, one_file_a_batch: None
+) -> None:
+    run(spark, lake, everything, *EARLIER)
+    run(spark, lake, everything, *LATER)
+    correct_sessions(spark, lake)
+    assert tables(lake, everything) == tables(from_the_start, everything)
+    assert [dropped_ever(lake, view) for view in VIEWS] == [0, 0, 0]
+    entries = [entry.read_text() for entry in Path(lake.log(visits), "_delta_log").glob("*.json")]
+    batches = Path(lake.checkpoint(visits, "sessions"), "offsets").glob("[0-9]*")
+    assert len(list(batches)) > sum(entry.count('"add"') for entry in entries) > len(entries)
 
 
 def test_views_of_a_log_without_a_past_equal_those_that_were_there_from_the_start(

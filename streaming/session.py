@@ -84,8 +84,8 @@ def start_session(settings: Settings | None = None) -> SparkSession:
 def _collector() -> str:
     """Rows leave garbage that is dead at once, and this collector takes a tenth less of all CPU than the default.
 
-    The heap grows only while cleaning takes more than a 25th of the time, not a hundredth: a sixth to a tenth less
-    memory for the same CPU, and hardly more of it for ten times the rows.
+    The heap grows only while cleaning takes more than a 25th of the time, not a hundredth: up to a sixth less memory,
+    the more the longer a process runs, for the same CPU.
     """
     # Java does not start where two are asked for.
     chosen = any("GC" in os.environ.get(name, "") for name in JVM_OPTIONS)

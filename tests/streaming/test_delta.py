@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,12 @@ def content(spark: SparkSession, uri: str, version: int | None = None) -> set[tu
     return {tuple(row) for row in delta.read(spark, uri, version).collect()}
 
 
+def append_numbered(rows: DataFrame, uri: str, numbers: Iterable[int]) -> None:
+    """The same rows in a commit for each number, which it tells."""
+    for number in numbers:
+        delta.append(rows, uri, txn=None, metadata=lambda number=number: {"number": number})
+
+
 def test_replacing_a_day_leaves_the_other_days_and_the_old_version_alone(spark: SparkSession, lake: Lake) -> None:
     uri = lake.path("t")
     rows = results(spark, (1, FIRST), (2, SECOND), (3, None))
@@ -49,11 +56,10 @@ def test_history_of_an_older_version_ends_with_it_while_others_go_on_writing(spa
     uri = lake.path("t")
     rows = results(spark, (1, FIRST))
     delta.create(uri, rows.schema, append_only=True, description="one row a commit")
-    for number in range(20):
-        delta.append(rows, uri, txn=None, metadata=lambda number=number: {"number": number})
+    append_numbered(rows, uri, range(20))
     opened = delta.open_table(uri, 18)
     assert opened is not None
-    delta.append(rows, uri, txn=None, metadata=lambda: {"number": 20})
+    append_numbered(rows, uri, [20])
 
     told = {commit["version"]: commit["userMetadata"] for commit in table_history.commits(opened)}
     assert told == {0: None} | {number + 1: {"number": number} for number in range(18)}
@@ -133,12 +139,10 @@ def test_no_commit_removes_an_entry_however_old(spark: SparkSession, lake: Lake)
     uri = lake.path("t")
     rows = results(spark, (1, FIRST))
     delta.create(uri, rows.schema, append_only=True, description="one row a commit")
-    for number in range(12):
-        delta.append(rows, uri, txn=None, metadata=lambda number=number: {"number": number})
+    append_numbered(rows, uri, range(12))
     for entry in Path(uri, "_delta_log").iterdir():
         os.utime(entry, (0, 0))
-    for number in range(12, 22):  # beyond the next checkpoint, which is when Delta cleans up
-        delta.append(rows, uri, txn=None, metadata=lambda number=number: {"number": number})
+    append_numbered(rows, uri, range(12, 22))  # beyond the next checkpoint, which is when Delta cleans up
     told = [commit["userMetadata"] for commit in table_history.history(uri)]
     assert told == [*({"number": number} for number in reversed(range(22))), None]
 

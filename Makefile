@@ -70,7 +70,7 @@ endif
 
 # -P: the folder of the script must not come first on the path, where its modules would hide the standard ones.
 java: python
-	@$(PYTHON) -P streaming/java.py
+	@$(PYTHON) -P streaming/spark/java.py
 
 packages: java $(INSTALLED)
 
@@ -89,8 +89,8 @@ $(FLINK)/.installed: | python
 
 # Made once, in half a minute; every JVM of the tests, of which there are dozens, starts some five seconds faster.
 archive: jars
-	@$(BIN)/python -c 'from streaming.class_archive import make_archive; make_archive()'
+	@$(BIN)/python -c 'from streaming.operations import make_class_archive; make_class_archive()'
 
-# Not "-m streaming.jars": the package imports that module itself, and Python then warns about running it twice.
+# Not "-m streaming.spark.jars": the package imports that module itself, and Python then warns about running it twice.
 jars: packages
-	@$(BIN)/python -c 'from streaming.jars import main; main()'
+	@$(BIN)/python -c 'from streaming.spark.jars import main; main()'

@@ -20,14 +20,16 @@ from benchmarks.pipelines.meters import per_ten_seconds, pipeline
 from benchmarks.processes import until
 from benchmarks.readings import Readings
 from streaming import Lake
-from streaming.always_on.overview import look
-from streaming.always_on.status import ProcessStatus
-from streaming.audit import audit
-from streaming.corrections import correct, plan, read_corrections
-from streaming.drain import drain, utc_now
-from streaming.log import batches
-from streaming.session import start_session
-from streaming.views import current, read_first
+from streaming.audit.laws import audit
+from streaming.base.intervals import utc_now
+from streaming.log.batches import read_batches
+from streaming.service.drain import drain
+from streaming.service.overview import look
+from streaming.service.status import ProcessStatus
+from streaming.spark.session import start_session
+from streaming.views.corrections import correct, plan, read_corrections
+from streaming.views.current import current_results
+from streaming.views.first_results import read_first
 
 STREAM = pipeline.stream
 _ROWS_A_FILE = 5_000
@@ -44,7 +46,7 @@ class Watched:
         self.memory: list[int] = []
         with output.open("ab") as said:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-m", "streaming.always_on.supervise", STREAM.name],
+                [sys.executable, "-m", "streaming.service", "supervise", STREAM.name],
                 env={**os.environ, "TIDEMARK_HOME": lake.root},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -109,12 +111,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2013)
     arguments, folder = begin(parser)
     lake, output = Lake(str(folder / "lake")), folder / "output.log"
-    readings, clock = Readings(Path(lake.landing(STREAM)), arguments.seed), [datetime(2026, 1, 1, tzinfo=UTC)]
+    readings, clock = Readings(Path(STREAM.source.location(lake)), arguments.seed), [datetime(2026, 1, 1, tzinfo=UTC)]
 
     console.print(f"{arguments.steady_minutes:g} minutes of {_ROWS_A_FILE:,} rows a second")
     steady_memory = steady(lake, output, readings, clock, arguments.steady_minutes)
     console.print(f"peak {max(steady_memory) / 2**20:,.0f} MB", highlight=False)
-    before, batches_before = readings.generated, len(batches(lake, STREAM))
+    before, batches_before = readings.generated, len(read_batches(lake, STREAM))
     with console.status("landing the backlog"):
         while readings.generated - before < arguments.rows:
             land(readings, clock)
@@ -134,14 +136,14 @@ def main() -> None:
     took = watched.until(lambda process: process.backlog_files == 0, 3600, tell)
     watched.end()
     worked_off = readings.generated - before
-    told_batches = len(batches(lake, STREAM)) - batches_before
+    told_batches = len(read_batches(lake, STREAM)) - batches_before
 
     spark = start_session()
     drain(spark, lake, pipeline, end_of_input=True)
     for view in pipeline.views:
         correct(spark, lake, view, [entry.day for entry in plan(spark, lake, view)], utc_now)
     broken = [finding for finding in audit(spark, lake, pipeline) if finding.broken]
-    shown = current(
+    shown = current_results(
         read_first(spark, lake, per_ten_seconds), read_corrections(spark, lake, per_ten_seconds), per_ten_seconds, None
     )
     found = {

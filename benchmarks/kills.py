@@ -29,11 +29,12 @@ from benchmarks.pipelines.meters import pipeline
 from benchmarks.processes import command_line, family, jvms, orphans, until
 from benchmarks.readings import Readings
 from streaming import Lake
-from streaming.always_on.overview import look, request
-from streaming.audit import audit
-from streaming.drain import drain, utc_now
-from streaming.log import batches
-from streaming.session import start_session
+from streaming.audit.laws import audit
+from streaming.base.intervals import utc_now
+from streaming.log.batches import read_batches
+from streaming.service.drain import drain
+from streaming.service.overview import look, request
+from streaming.spark.session import start_session
 
 STREAM = pipeline.stream
 _STARTS_WITHIN, _RECOVERS_WITHIN, _GOES_ON_WITHIN = 180.0, 120.0, 30.0
@@ -56,7 +57,7 @@ class Kills:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.lake = Lake(str(folder / "lake"))
-        self.readings = Readings(Path(self.lake.landing(STREAM)), seed)
+        self.readings = Readings(Path(STREAM.source.location(self.lake)), seed)
         self.rounds: list[Round] = []
         self.writers: Counter[int] = Counter()
         """How many stream processes lived at once, by how often that was seen."""
@@ -184,7 +185,7 @@ def _writers() -> int:
     parents = {
         process.pid: process.info["ppid"]
         for process in psutil.process_iter(["cmdline", "ppid", "status"])
-        if "streaming.always_on.process" in (process.info["cmdline"] or [])
+        if (process.info["cmdline"] or [])[3:5] == ["streaming.service", "process"]
         and process.info["status"] != psutil.STATUS_ZOMBIE
     }
     # For a moment the one that starts a JVM is two: a fork has its parent's command line.
@@ -208,7 +209,7 @@ def _table(kills: Kills, broken: int) -> list[Finding]:
         told = f"median {statistics.median(known or [0]):.1f} s, longest {max(known, default=0):.1f} s"
         findings.append((f"goes on after {victim}", f"{len(seconds)} rounds, {told}", len(known) == len(seconds)))
     left = [orphan for done in kills.rounds for orphan in done.orphans]
-    rows = sum(batch.summary.rows for batch in batches(kills.lake, STREAM))
+    rows = sum(batch.summary.rows for batch in read_batches(kills.lake, STREAM))
     return [
         *findings,
         ("no orphan after 15 s", f"{len(left)} orphans", not left),

@@ -25,7 +25,7 @@ from benchmarks.processes import family, jvms, orphans, until
 from benchmarks.readings import Readings
 from benchmarks.soak_record import Kill, Record, draw, judge
 from streaming import Lake
-from streaming.always_on.overview import look
+from streaming.service.overview import look
 
 STREAM = pipeline.stream
 _FILE_EVERY = 2.0
@@ -42,7 +42,7 @@ class Soak:
         self.lake = Lake(str(folder / "lake"))
         self.record = Record(minutes)
         self._random = random.Random(seed)
-        self._readings = Readings(Path(self.lake.landing(STREAM)), seed)
+        self._readings = Readings(Path(STREAM.source.location(self.lake)), seed)
         self._begun = time.monotonic()
         self._over = threading.Event()
         self._supervisor: subprocess.Popen[bytes] | None = None
@@ -103,7 +103,7 @@ class Soak:
         """What the keeper sensor does: a supervisor that is gone is followed by another one."""
         if self._supervisor is None or self._supervisor.poll() is not None:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-m", "streaming.always_on.supervise", STREAM.name],
+                [sys.executable, "-m", "streaming.service", "supervise", STREAM.name],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,

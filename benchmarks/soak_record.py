@@ -11,9 +11,9 @@ from benchmarks.findings import Finding
 from benchmarks.pipelines.meters import meters
 from benchmarks.processes import ORPHANS_GONE_WITHIN
 from streaming import Lake
-from streaming.always_on.progress_table import read_progress
-from streaming.ingest import QUERY
-from streaming.log import batches
+from streaming.log.batches import read_batches
+from streaming.log.ingest import QUERY
+from streaming.service.progress_table import read_progress
 
 _RECOVERS_WITHIN = 30.0
 
@@ -58,7 +58,7 @@ def judge(
     times = [((entry.started - started).total_seconds(), entry.seconds) for entry in measures]
     memory = quarters([(at, float(size)) for at, size in record.memory], length)
     batch_times = quarters(times, length)
-    described = batches(lake, meters)
+    described = read_batches(lake, meters)
     logged = sum(batch.summary.rows for batch in described)
     rejected = sum(batch.rejected for batch in described)
     recovered = [kill.recovered_after for kill in record.kills]

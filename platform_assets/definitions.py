@@ -4,7 +4,7 @@ import warnings
 
 import dagster as dg
 
-from platform_assets.pipeline_definitions import pipeline_definitions
+from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.reports.registry import declared_reports
 from platform_assets.resources import default_resources
 from streaming import declared_pipelines

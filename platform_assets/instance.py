@@ -10,12 +10,7 @@ from typing import Any
 import dagster as dg
 
 from platform_assets.errors import InstanceError, RunFailed, UnknownJob
-
-LOCATION = "tidemark"
-"""The code location's name in workspace.yaml; runs carry it, so that the UI shows them under their job."""
-
-PROCESS_TAG = "tidemark/process"
-"""Marks a run that a process executes by itself, which then also sees to what follows it."""
+from platform_assets.tags import LOCATION, PROCESS_TAG
 
 _REPOSITORY = ".dagster/repository"
 _CONFIG = """\
@@ -82,11 +77,12 @@ def open_instance() -> dg.DagsterInstance:
 
 def run_job(
     instance: dg.DagsterInstance,
+    definitions: dg.Definitions,
     name: str,
     run_config: Mapping[str, Any] | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> str:
-    """Execute a job in this process, so that several share one JVM; returns the run's id.
+    """Execute a job of the `definitions` in this process, so that several share one JVM; returns the run's id.
 
     The UI shows the run as it does any other.
 
@@ -94,9 +90,7 @@ def run_job(
         UnknownJob: there is none of that name.
         RunFailed: the run ended without success.
     """
-    from platform_assets.definitions import defs
-
-    jobs = {job.name: job for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")}
+    jobs = {job.name: job for job in definitions.get_repository_def().get_all_jobs() if not job.name.startswith("__")}
     if name not in jobs:
         raise UnknownJob(f"there is no job {name!r}; declared are: {', '.join(sorted(jobs))}.")
     result = jobs[name].execute_in_process(

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from quality.errors import SuiteError
 from quality.expectations import Suite
 from quality.generic import corrections_suite, log_suite, view_suite
-from streaming.pipeline import Pipeline
+from streaming.declare import Pipeline
 
 LOG = "log"
 

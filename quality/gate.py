@@ -13,11 +13,10 @@ from quality.find import LOG, optional_roles, role_of_corrections, suites_for
 from quality.pins import Pin, Pins
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject, Verdict, all_verdicts, verdicts_for
-from streaming import delta
-from streaming.corrections import plan
+from streaming.declare import Pipeline, Windowed
 from streaming.lake import Lake
-from streaming.pipeline import Pipeline
-from streaming.windowed import Windowed
+from streaming.tables import delta
+from streaming.views import plan
 
 _WAYS_OUT: dict[Why, str] = {
     "failed": "Correct the data at its source, or the expectation in quality/suites.",

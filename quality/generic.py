@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from quality.expectations import Expectation, Suite, always, nothing_from, of_type, unique
-from streaming.sql import Column
-from streaming.stream import Stream
-from streaming.windowed import Windowed
+from streaming.base import Column
+from streaming.declare import Stream, Windowed
 
 GREATEST_REJECTED_SHARE = 0.02
 # A repaired row is in the log twice: as it was rejected, and as the valid row that repairs it.

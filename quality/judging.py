@@ -12,8 +12,8 @@ from quality.find import suites_for
 from quality.pins import Pin, Pins
 from quality.runner import run_suite
 from quality.verdicts import Subject, Verdict, store_verdicts, verdicts_on
+from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.pipeline import Pipeline
 
 
 def judge(

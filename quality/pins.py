@@ -12,10 +12,10 @@ from quality.errors import NotBuiltYet, QualityError
 from quality.find import LOG, role_of_corrections, role_of_updates
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject
-from streaming import delta
+from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import version_after
-from streaming.pipeline import Pipeline
+from streaming.tables import delta
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
         if found is None:
             raise NotBuiltYet(
                 f"pipeline {pipeline.name!r} has no table {table_name(lake, uri)!r} in {lake.root!r} yet; bring data "
-                f"into {lake.landing(pipeline.stream)!r} and run `tidemark run {pipeline.name}` first."
+                f"into {pipeline.stream.source.location(lake)!r} and run `tidemark run {pipeline.name}` first."
             )
         settled = None if role != LOG or through is None else version_after(lake, pipeline.stream, through)
         pins.append(found if settled is None else replace(found, version=settled))

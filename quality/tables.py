@@ -9,9 +9,8 @@ from typing import Any, Literal
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from streaming import delta
 from streaming.lake import Lake
-from streaming.storage import location
+from streaming.tables import delta, location
 
 
 def table_name(lake: Lake, uri: str) -> str:

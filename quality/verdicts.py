@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from quality.runner import Finding, Outcome
 from quality.tables import write_rows
-from streaming import delta
 from streaming.lake import Lake
+from streaming.tables import delta
 
 _SCHEMA = pa.schema(
     [

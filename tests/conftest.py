@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.lake import Lake
-from streaming.session import start_session
+from streaming.lake.lake import Lake
+from streaming.spark.session import start_session
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,34 @@ PROJECT = Path(__file__).resolve().parent.parent
 FORBIDDEN = {
     "streaming": {"quality", "platform_assets", "dagster", "dagster_pyspark", "great_expectations"},
     "quality": {"platform_assets", "dagster", "dagster_pyspark"},
-    "platform_assets/reports": {"dagster", "dagster_pyspark"},
+    "platform_assets/texts": {"dagster", "dagster_pyspark"},
 }
+STREAMING = (
+    "base",
+    "lake",
+    "tables",
+    "spark",
+    "clocks",
+    "windows",
+    "formats",
+    "sources",
+    "declare",
+    "log",
+    "views",
+    "audit",
+    "lateness",
+    "service",
+    "operations",
+    "",
+    "feeds",
+    "pipelines",
+    "examples",
+)
+"""From the bottom to the top: a room imports from those before it; "" is the package's own front."""
+
+PLATFORM = ("", "texts", "events", "reports", "pipeline", "demo", "cli")
+"""The same of the platform room; "" are the modules that lie in none of its rooms, but for `definitions`."""
+
 MODULES = sorted(
     path for room in ("streaming", "quality", "platform_assets") for path in PROJECT.glob(f"{room}/**/*.py")
 )
@@ -25,11 +52,53 @@ def imported(source: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield f"{'.' * node.level}{node.module or ''}"
+            name = f"{'.' * node.level}{node.module or ''}"
+            # `from streaming import log` names a room.
+            names = [f"{name}.{alias.name}" for alias in node.names]
+            rooms = [entry for entry in names if PROJECT.joinpath(*entry.split(".")).is_dir()]
+            yield from rooms
+            if len(rooms) < len(names):
+                yield name
 
 
 def forbidden_imports(folder: str, source: str) -> set[str]:
     return {name for name in imported(source) if name.split(".")[0] in FORBIDDEN[folder]}
+
+
+def room_of(module: str, top: str) -> str | None:
+    """The room of a module below the package `top`; None where it is not in it, "" where it is in none of its rooms."""
+    parts = module.split(".")
+    if parts[0] != top:
+        return None
+    below = PROJECT.joinpath(*parts[:2])
+    return parts[1] if len(parts) > 1 and below.is_dir() else ""
+
+
+def upward_imports(module: str, source: str, top: str, order: tuple[str, ...]) -> set[str]:
+    """What a module imports from rooms that come after its own in `order`."""
+    own = room_of(module, top)
+    assert own is not None and own in order, f"{module} is in a room that the order does not name: {own!r}"
+    rooms = {name: room_of(name, top) for name in imported(source)}
+    return {name for name, room in rooms.items() if room is not None and order.index(room) > order.index(own)}
+
+
+def around_the_front(module: str, source: str) -> set[str]:
+    """Modules of another room that are imported past its ``__init__.py``."""
+    own = room_of(module, "streaming")
+    return {
+        name
+        for name in imported(source)
+        if name.count(".") > 1 and room_of(name, "streaming") not in (None, own, "pipelines", "feeds", "examples")
+    }
+
+
+def circle(imports: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import one another, one after the other; nothing where there is no circle."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def only_re_exports(source: str) -> bool:
@@ -48,12 +117,38 @@ def relative(path: Path) -> str:
     return path.relative_to(PROJECT).as_posix()
 
 
+def dotted(path: Path) -> str:
+    return relative(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
 @pytest.mark.parametrize("folder", FORBIDDEN)
 def test_imports_go_one_way(folder: str) -> None:
     modules = [path for path in MODULES if relative(path).startswith(f"{folder}/")]
     assert modules
     wrong = {relative(path): forbidden_imports(folder, path.read_text()) for path in modules}
     assert {path: names for path, names in wrong.items() if names} == {}
+
+
+@pytest.mark.parametrize(("top", "order"), [("streaming", STREAMING), ("platform_assets", PLATFORM)])
+def test_rooms_import_from_the_rooms_below_them(top: str, order: tuple[str, ...]) -> None:
+    above = {"platform_assets.definitions"}
+    modules = {dotted(path): path for path in MODULES if dotted(path).split(".")[0] == top}
+    wrong = {
+        name: upward_imports(name, path.read_text(), top, order) for name, path in modules.items() if name not in above
+    }
+    assert {name: names for name, names in wrong.items() if names} == {}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_a_room_is_entered_through_its_front(path: Path) -> None:
+    assert around_the_front(dotted(path), path.read_text()) == set()
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    names = {dotted(path) for path in MODULES}
+    # What a package re-exports is behind it, not before it: modules of a room name each other.
+    modules = {dotted(path): path for path in MODULES if path.name != "__init__.py"}
+    assert circle({name: {*imported(path.read_text())} & names for name, path in modules.items()}) == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)
@@ -76,6 +171,20 @@ def test_a_packages_init_only_re_exports(path: Path) -> None:
 )
 def test_the_import_law_sees_every_way_to_import(source: str) -> None:
     assert forbidden_imports("streaming", source)
+
+
+@pytest.mark.parametrize("source", ["from streaming.views import plan", "def f():\n    import streaming.log.append"])
+def test_the_order_of_rooms_sees_an_upward_import(source: str) -> None:
+    assert upward_imports("streaming.tables.delta", source, "streaming", STREAMING)
+
+
+def test_the_front_of_a_room_sees_who_goes_around_it() -> None:
+    assert around_the_front("streaming.views.late", "from streaming.log.read import valid") == {"streaming.log.read"}
+    assert not around_the_front("streaming.views.late", "from streaming.views.results import pairs")
+
+
+def test_the_law_of_circles_sees_one() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
 
 
 @pytest.mark.parametrize("source", ["LIMIT = 3", "from a import b\nb()", "def f(): ...", "if True:\n    import a"])

@@ -22,13 +22,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.compare.declared import DELAY, FIELDS, PLAUSIBLE, WINDOW, declared
-from streaming import Lake, Pipeline, Settings, drain, table_history
-from streaming.drain import utc_now
-from streaming.jars import spark_jars
-from streaming.log import batches
-from streaming.run import Run
-from streaming.session import start_session
-from streaming.storage import files_of
+from streaming import Lake, Pipeline, Settings, drain
+from streaming.base.intervals import utc_now
+from streaming.log.batches import read_batches
+from streaming.service.run import Run
+from streaming.spark.jars import spark_jars
+from streaming.spark.session import start_session
+from streaming.tables.history import commit_history
+from streaming.tables.storage import files_of
 
 Told = dict[str, Any]
 
@@ -71,7 +72,7 @@ def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -
     took = time.monotonic() - started
     (view,) = pipeline.views
     counted = _total(lake.first(view), "readings")
-    told = [batch for batch in batches(lake, pipeline.stream) if batch.cause == "source"]
+    told = [batch for batch in read_batches(lake, pipeline.stream) if batch.cause == "source"]
     late = sum(sum((batch.late or {}).values()) for batch in told)
     return {
         **_logged(lake, pipeline),
@@ -93,7 +94,7 @@ def first(source: Path, work: Path, files_per_batch: int) -> Told:
     spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
     run = Run(spark, lake, pipeline, utc_now, lambda query, rows, batch: None)
     run.start_ingest(availableNow=True).awaitTermination()
-    *_, batch, _ = table_history.history(lake.log(pipeline.stream))
+    *_, batch, _ = commit_history(lake.log(pipeline.stream))
     return {**_logged(lake, pipeline), "seconds": batch["timestamp"] / 1000 - psutil.Process().create_time()}
 
 
@@ -165,7 +166,7 @@ def _session() -> SparkSession:
 
 
 def _logged(lake: Lake, pipeline: Pipeline) -> Told:
-    told = batches(lake, pipeline.stream)
+    told = read_batches(lake, pipeline.stream)
     rejected, rows = sum(batch.rejected for batch in told), sum(batch.summary.rows for batch in told)
     total = _total(lake.log(pipeline.stream), "value")
     return {"rows": rows, "damaged": rejected, "valid": rows - rejected, "sum": total}

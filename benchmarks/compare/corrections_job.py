@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from benchmarks.compare.data import BEGIN, Shape, generate
 from benchmarks.compare.declared import declared
 from streaming import Lake, Pipeline, drain
-from streaming.corrections import correct
-from streaming.drain import utc_now
-from streaming.session import start_session
+from streaming.base.intervals import utc_now
+from streaming.spark.session import start_session
+from streaming.views.corrections import correct
 
 A_DAY = 100_000
 LOGS = (2, 8, 32)

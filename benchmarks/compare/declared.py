@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from streaming import (
-    BoundedOutOfOrderness,
-    Files,
-    Json,
-    Pipeline,
-    Rule,
-    Sliding,
-    Stream,
-    Tumbling,
-    Windowed,
-    count,
-    total,
-)
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Sliding, Stream, Tumbling, Windowed, agg
 
 FIELDS = "id string, at timestamp, value double, unit string, site string, note string"
 DELAY = "10 seconds"
@@ -33,5 +21,7 @@ def declared(landing: str, files_per_batch: int, windows: int = 1) -> Pipeline:
         rules=(Rule("value_plausible", PLAUSIBLE),),
     )
     window = Tumbling(WINDOW) if windows == 1 else Sliding(f"{windows} minutes", WINDOW)
-    view = Windowed("per_minute", readings, window, {"readings": count(), "sum_value": total("value")}, by=("id",))
+    view = Windowed(
+        "per_minute", readings, window, {"readings": agg.count(), "sum_value": agg.sum("value")}, by=("id",)
+    )
     return Pipeline(readings, (view,))

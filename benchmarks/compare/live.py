@@ -108,8 +108,8 @@ def _tidemark(work: Path) -> float:
             found += _ends(Path(uri), added)
         return found
 
-    command = [sys.executable, "-m", "streaming.always_on.supervise", pipeline.name]
-    return _measured("tidemark", command, environment, Path(lake.landing(pipeline.stream)), results)
+    command = [sys.executable, "-m", "streaming.service", "supervise", pipeline.name]
+    return _measured("tidemark", command, environment, Path(pipeline.stream.source.location(lake)), results)
 
 
 def _ends(table: Path, commit: str) -> list[float]:

@@ -1,7 +1,7 @@
 """The pipeline of the latency measure: windows of some ten seconds, closed two seconds after they end."""
 
 from benchmarks.compare.declared import FIELDS, PLAUSIBLE
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, count, total
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, agg
 
 # No whole seconds: windows end at every phase of Flink's checkpoints, and not always just before one, or after.
 WINDOW_SECONDS = 9.75
@@ -20,7 +20,7 @@ per_window = Windowed(
     "live_per_window",
     live,
     Tumbling(f"{WINDOW_SECONDS * 1000:.0f} milliseconds"),
-    {"readings": count(), "sum_value": total("value")},
+    {"readings": agg.count(), "sum_value": agg.sum("value")},
     by=("id",),
 )
 

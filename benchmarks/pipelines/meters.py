@@ -1,7 +1,7 @@
 """The pipeline of the soak: meters, one view corrected by schedule and one by the stream itself."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, count, mean, total
-from streaming.restarts import ExponentialBackoff
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, agg
+from streaming.declare.restarts import ExponentialBackoff
 
 meters = Stream(
     name="meters",
@@ -17,7 +17,7 @@ per_ten_seconds = Windowed(
     "per_ten_seconds",
     meters,
     Tumbling("10 seconds"),
-    {"readings": count(), "sum_value": total("value")},
+    {"readings": agg.count(), "sum_value": agg.sum("value")},
     by=("meter",),
 )
 
@@ -25,7 +25,7 @@ per_minute = Windowed(
     "per_minute",
     meters,
     Tumbling("1 minute"),
-    {"readings": count(), "mean_value": mean("value")},
+    {"readings": agg.count(), "mean_value": agg.mean("value")},
     late="update",
     allowed_lateness="1 minute",
 )

@@ -16,16 +16,16 @@ from platform_assets.cli import bench, lateness, pipelines, repair, streams
 from platform_assets.cli.context import console, current_lake, spark_session
 from platform_assets.cli.demonstrated import show_demonstrated
 from platform_assets.cli.render import next_step, print_table
-from platform_assets.demo import run_demo
+from platform_assets.demo.demo import run_demo
+from platform_assets.demo.live import run_live
+from platform_assets.demo.ui import start_ui
 from platform_assets.errors import PlatformError
-from platform_assets.live import run_live
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import find_report
-from platform_assets.ui import start_ui
 from quality.errors import QualityError
-from streaming.errors import StreamingError
-from streaming.java import require_java
-from streaming.scaffold import write_skeleton
+from streaming.base import StreamingError
+from streaming.operations import write_skeleton
+from streaming.spark import require_java
 
 app = typer.Typer(
     add_completion=False,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from platform_assets.bench_text import STAGES, advice, rate, stage_row
 from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
 from platform_assets.cli.render import next_step, print_rows
-from streaming.bench import bench as measure
-from streaming.registry import find_pipeline
+from platform_assets.texts.bench import STAGES, advice, rate, stage_row
+from streaming.declare import find_pipeline
+from streaming.operations import bench as measure
 
 
 def bench(pipeline_name: PipelineName) -> None:

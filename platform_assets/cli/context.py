@@ -10,9 +10,8 @@ import typer
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from streaming.lake import Lake
-from streaming.session import start_session
-from streaming.settings import Settings
+from streaming.lake import Lake, Settings
+from streaming.spark import start_session
 
 console = Console()
 

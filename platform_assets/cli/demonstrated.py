@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from platform_assets.cli.render import next_step, print_findings
-from platform_assets.demo import REPORT, Demonstrated
+from platform_assets.demo.demo import REPORT, Demonstrated
 from platform_assets.instance import dagster_home
-from streaming import delta
 from streaming.audit import audit
 from streaming.pipelines.flights import pipeline
-from streaming.session import start_session
+from streaming.spark import start_session
+from streaming.tables import delta
 
 _WHICH = ("first", "current")
 

@@ -9,12 +9,12 @@ import typer
 
 from platform_assets.cli.context import PipelineName, ViewName, console, current_lake, spark_session
 from platform_assets.cli.render import next_step, print_rows
-from platform_assets.lateness_chart import draw
-from platform_assets.lateness_text import OUTCOMES, SPREADS, outcome_row, spread_row
 from platform_assets.reports.files import as_png, put
-from streaming.intervals import interval
+from platform_assets.texts.lateness import OUTCOMES, SPREADS, outcome_row, spread_row
+from platform_assets.texts.lateness_chart import draw
+from streaming.base import interval
+from streaming.declare import find_pipeline
 from streaming.lateness import Profile, profile
-from streaming.registry import find_pipeline
 
 
 def lateness(

@@ -12,17 +12,15 @@ from rich.progress import Progress as Bar
 from platform_assets.cli.context import PipelineName, ViewName, console, current_lake, spark_session
 from platform_assets.cli.render import next_step, print_findings, print_frame
 from platform_assets.cli.tables import Table, frame_of
-from platform_assets.maintenance_job import told
+from platform_assets.pipeline.maintenance import told
 from streaming.audit import audit as audit_laws
-from streaming.corrections import correct as correct_days
-from streaming.corrections import plan
-from streaming.drain import drain, utc_now
-from streaming.errors import StreamingError
+from streaming.base import StreamingError, utc_now
+from streaming.declare import Pipeline, find_pipeline
 from streaming.feeds import feed_flights
-from streaming.maintenance import maintain as keep_tidy
-from streaming.pipeline import Pipeline
-from streaming.progress import shown_on
-from streaming.registry import find_pipeline
+from streaming.operations import maintain as keep_tidy
+from streaming.service import drain, shown_on
+from streaming.views import correct as correct_days
+from streaming.views import plan
 
 
 def feed(
@@ -63,7 +61,7 @@ def run(
         with shown_on(console) as progress:
             done = drain(spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress)
         if done.head is None:
-            console.print(f"Nothing has arrived in {current_lake().landing(pipeline.stream)} yet.")
+            console.print(f"Nothing has arrived in {pipeline.stream.source.location(current_lake())} yet.")
             next_step(console, f"tidemark feed {pipeline_name}", "lets something arrive.")
             return
         _say_backlog(spark, pipeline)

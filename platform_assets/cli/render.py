@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from streaming.findings import Finding
+from streaming.audit import Finding
 
 _WIDEST = 60
 

@@ -8,11 +8,11 @@ import typer
 
 from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
 from platform_assets.cli.render import next_step, print_rows
-from platform_assets.repair_text import CHANGED, change_row
-from streaming.drain import utc_now
-from streaming.registry import find_pipeline
-from streaming.repair import Preview, preview
-from streaming.repair import repair as repair_rows
+from platform_assets.texts.repair import CHANGED, change_row
+from streaming.base import utc_now
+from streaming.declare import find_pipeline
+from streaming.operations import Preview, preview
+from streaming.operations import repair as repair_rows
 
 _MOST_WINDOWS = 20
 

@@ -16,17 +16,11 @@ from rich.live import Live
 
 from platform_assets.cli.context import console, current_lake
 from platform_assets.cli.render import next_step
-from platform_assets.status_table import status_table
-from streaming.always_on.metrics import StreamCollector
-from streaming.always_on.overview import Overview, look, request
-from streaming.always_on.status import Action, ControlFolder
-from streaming.always_on.supervise import supervise
-from streaming.drain import utc_now
-from streaming.errors import SupervisorError
-from streaming.intervals import interval
+from platform_assets.texts.status import status_table
+from streaming.base import SupervisorError, interval, utc_now
+from streaming.declare import Pipeline, declared_pipelines, find_pipeline
 from streaming.lake import Lake
-from streaming.pipeline import Pipeline
-from streaming.registry import declared_pipelines, find_pipeline
+from streaming.service import Action, ControlFolder, Overview, StreamCollector, look, request, supervise
 
 Names = Annotated[list[str], typer.Argument(help="Names of declared pipelines.")]
 AnyNames = Annotated[list[str] | None, typer.Argument(help="Names of declared pipelines; all, if none is given.")]
@@ -175,7 +169,7 @@ def _start(lake: Lake, pipeline: Pipeline) -> subprocess.Popen[bytes] | None:
     control.path.mkdir(parents=True, exist_ok=True)
     with control.output.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "streaming.always_on.supervise", pipeline.name],
+            [sys.executable, "-m", "streaming.service", "supervise", pipeline.name],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

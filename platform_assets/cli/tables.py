@@ -6,17 +6,20 @@ from enum import StrEnum
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.corrections import read_corrections
-from streaming.early import read_open
-from streaming.errors import LogError, ViewError
-from streaming.history import clock_history
+from streaming.base import LogError, ViewError
+from streaming.declare import Pipeline, Windowed
 from streaming.lake import Lake
-from streaming.late import duplicates, late_pairs, unassigned
-from streaming.log import batches, read_log, rejected
-from streaming.pipeline import Pipeline
-from streaming.updates import read_updates
-from streaming.views import current, read_first
-from streaming.windowed import Windowed
+from streaming.log import clock_history, read_batches, read_log, rejected
+from streaming.views import (
+    current_results,
+    duplicates,
+    late_pairs,
+    read_corrections,
+    read_first,
+    read_open,
+    read_updates,
+    unassigned,
+)
 
 
 class Table(StrEnum):
@@ -63,7 +66,9 @@ def frame_of(spark: SparkSession, lake: Lake, pipeline: Pipeline, view: Windowed
             return duplicates(read_log(spark, lake, pipeline.stream), view).orderBy("window_start", *view.by)
     corrections, updates = read_corrections(spark, lake, view), read_updates(spark, lake, view)
     if table is Table.current:
-        return current(read_first(spark, lake, view), corrections, view, updates).orderBy("window_start", *view.by)
+        return current_results(read_first(spark, lake, view), corrections, view, updates).orderBy(
+            "window_start", *view.by
+        )
     if table is Table.updates:
         if updates is None:
             raise ViewError(
@@ -78,7 +83,7 @@ def frame_of(spark: SparkSession, lake: Lake, pipeline: Pipeline, view: Windowed
 
 def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> DataFrame:
     """The history of the stream's watermark, a row per batch, oldest first."""
-    readings = clock_history(batches(lake, pipeline.stream))
+    readings = clock_history(read_batches(lake, pipeline.stream))
     if not readings:
         raise LogError(f"stream {pipeline.name!r} has no event log yet; run `tidemark run {pipeline.name}` first.")
     views = [view.name for view in pipeline.views]

@@ -9,10 +9,10 @@ from platform_assets.reports.bias_chart import draw
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from quality.suites import flights as suites
+from streaming.base import WINDOW
 from streaming.feeds.nycflights import airlines
 from streaming.log import valid
 from streaming.pipelines.flights import departures_by_origin, pipeline
-from streaming.windowed import WINDOW
 
 NAME = "on_time_performance"
 CARRIERS = "on_time_performance_carriers"

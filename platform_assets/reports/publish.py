@@ -26,9 +26,9 @@ from quality import (
     reasons_of,
 )
 from quality.tables import table_id, table_name, write_rows
-from streaming import delta
-from streaming.drain import utc_now
+from streaming.base import utc_now
 from streaming.lake import Lake
+from streaming.tables import delta
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from platform_assets.reports.sources import Sources
 from quality import Suite
-from streaming.pipeline import Pipeline
+from streaming.declare import Pipeline
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from quality import Pins, QualityError, role_of_corrections, role_of_updates
-from streaming.late import late_pairs
+from streaming.declare import Pipeline, Windowed
 from streaming.log import valid
-from streaming.pipeline import Pipeline
-from streaming.views import current
-from streaming.windowed import Windowed
+from streaming.views import current_results, late_pairs
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Sources:
 
     def current(self, view: Windowed) -> DataFrame:
         """First results overlaid with updates and corrections."""
-        return current(self.first(view), self.corrections(view), view, self.updates(view))
+        return current_results(self.first(view), self.corrections(view), view, self.updates(view))
 
     @cached_property
     def footnotes(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Readings per sensor and ten seconds; what comes up to five seconds late updates its result at once."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, count, epoch_millis
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg, epoch_millis
 
 updated_readings = Stream(
     name="updated_readings",
@@ -17,7 +17,7 @@ updated_counts = Windowed(
     of=updated_readings,
     by=("id",),
     window=Tumbling("10 seconds"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
     late="update",
     allowed_lateness="5 seconds",
 )

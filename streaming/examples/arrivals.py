@@ -5,13 +5,12 @@ from streaming import (
     Files,
     Json,
     Pipeline,
-    Session,
+    SessionWindow,
     Sliding,
     Stream,
     Tumbling,
     Windowed,
-    count,
-    mean,
+    agg,
 )
 
 arrivals = Stream(
@@ -29,15 +28,15 @@ mean_by_second = Windowed(
     of=arrivals,
     by=("id",),
     window=Tumbling("1 second"),
-    aggregates={"mean_celsius": mean("celsius")},
+    aggregates={"mean_celsius": agg.mean("celsius")},
 )
 
 per_second = Windowed(
     name="per_second",
-    description="Readings of all sensors; a second without any is an outage (see streaming.zeros).",
+    description="Readings of all sensors; a second without any is an outage (see streaming.views.empty_windows).",
     of=arrivals,
     window=Tumbling("1 second"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
 )
 
 dashboard = Windowed(
@@ -46,19 +45,19 @@ dashboard = Windowed(
     of=arrivals,
     by=("id",),
     window=Tumbling("10 seconds"),
-    aggregates={"readings": count(), "mean_celsius": mean("celsius")},
+    aggregates={"readings": agg.count(), "mean_celsius": agg.mean("celsius")},
     early="each batch",
 )
 
 pipeline = Pipeline(stream=arrivals, views=(mean_by_second, per_second, dashboard))
 
 
-def _readings(name: str, window: Sliding | Session | Tumbling, *by: str) -> Windowed:
-    return Windowed(name=name, of=arrivals, by=by, window=window, aggregates={"readings": count()})
+def _readings(name: str, window: Sliding | SessionWindow | Tumbling, *by: str) -> Windowed:
+    return Windowed(name=name, of=arrivals, by=by, window=window, aggregates={"readings": agg.count()})
 
 
 two_seconds = _readings("two_seconds", Sliding("2 seconds", slide="1 second"), "id")
-bursts = _readings("bursts", Session("5 seconds"), "id")
+bursts = _readings("bursts", SessionWindow("5 seconds"), "id")
 ten_seconds = _readings("ten_seconds", Sliding("10 seconds", slide="5 seconds"), "id")
 minutes = _readings("minutes", Tumbling("1 minute"))
 

@@ -3,7 +3,7 @@
 An event that is late for a short window may be in time for a long one: lateness is a matter of the window.
 """
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, count, epoch_millis
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg, epoch_millis
 
 events = Stream(
     name="events",
@@ -15,7 +15,11 @@ events = Stream(
     clock=BoundedOutOfOrderness("10 seconds"),
 )
 
-by_10_seconds = Windowed(name="by_10_seconds", of=events, window=Tumbling("10 seconds"), aggregates={"events": count()})
-by_30_seconds = Windowed(name="by_30_seconds", of=events, window=Tumbling("30 seconds"), aggregates={"events": count()})
+by_10_seconds = Windowed(
+    name="by_10_seconds", of=events, window=Tumbling("10 seconds"), aggregates={"events": agg.count()}
+)
+by_30_seconds = Windowed(
+    name="by_30_seconds", of=events, window=Tumbling("30 seconds"), aggregates={"events": agg.count()}
+)
 
 pipeline = Pipeline(stream=events, views=(by_10_seconds, by_30_seconds))

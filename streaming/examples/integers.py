@@ -1,6 +1,6 @@
 """Integers of a generator, summed per five seconds over all of them: one running sum, however many there are."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, count, total
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg
 
 integers = Stream(
     name="integers",
@@ -15,7 +15,7 @@ sums = Windowed(
     name="sums",
     of=integers,
     window=Tumbling("5 seconds"),
-    aggregates={"sum": total("n"), "integers": count()},
+    aggregates={"sum": agg.sum("n"), "integers": agg.count()},
 )
 
 pipeline = Pipeline(stream=integers, views=(sums,))

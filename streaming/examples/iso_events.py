@@ -1,6 +1,6 @@
 """Event time extracted from ISO-8601 text; text without an offset names no instant and is rejected."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, count
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg
 
 iso_events = Stream(
     name="iso_events",
@@ -16,7 +16,7 @@ events_by_minute = Windowed(
     name="events_by_minute",
     of=iso_events,
     window=Tumbling("1 minute"),
-    aggregates={"events": count()},
+    aggregates={"events": agg.count()},
 )
 
 pipeline = Pipeline(stream=iso_events, views=(events_by_minute,))

@@ -1,6 +1,6 @@
 """Readings per sensor in windows of ten seconds; what comes late is told apart and repaired by a correction."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, count, epoch_millis
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg, epoch_millis
 
 readings = Stream(
     name="readings",
@@ -17,7 +17,7 @@ count_by_sensor = Windowed(
     of=readings,
     by=("id",),
     window=Tumbling("10 seconds"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
 )
 
 count_in_time = Windowed(
@@ -26,7 +26,7 @@ count_in_time = Windowed(
     of=readings,
     by=("id",),
     window=Tumbling("10 seconds"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
     late="drop",
 )
 

@@ -1,19 +1,7 @@
 """Metric segments of registered types, condensed to one row per type, source and five minutes."""
 
-from streaming import (
-    BoundedOutOfOrderness,
-    Files,
-    Json,
-    Pipeline,
-    Stream,
-    Tumbling,
-    Windowed,
-    count,
-    greatest,
-    least,
-    total,
-)
-from streaming.filters import Filter
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg
+from streaming.log import Filter
 
 REGISTERED = ("cpu", "memory")
 
@@ -36,7 +24,7 @@ by_5_minutes = Windowed(
     by=("type", "source"),
     window=Tumbling("5 minutes"),
     where=_is_registered,
-    aggregates={"n": count(), "sum": total("value"), "min": least("value"), "max": greatest("value")},
+    aggregates={"n": agg.count(), "sum": agg.sum("value"), "min": agg.minimum("value"), "max": agg.maximum("value")},
 )
 
 pipeline = Pipeline(stream=metrics, views=(by_5_minutes,))

@@ -1,12 +1,10 @@
 """Orders of a shop, in the fewest lines a pipeline needs: revenue and number of orders per day."""
 
-from streaming.aggregates import count, total
-from streaming.clock import BoundedOutOfOrderness
+from streaming import agg
+from streaming.clocks import BoundedOutOfOrderness
+from streaming.declare import Pipeline, Stream, Windowed
 from streaming.formats import Json
-from streaming.pipeline import Pipeline
 from streaming.sources import Files
-from streaming.stream import Stream
-from streaming.windowed import Windowed
 from streaming.windows import Tumbling
 
 orders = Stream(
@@ -23,7 +21,7 @@ orders_per_day = Windowed(
     description="Revenue and orders per UTC day.",
     of=orders,
     window=Tumbling("1 day"),
-    aggregates={"revenue": total("amount"), "orders": count()},
+    aggregates={"revenue": agg.sum("amount"), "orders": agg.count()},
 )
 
 pipeline = Pipeline(stream=orders, views=(orders_per_day,))

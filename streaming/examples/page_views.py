@@ -1,16 +1,6 @@
 """Page views of news readers as sessions: visits, and what is read in one sitting."""
 
-from streaming import (
-    BoundedOutOfOrderness,
-    Files,
-    Json,
-    Pipeline,
-    Session,
-    Stream,
-    Windowed,
-    count,
-    count_distinct,
-)
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, SessionWindow, Stream, Windowed, agg
 
 page_views = Stream(
     name="page_views",
@@ -25,8 +15,8 @@ visits = Windowed(
     name="visits",
     of=page_views,
     by=("user",),
-    window=Session("15 minutes"),
-    aggregates={"views": count()},
+    window=SessionWindow("15 minutes"),
+    aggregates={"views": agg.count()},
 )
 
 
@@ -36,8 +26,8 @@ def sittings(gap: str = "30 minutes") -> Windowed:
         name="sittings",
         of=page_views,
         by=("user",),
-        window=Session(gap),
-        aggregates={"articles": count_distinct("article")},
+        window=SessionWindow(gap),
+        aggregates={"articles": agg.count_distinct("article")},
     )
 
 

@@ -1,6 +1,6 @@
 """Sensor readings up to a minute out of order: every reading moves the watermark."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, count, epoch_millis
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg, epoch_millis
 
 periodic_readings = Stream(
     name="periodic_readings",
@@ -17,7 +17,7 @@ readings_by_minute = Windowed(
     of=periodic_readings,
     by=("id",),
     window=Tumbling("1 minute"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
 )
 
 pipeline = Pipeline(stream=periodic_readings, views=(readings_by_minute,))

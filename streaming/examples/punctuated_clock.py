@@ -1,6 +1,6 @@
 """Sensor readings of which only those of one trusted sensor move the watermark."""
 
-from streaming import Files, Json, Pipeline, Punctuated, Stream, Tumbling, Windowed, count, epoch_millis
+from streaming import Files, Json, Pipeline, Punctuated, Stream, Tumbling, Windowed, agg, epoch_millis
 
 punctuated_readings = Stream(
     name="punctuated_readings",
@@ -17,7 +17,7 @@ punctuated_by_minute = Windowed(
     of=punctuated_readings,
     by=("id",),
     window=Tumbling("1 minute"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
 )
 
 pipeline = Pipeline(stream=punctuated_readings, views=(punctuated_by_minute,))

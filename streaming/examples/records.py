@@ -1,6 +1,6 @@
 """Records against a declared schema: what does not fit becomes a dead letter with its payload and all reasons."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, count, epoch_millis
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg, epoch_millis
 
 records = Stream(
     name="records",
@@ -16,7 +16,7 @@ records_by_minute = Windowed(
     name="records_by_minute",
     of=records,
     window=Tumbling("1 minute"),
-    aggregates={"records": count()},
+    aggregates={"records": agg.count()},
 )
 
 pipeline = Pipeline(stream=records, views=(records_by_minute,))

@@ -1,6 +1,6 @@
 """Sales as they come, `date,month,category,product,profit` a line: profit per month and two seconds of arrival."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, count, total
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, agg
 
 sales = Stream(
     name="sales",
@@ -26,7 +26,7 @@ profit_by_month = Windowed(
     of=sales,
     by=("month",),
     window=Tumbling("2 seconds"),
-    aggregates={"profit": total("profit"), "sales": count()},
+    aggregates={"profit": agg.sum("profit"), "sales": agg.count()},
 )
 
 pipeline = Pipeline(stream=sales, views=(profit_by_month,))

@@ -1,7 +1,7 @@
 """Sensor readings in degrees Fahrenheit: converted, averaged per sensor, filtered by a threshold."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, epoch_millis, mean
-from streaming.filters import Filter
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, agg, epoch_millis
+from streaming.log import Filter
 
 sensors = Stream(
     name="sensors",
@@ -23,7 +23,7 @@ mean_by_5_seconds = Windowed(
     of=sensors,
     by=("id",),
     window=Tumbling("5 seconds"),
-    aggregates={"mean_celsius": mean("celsius")},
+    aggregates={"mean_celsius": agg.mean("celsius")},
 )
 
 mean_by_second = Windowed(
@@ -31,7 +31,7 @@ mean_by_second = Windowed(
     of=sensors,
     by=("id",),
     window=Tumbling("1 second"),
-    aggregates={"mean_celsius": mean("celsius")},
+    aggregates={"mean_celsius": agg.mean("celsius")},
 )
 
 warm = Filter("warm", of=sensors, where="temperature >= 25.0")

@@ -3,7 +3,7 @@
 The gateway is in the file's name, such as `p1-000042.json`.
 """
 
-from streaming import Ascending, Files, Json, Pipeline, Stream, Tumbling, Windowed, count, epoch_millis
+from streaming import Ascending, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg, epoch_millis
 
 gateway_readings = Stream(
     name="gateway_readings",
@@ -20,7 +20,7 @@ gateway_by_10_seconds = Windowed(
     of=gateway_readings,
     by=("id",),
     window=Tumbling("10 seconds"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
 )
 
 pipeline = Pipeline(stream=gateway_readings, views=(gateway_by_10_seconds,))

@@ -12,11 +12,8 @@ from streaming import (
     Tumbling,
     Windowed,
     WindowFunction,
+    agg,
     epoch_millis,
-    greatest,
-    least,
-    median,
-    mode,
 )
 
 temperatures = Stream(
@@ -34,7 +31,7 @@ lowest = Windowed(
     of=temperatures,
     by=("id",),
     window=Tumbling("15 seconds"),
-    aggregates={"lowest": least("temperature")},
+    aggregates={"lowest": agg.minimum("temperature")},
 )
 
 average = Windowed(
@@ -64,7 +61,7 @@ extremes = Windowed(
     of=temperatures,
     by=("id",),
     window=Tumbling("5 seconds"),
-    aggregates={"lowest": least("temperature"), "highest": greatest("temperature")},
+    aggregates={"lowest": agg.minimum("temperature"), "highest": agg.maximum("temperature")},
 )
 
 typical = Windowed(
@@ -72,7 +69,7 @@ typical = Windowed(
     of=temperatures,
     by=("id",),
     window=Tumbling("5 seconds"),
-    aggregates={"median": median("temperature"), "most_frequent": mode("temperature")},
+    aggregates={"median": agg.median("temperature"), "most_frequent": agg.mode("temperature")},
 )
 
 pipeline = Pipeline(stream=temperatures, views=(lowest, average, extremes_of_all_rows, extremes, typical))

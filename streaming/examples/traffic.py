@@ -1,6 +1,6 @@
 """Traffic at intersections: vehicles per five minutes, all events per ten, and where an accident was lately."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Sliding, Stream, Tumbling, Windowed, count
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Sliding, Stream, Tumbling, Windowed, agg
 
 traffic = Stream(
     name="traffic",
@@ -17,10 +17,10 @@ vehicles = Windowed(
     by=("location",),
     window=Tumbling("5 minutes"),
     where="kind = 'vehicle'",
-    aggregates={"vehicles": count()},
+    aggregates={"vehicles": agg.count()},
 )
 
-events = Windowed(name="events", of=traffic, window=Tumbling("10 minutes"), aggregates={"events": count()})
+events = Windowed(name="events", of=traffic, window=Tumbling("10 minutes"), aggregates={"events": agg.count()})
 
 recent_accidents = Windowed(
     name="recent_accidents",
@@ -29,7 +29,7 @@ recent_accidents = Windowed(
     by=("location",),
     window=Sliding("5 minutes", slide="1 minute"),
     where="kind = 'accident'",
-    aggregates={"accidents": count()},
+    aggregates={"accidents": agg.count()},
 )
 
 pipeline = Pipeline(stream=traffic, views=(vehicles, events, recent_accidents))

@@ -10,9 +10,8 @@ from streaming import (
     Stream,
     Tumbling,
     Windowed,
-    count,
+    agg,
     epoch_millis,
-    mean,
 )
 
 shapes = Stream(
@@ -31,7 +30,7 @@ from_quarter_past = Windowed(
     of=shapes,
     by=("id",),
     window=Tumbling("1 hour", offset="15 minutes"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
 )
 
 last_hour = Windowed(
@@ -40,7 +39,7 @@ last_hour = Windowed(
     of=shapes,
     by=("id",),
     window=Sliding("1 hour", slide="15 minutes"),
-    aggregates={"mean": mean("temperature")},
+    aggregates={"mean": agg.mean("temperature")},
 )
 
 ten_of_fifteen = Windowed(
@@ -49,7 +48,7 @@ ten_of_fifteen = Windowed(
     of=shapes,
     by=("id",),
     window=Sliding("10 seconds", slide="15 seconds"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
 )
 
 HALF_MINUTE = """array(struct(
@@ -63,11 +62,11 @@ half_minutes = Windowed(
     of=shapes,
     by=("id",),
     window=Custom(HALF_MINUTE, within="30 seconds"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
 )
 
 five_seconds = Windowed(
-    name="five_seconds", of=shapes, by=("id",), window=Tumbling("5 seconds"), aggregates={"readings": count()}
+    name="five_seconds", of=shapes, by=("id",), window=Tumbling("5 seconds"), aggregates={"readings": agg.count()}
 )
 
 pipeline = Pipeline(stream=shapes, views=(from_quarter_past, last_hour, ten_of_fifteen, half_minutes, five_seconds))

@@ -11,7 +11,7 @@ from streaming import (
     Stream,
     Tumbling,
     Windowed,
-    count,
+    agg,
     epoch_millis,
 )
 
@@ -37,7 +37,7 @@ hasty_counts = Windowed(
     of=hasty_readings,
     by=("id",),
     window=Tumbling("5 seconds"),
-    aggregates={"readings": count()},
+    aggregates={"readings": agg.count()},
 )
 patient_counts = replace(hasty_counts, of=patient_readings)
 

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from streaming.errors import FeedError
+from streaming.base import FeedError
 from streaming.feeds.damage import Damage, damage_of, damaged_line
 from streaming.feeds.landing import LandingWriter
 from streaming.feeds.nycflights import scheduled_flights

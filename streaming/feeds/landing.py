@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from streaming.errors import FeedError
+from streaming.base import FeedError
 
 _STEP_NS = 10_000_000  # Spark orders files by milliseconds; ten of them survive a coarser file system, too.
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from streaming.errors import FeedError
+from streaming.base import FeedError
 
 _COLUMNS: dict[str, pa.DataType] = {
     "flight": pa.int64(),

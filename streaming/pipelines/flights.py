@@ -3,14 +3,11 @@
 A delayed flight is reported late, so the first results of an hour miss exactly its most delayed flights.
 """
 
-from streaming.aggregates import count, mean, share
-from streaming.clock import BoundedOutOfOrderness
+from streaming import agg
+from streaming.clocks import BoundedOutOfOrderness
+from streaming.declare import Pipeline, Rule, Stream, Windowed
 from streaming.formats import Json
-from streaming.pipeline import Pipeline
-from streaming.rules import Rule
 from streaming.sources import Files
-from streaming.stream import Stream
-from streaming.windowed import Windowed
 from streaming.windows import Tumbling
 
 ORIGINS = ("EWR", "JFK", "LGA")
@@ -41,11 +38,11 @@ departures_by_origin = Windowed(
     by=("origin",),
     window=Tumbling("1 hour"),
     aggregates={
-        "flights": count(),
-        "cancelled": count("cancelled"),
-        "mean_dep_delay": mean("dep_delay"),
+        "flights": agg.count(),
+        "cancelled": agg.count("cancelled"),
+        "mean_dep_delay": agg.mean("dep_delay"),
         # On time as the US DOT counts: less than 15 minutes after schedule, of the flights that left.
-        "on_time_share": share("dep_delay < 15"),
+        "on_time_share": agg.share("dep_delay < 15"),
     },
 )
 

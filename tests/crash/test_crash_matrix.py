@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming import Lake
-from streaming.corrections import plan
-from streaming.ingest import QUERY
-from streaming.log import batches
+from streaming.log.batches import read_batches
+from streaming.log.ingest import QUERY
+from streaming.views.corrections import plan
 from tests.support.crash import BY_ID, PIPELINE, POINTS, REPORT, STAGES, crash, run_scenario
 from tests.support.instants import NOW
 from tests.support.runs import read_current, tuples
@@ -50,7 +50,7 @@ def left(spark: SparkSession, lake: Lake) -> Left:
             batch.rejected,
             batch.late,
         )
-        for batch in batches(lake, stream)
+        for batch in read_batches(lake, stream)
     ]
     return Left(
         log=rows(lake.log(stream)),

@@ -17,18 +17,13 @@ from streaming import (
     LocalDays,
     Pipeline,
     Rule,
-    Session,
+    SessionWindow,
     Sliding,
     Stream,
     Tumbling,
     Windowed,
     WindowFunction,
-    count,
-    greatest,
-    least,
-    mean,
-    share,
-    total,
+    agg,
 )
 from tests.laws import windows
 from tests.laws.clocks import Bounded, Clock
@@ -44,13 +39,13 @@ NOW = datetime(2026, 3, 9, 4, 1, tzinfo=UTC)
 """The processing time of every run."""
 
 AGGREGATES = {
-    "readings": count(),
-    "known": count("value is not null"),
-    "sum_value": total("value"),
-    "mean_value": mean("value"),
-    "least_value": least("value"),
-    "greatest_value": greatest("value"),
-    "positive_share": share("value > 0"),
+    "readings": agg.count(),
+    "known": agg.count("value is not null"),
+    "sum_value": agg.sum("value"),
+    "mean_value": agg.mean("value"),
+    "least_value": agg.minimum("value"),
+    "greatest_value": agg.maximum("value"),
+    "positive_share": agg.share("value > 0"),
 }
 
 _HALF_MINUTE = (
@@ -108,8 +103,8 @@ def pipeline(files_per_batch: int = 1, *, keep_raw: bool = True) -> Pipeline:
                 by_key, name="gapped", window=Sliding("3 seconds", "7 seconds", "2 seconds"), late="drop", early=None
             ),
             replace(by_key, name="local_days", window=LocalDays("America/New_York"), early=None),
-            replace(by_key, name="sessions", window=Session("4 seconds")),
-            replace(by_key, name="own_gaps", window=Session(seconds_of="abs(value) % 7 - 1"), early=None),
+            replace(by_key, name="sessions", window=SessionWindow("4 seconds")),
+            replace(by_key, name="own_gaps", window=SessionWindow(seconds_of="abs(value) % 7 - 1"), early=None),
             replace(by_key, name="custom", window=Custom(ASSIGNER, within="1 minute"), early=None),
             replace(by_key, name="once", by=(), distinct=("key",), early=None),
             replace(by_key, name="steps", window=Tumbling("1 minute"), aggregates={}, function=_steps(), early=None),

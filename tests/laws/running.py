@@ -24,11 +24,14 @@ from pyspark.sql.streaming.listener import (
 )
 
 from streaming import Lake, Pipeline, Windowed, correct, drain, plan
-from streaming.corrections import read_corrections
-from streaming.late import duplicates, late_pairs
-from streaming.log import Batch, batches, read_log, rejected
-from streaming.updates import read_updates
-from streaming.views import current, read_first
+from streaming.log.batch import Batch
+from streaming.log.batches import read_batches
+from streaming.log.read import read_log, rejected
+from streaming.views.corrections import read_corrections
+from streaming.views.current import current_results
+from streaming.views.first_results import read_first
+from streaming.views.late import duplicates, late_pairs
+from streaming.views.updates import read_updates
 from tests.laws.readings import NOW, VIEWS, pipeline, timeline
 from tests.laws.strategies import Feed
 from tests.laws.timeline import Results, Timeline
@@ -125,7 +128,7 @@ def run(spark: SparkSession, lake: Lake, feed: Feed, *, again: bool) -> Ran:
     with counted_drops(spark) as ran.native_drops:
         for number, files in enumerate(feed.drains):
             ends = feed.ends_between or number == len(feed.drains) - 1
-            names = [land(lake.landing(ran.pipeline.stream), lines).name for lines in files]
+            names = [land(ran.pipeline.stream.source.location(lake), lines).name for lines in files]
             drain(spark, lake, ran.pipeline, end_of_input=ends, now=lambda: NOW)
             _expect(ran.expected, list(zip(names, files, strict=True)), feed.files_per_batch, ends)
             ran.opens.append(
@@ -138,7 +141,7 @@ def run(spark: SparkSession, lake: Lake, feed: Feed, *, again: bool) -> Ran:
             for view in VIEWS:
                 ran.expected.correct(view, ran.backlogs[-1][view.name])
         ran.tables = read_back(spark, lake, ran.pipeline)
-        ran.commits = batches(lake, ran.pipeline.stream)[::-1]
+        ran.commits = read_batches(lake, ran.pipeline.stream)[::-1]
         if again:
             ran.stored = _stored(lake, ran.pipeline)
             drain(spark, lake, ran.pipeline, end_of_input=True, now=lambda: NOW)
@@ -186,7 +189,7 @@ def read_back(spark: SparkSession, lake: Lake, declared: Pipeline) -> Tables:
             results.corrections = _results(_arrow(lake.corrections(view)), view, "_late_rows", "_retracted")
         if updates is not None:
             results.updates = _results(_arrow(lake.updates(view)), view, "_batch")
-        shown = current(read_first(spark, lake, view), corrections, view, updates)
+        shown = current_results(read_first(spark, lake, view), corrections, view, updates)
         results.current = _results(shown.toArrow(), view)
         bounds = [F.unix_micros(bound).alias(bound) for bound in ("window_start", "window_end")]
         late = late_pairs(log, view).select("_origin.*", *bounds).collect()

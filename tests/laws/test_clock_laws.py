@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming import Ascending, BoundedOutOfOrderness, Clock, Punctuated
-from streaming.clock import BatchSummary, ClockState
+from streaming.clocks.clock import BatchSummary, ClockState
 from tests.laws.clocks import whole_millisecond_before
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.judge import Judge
+from streaming.log.validate import RowValidator
 from tests.laws.oracle import day_of, judge, micros
 from tests.laws.readings import NOW, pipeline
 from tests.laws.running import reason_labels
@@ -37,7 +37,10 @@ def judged(spark: SparkSession) -> dict[bytes, dict[str, object]]:
     raw = spark.createDataFrame([(line, number) for number, line in enumerate(LINES)], "_raw binary, _origin bigint")
     stream = pipeline().stream
     rows = (
-        Judge(stream)(stream.format.parse(raw), NOW).withColumn("at_micros", F.unix_micros("at")).toArrow().to_pylist()
+        RowValidator(stream)(stream.format.parse(raw), NOW)
+        .withColumn("at_micros", F.unix_micros("at"))
+        .toArrow()
+        .to_pylist()
     )
     return {LINES[row["_origin"]]: row for row in rows}
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming import BoundedOutOfOrderness
-from streaming.clock import BatchSummary, ClockState
-from streaming.errors import DeclarationError
-from streaming.intervals import from_micros, interval, to_micros
-from streaming.late_policy import check_policy
+from streaming.base.errors import DeclarationError
+from streaming.base.intervals import from_micros, interval, to_micros
+from streaming.clocks.clock import BatchSummary, ClockState
+from streaming.declare.late_policy import check_policy
 from tests.laws.cases import CASES, FEEDS, replayed
 from tests.laws.clocks import Bounded, whole_millisecond_before
 from tests.laws.oracle import EPOCH, SECOND, Event, Verdict, day_of, micros

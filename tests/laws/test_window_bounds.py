@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming import LocalDays, Session, Sliding, Tumbling, Window
-from streaming.intervals import from_micros
+from streaming import LocalDays, SessionWindow, Sliding, Tumbling, Window
+from streaming.base.intervals import from_micros
 from tests.laws import windows
 from tests.laws.oracle import SECOND, Event, Verdict, micros
 from tests.laws.readings import LOCAL_MIDNIGHT
@@ -24,7 +24,7 @@ DECLARED: dict[str, tuple[Window, Assign]] = {
     "gapped": (Sliding("3 seconds", "7 seconds", "2 seconds"), windows.sliding(3 * SECOND, 7 * SECOND, 2 * SECOND)),
     "new_york": (LocalDays("America/New_York"), windows.local_days("America/New_York")),
     "kathmandu": (LocalDays("Asia/Kathmandu"), windows.local_days("Asia/Kathmandu")),
-    "session": (Session("4 seconds"), windows.gaps(lambda event: 4 * SECOND)),
+    "session": (SessionWindow("4 seconds"), windows.gaps(lambda event: 4 * SECOND)),
 }
 YEAR_1, YEAR_9999 = -62_135_000_000 * SECOND, 253_402_000_000 * SECOND
 AUTUMN = micros(LOCAL_MIDNIGHT) + (237 * 24 + 1) * HOUR

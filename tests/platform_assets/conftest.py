@@ -9,10 +9,10 @@ import pytest
 
 from platform_assets.cli import main
 from platform_assets.cli.context import console
-from platform_assets.pipeline_definitions import pipeline_definitions
+from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.reports.registry import find_report
 from platform_assets.resources import default_resources
-from streaming.lake import Lake
+from streaming.lake.lake import Lake
 from streaming.pipelines.flights import pipeline
 
 Tidemark = Callable[[str], tuple[int, str]]

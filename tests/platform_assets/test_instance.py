@@ -11,8 +11,9 @@ import pytest
 
 from platform_assets.definitions import defs
 from platform_assets.errors import InstanceError, RunFailed, UnknownJob
-from platform_assets.instance import PROCESS_TAG, dagster_home, open_instance, run_job
-from streaming.lake import Lake
+from platform_assets.instance import dagster_home, open_instance, run_job
+from platform_assets.tags import PROCESS_TAG
+from streaming.lake.lake import Lake
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ def test_an_unknown_job_is_answered_with_those_there_are() -> None:
         open_instance() as instance,
         pytest.raises(UnknownJob, match="'flights_drian'; declared are: flights_control, flights_corrections, fl"),
     ):
-        run_job(instance, "flights_drian")
+        run_job(instance, defs, "flights_drian")
 
 
 @pytest.mark.usefixtures("spark")
@@ -50,7 +51,7 @@ def test_a_failed_run_says_which_step_and_why_and_belongs_to_the_code_location(
     monkeypatch.setenv("TIDEMARK_HOME", lake.root)
     with open_instance() as instance:
         with pytest.raises(RunFailed, match=r"step 'drain_flights': .*landing/flights"):
-            run_job(instance, "flights_drain")
+            run_job(instance, defs, "flights_drain")
         (run,) = instance.get_runs()
     assert run.status == dg.DagsterRunStatus.FAILURE
     assert run.tags[".dagster/repository"] == "__repository__@tidemark"

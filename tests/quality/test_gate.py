@@ -25,9 +25,9 @@ from quality import (
     store_verdicts,
     verdicts_for,
 )
-from streaming.corrections import correct
 from streaming.examples.orders import orders_per_day, pipeline
-from streaming.lake import Lake
+from streaming.lake.lake import Lake
+from streaming.views.corrections import correct
 from tests.support.instants import NOW
 from tests.support.runs import run
 

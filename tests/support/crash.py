@@ -30,15 +30,13 @@ from streaming import (
     Stream,
     Tumbling,
     Windowed,
+    agg,
     correct,
-    count,
     drain,
-    mean,
     plan,
     start_session,
-    total,
 )
-from streaming.repair import repair
+from streaming.operations.repair import repair
 from tests.support.feeds import Payload, land
 from tests.support.instants import NOW, at
 
@@ -57,7 +55,7 @@ BY_ID = Windowed(
     "by_id",
     _SENSORS,
     Tumbling("10 seconds"),
-    {"readings": count(), "sum_value": total("value"), "mean_value": mean("value")},
+    {"readings": agg.count(), "sum_value": agg.sum("value"), "mean_value": agg.mean("value")},
     by=("id",),
 )
 PIPELINE = Pipeline(_SENSORS, (BY_ID,))
@@ -134,7 +132,7 @@ def _report() -> Any:
 
 
 def _land(lake: Lake, batches: tuple[tuple[Payload, ...], ...], first: int) -> None:
-    folder = Path(lake.landing(_SENSORS))
+    folder = Path(_SENSORS.source.location(lake))
     for number, payloads in enumerate(batches, start=first):
         if not (folder / f"{number:04}.json").exists():
             land(folder, payloads, name=f"{number:04}.json")
@@ -171,7 +169,7 @@ POINTS: dict[str, Point] = {
     "before the view's commit": Point("morning", *_COMMIT, 2, _VIEW),
     "after the view's commit, before the checkpoint's": Point("morning", *_COMMIT, 1, _VIEW, after=True),
     "after a log commit, and its JVM lives on for a moment": Point(
-        "evening", "streaming.ingest:Ingest", "__call__", 1, after=True, alone=True
+        "evening", "streaming.log.ingest:Ingest", "__call__", 1, after=True, alone=True
     ),
     "after the heartbeat of the end of input": Point("evening", *_COMMIT, 3, _LOG, after=True),
     "before the repair's commit": Point("repair", *_COMMIT, 1, _LOG),

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from streaming.lake import Lake
-from streaming.stream import Stream
+from streaming.declare.stream import Stream
+from streaming.lake.lake import Lake
 from tests.support.instants import T0, at, ms
 
 Payload = Mapping[str, Any] | str | bytes
@@ -53,4 +53,4 @@ def land(
 
 def land_all(lake: Lake, stream: Stream, *batches: Iterable[Payload]) -> list[Path]:
     """Land each batch as a file of the stream's landing folder."""
-    return [land(lake.landing(stream), batch) for batch in batches]
+    return [land(stream.source.location(lake), batch) for batch in batches]

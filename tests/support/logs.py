@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.stream import Stream
+from streaming.declare.stream import Stream
 
 _LOG = "_rejected array<string>, _origin struct<position: bigint>, _batch bigint, _watermark timestamp, _day date"
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.corrections import read_corrections
-from streaming.drain import Drained, drain
-from streaming.lake import Lake
-from streaming.pipeline import Pipeline
-from streaming.updates import read_updates
-from streaming.views import current, read_first
-from streaming.windowed import Windowed
+from streaming.declare.pipeline import Pipeline
+from streaming.declare.windowed import Windowed
+from streaming.lake.lake import Lake
+from streaming.service.drain import Drained, drain
+from streaming.views.corrections import read_corrections
+from streaming.views.current import current_results
+from streaming.views.first_results import read_first
+from streaming.views.updates import read_updates
 from tests.support.feeds import Payload, land_all
 from tests.support.instants import NOW
 
@@ -46,4 +47,4 @@ def _in_utc(value: Any) -> Any:
 def read_current(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     """First results overlaid with corrections."""
     corrections, updates = read_corrections(spark, lake, view), read_updates(spark, lake, view)
-    return current(read_first(spark, lake, view), corrections, view, updates)
+    return current_results(read_first(spark, lake, view), corrections, view, updates)

@@ -1,7 +1,7 @@
 """A stream of heartbeats that does as it is told: a payload can make its batch crash, or hang."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, count, total
-from streaming.restarts import ExponentialBackoff
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, agg
+from streaming.declare.restarts import ExponentialBackoff
 
 HANGS = "java_method('java.lang.System', 'getProperty', 'beats.hang', '0')"
 
@@ -20,7 +20,7 @@ beats = Stream(
     },
 )
 
-by_id = Windowed("by_id", beats, Tumbling("10 seconds"), {"beats": count(), "sum": total("value")}, by=("id",))
+by_id = Windowed("by_id", beats, Tumbling("10 seconds"), {"beats": agg.count(), "sum": agg.sum("value")}, by=("id",))
 
 pipeline = Pipeline(
     beats,

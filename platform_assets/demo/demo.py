@@ -1,0 +1,78 @@
+"""The whole path once, through Dagster: a week of real flights, from landing files to the gated report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from platform_assets.definitions import defs
+from platform_assets.errors import PlatformError
+from platform_assets.instance import open_instance, run_job
+from platform_assets.pipeline.jobs import drain_config
+from streaming import Lake, Settings
+from streaming.feeds import FeedReport, feed_flights
+from streaming.pipelines.flights import pipeline
+
+REPORT = "on_time_performance"
+_FIRST_DAY, _DAYS, _DIRTY = date(2013, 1, 1), 7, 0.005
+
+
+@dataclass(frozen=True)
+class Demonstrated:
+    """What a demo did: what was fed, the ids of the runs by job in their order, seconds per step."""
+
+    lake: Lake
+    fed: FeedReport
+    runs: dict[str, str]
+    seconds: dict[str, float]
+
+
+def run_demo(console: Console) -> Demonstrated:
+    """Feed, drain, correct, and publish behind the gate; the runs share one JVM, which the caller may go on using.
+
+    Run again, it finds nothing new and leaves the same tables.
+
+    Raises:
+        PlatformError: the lake is not on this machine, or a run failed.
+    """
+    lake = Settings().lake
+    landing = lake.local(pipeline.stream.source.path)
+    if landing is None:
+        raise PlatformError(
+            f"the demo feeds a folder of this machine, but TIDEMARK_HOME is {lake.root!r}; point it to a local folder."
+        )
+    seconds: dict[str, float] = {}
+    runs: dict[str, str] = {}
+    with _step(console, seconds, "feed", f"{_DAYS} days of real departures, told when each flight leaves"):
+        fed = _feed(landing)
+    console.print(f"  {fed}", highlight=False)
+    steps: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        (f"{pipeline.name}_drain", "event log and first results", drain_config(pipeline, end_of_input=True)),
+        (f"{pipeline.name}_corrections", "the days that have late rows, recomputed", {}),
+        (REPORT, "the gate, then the report", {}),
+    )
+    with open_instance() as instance:
+        for job, what, config in steps:
+            with _step(console, seconds, job, what):
+                runs[job] = run_job(instance, defs, job, config)
+    return Demonstrated(lake, fed, runs, seconds)
+
+
+def _feed(landing: Path) -> FeedReport:
+    return feed_flights(landing, _FIRST_DAY, _DAYS, _DIRTY)
+
+
+@contextmanager
+def _step(console: Console, seconds: dict[str, float], name: str, what: str) -> Iterator[None]:
+    console.print(f"[bold]{name}[/bold]: {what}", highlight=False)
+    started = time.monotonic()
+    yield
+    seconds[name] = time.monotonic() - started
+    console.print(f"  done in {seconds[name]:.0f} s", highlight=False)

@@ -1,0 +1,123 @@
+"""Alerts on running streams: asset checks of the event log, kept true by a sensor, and sent on where one listens."""
+
+# Not with postponed annotations: dagster reads those of checks and sensors when they are declared.
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import dagster as dg
+import httpx
+
+from platform_assets import keys
+from platform_assets.resources import LakeResource
+from streaming import Pipeline
+from streaming.base import utc_now
+from streaming.service import ALERTS, AlertStatus, Overview, evaluate, look
+
+_SENT_WITHIN_SECONDS = 10
+
+
+def alert_checks(pipeline: Pipeline) -> dg.AssetChecksDefinition:
+    """One check per alert on the pipeline's log; executed, they judge the stream as it is now."""
+    key = keys.log_key(pipeline)
+
+    @dg.multi_asset_check(
+        name=f"{pipeline.name}_alerts",
+        specs=[dg.AssetCheckSpec(name, asset=key, description=meaning) for name, meaning in ALERTS.items()],
+        can_subset=True,
+    )
+    def check(context: dg.AssetCheckExecutionContext, lake: LakeResource) -> Iterator[dg.AssetCheckResult]:
+        selected = {entry.name for entry in context.selected_asset_check_keys}
+        for verdict in evaluate(look(lake.lake, pipeline), pipeline.limits, utc_now()):
+            if verdict.name in selected:
+                yield dg.AssetCheckResult(
+                    asset_key=key,
+                    check_name=verdict.name,
+                    passed=verdict.passed,
+                    severity=_severity(verdict),
+                    description=verdict.text,
+                )
+
+    return check
+
+
+def alert_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
+    """Judges a stream twice a minute; an alert that is raised or over becomes an event of the log's asset."""
+
+    @dg.sensor(
+        name=f"{pipeline.name}_alerts",
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Failed stream, standing watermark, rejected rows, growing backlog of {pipeline.name}.",
+    )
+    def watch(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SkipReason:
+        seen, now = look(lake.lake, pipeline), utc_now()
+        if seen.since is None:
+            return dg.SkipReason(f"{pipeline.name} was never started")
+        report_alerts(context.instance, seen, now)
+        # Remembered here and not by the events, which the run of the stream reports, too.
+        raised_before: list[str] = json.loads(context.cursor or "[]")
+        verdicts = list(evaluate(seen, pipeline.limits, now))
+        for verdict in verdicts:
+            if verdict.passed != (verdict.name in raised_before):
+                continue
+            told = context.log.info if verdict.passed else context.log.error
+            told(f"{pipeline.name}: {verdict.name}: {verdict.text}")
+            if lake.settings.alerts_to:
+                send(lake.settings.alerts_to, pipeline, verdict)
+        raised = [verdict.name for verdict in verdicts if not verdict.passed]
+        context.update_cursor(json.dumps(raised))
+        return dg.SkipReason(f"raised: {', '.join(raised)}" if raised else f"{pipeline.name} is {seen.state}")
+
+    return watch
+
+
+def report_alerts(instance: dg.DagsterInstance, seen: Overview, now: datetime) -> Sequence[AlertStatus]:
+    """Report the alerts whose verdict is not the one that was reported last; returns these."""
+    key = keys.log_key(seen.pipeline)
+    changed = []
+    for verdict in evaluate(seen, seen.pipeline.limits, now):
+        known = _reported(instance, key, verdict)
+        if known == verdict.passed or (known is None and verdict.passed):
+            continue
+        changed.append(verdict)
+        instance.report_runless_asset_event(
+            dg.AssetCheckEvaluation(
+                asset_key=key,
+                check_name=verdict.name,
+                passed=verdict.passed,
+                severity=_severity(verdict),
+                description=verdict.text,
+            )
+        )
+    return changed
+
+
+def send(url: str, pipeline: Pipeline, verdict: AlertStatus) -> None:
+    """Post the alert as JSON: `text`, as chats read it, and its parts; `asset` is its page, relative to the UI.
+
+    Raises:
+        httpx.HTTPError: it was not taken; the sensor's tick fails, says so, and the next one tries again.
+    """
+    asset = f"/assets/{'/'.join(keys.log_key(pipeline).path)}"
+    said = "is over" if verdict.passed else "is raised"
+    body = {
+        "text": f"{pipeline.name}: alert {verdict.name} {said}: {verdict.text} ({asset})",
+        "pipeline": pipeline.name,
+        "alert": verdict.name,
+        "raised": not verdict.passed,
+        "asset": asset,
+    }
+    httpx.post(url, json=body, timeout=_SENT_WITHIN_SECONDS).raise_for_status()
+
+
+def _reported(instance: dg.DagsterInstance, key: dg.AssetKey, verdict: AlertStatus) -> bool | None:
+    """What was reported last; None where nothing was."""
+    records = instance.event_log_storage.get_asset_check_execution_history(dg.AssetCheckKey(key, verdict.name), limit=1)
+    event = records[0].event if records else None
+    evaluation = None if event is None or event.dagster_event is None else event.dagster_event.event_specific_data
+    return evaluation.passed if isinstance(evaluation, dg.AssetCheckEvaluation) else None
+
+
+def _severity(verdict: AlertStatus) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.ERROR if verdict.name == "stream_is_up" else dg.AssetCheckSeverity.WARN

@@ -1,0 +1,120 @@
+"""Which days wait for a correction, told without Spark from what the tables and the last count already say.
+
+Windows are computed in Spark alone. So the days come from the newest count of late pairs (an asset event), what is
+done comes from the commits of the corrections, and batches newer than the count are known by their number only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import dagster as dg
+
+from platform_assets.keys import late_key
+from streaming import Lake, Pipeline, Windowed
+from streaming.log import head, read_batches
+from streaming.tables import delta
+from streaming.views import PendingDay, corrected_through
+
+_LATE = "backlog"
+_SETTLED = "settled_through"
+_LOOKED_BACK = 20
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A view that needs corrections.
+
+    `days` are those that are known to; it is empty where late pairs came after the last count, and then the run
+    that corrects them plans the days itself. `newest_batch` is the newest batch that brought one.
+    """
+
+    days: tuple[date, ...]
+    newest_batch: int
+    log: str
+
+    @property
+    def identity(self) -> str:
+        """The same text for the same backlog, another one as soon as there is more to correct."""
+        return f"{self.log[:8]}-{self.newest_batch}-{'+'.join(day.isoformat() for day in self.days) or 'planned'}"
+
+
+def backlog_metadata(lake: Lake, view: Windowed, backlog: Iterable[PendingDay], through: int | None) -> dict[str, Any]:
+    """A count of late pairs as metadata, in the words that `waiting` reads; `through` is the newest batch counted."""
+    return {
+        _LATE: {
+            "log": _log_id(lake, view),
+            "through": -1 if through is None else through,
+            "days": {entry.day.isoformat(): entry.newest_batch for entry in backlog},
+        }
+    }
+
+
+def settled_metadata(through: int) -> dict[str, Any]:
+    """That every late pair of the batches up to `through` is corrected, in the words that `settled_through` reads."""
+    return {_SETTLED: through}
+
+
+def settled_through(instance: dg.DagsterInstance, pipeline: Pipeline) -> int | None:
+    """The newest batch up to which every view is known to be corrected; None where one of them is not known to be.
+
+    A stream that runs brings late pairs all the time, so that its newest batch is hardly ever settled.
+    """
+    known = []
+    for view in pipeline.corrected:
+        records = instance.fetch_observations(late_key(view), limit=_LOOKED_BACK).records
+        events = (record.event_log_entry.asset_observation for record in records)
+        values = [
+            event.metadata[_SETTLED].value for event in events if event is not None and _SETTLED in event.metadata
+        ]
+        if not values:
+            return None
+        known.append(int(str(values[0])))
+    return min(known, default=None)
+
+
+def waiting(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waiting | None:
+    """What the view needs corrected, or None when nothing is."""
+    newest, log = head(lake, view.of), _log_id(lake, view)
+    if not view.corrected or newest is None or log is None:
+        return None
+    counted = _newest_count(instance, view)
+    if counted is None or counted["log"] != log:
+        counted = {"through": -1, "days": {}}
+    if newest.number > counted["through"]:
+        unknown = [
+            batch.number
+            for batch in read_batches(lake, view.of)
+            if batch.number > counted["through"] and (batch.late or {}).get(view.name)
+        ]
+        if unknown:
+            return Waiting((), max(unknown), log)
+    done = corrected_through(lake, view)
+    open_days = {
+        date.fromisoformat(day): batch
+        for day, batch in counted["days"].items()
+        if batch > done.get(date.fromisoformat(day), -1)
+    }
+    return Waiting(tuple(sorted(open_days)), max(open_days.values()), log) if open_days else None
+
+
+def _newest_count(instance: dg.DagsterInstance, view: Windowed) -> dict[str, Any] | None:
+    """Drains materialize the count, corrections observe it."""
+    records = [
+        *instance.fetch_materializations(late_key(view), limit=1).records,
+        *instance.fetch_observations(late_key(view), limit=1).records,
+    ]
+    for record in sorted(records, key=lambda record: record.storage_id, reverse=True):
+        event = record.asset_materialization or record.event_log_entry.asset_observation
+        entry = None if event is None else event.metadata.get(_LATE)
+        if isinstance(entry, dg.JsonMetadataValue) and isinstance(entry.value, dict):
+            return entry.value
+    return None
+
+
+def _log_id(lake: Lake, view: Windowed) -> str | None:
+    table = delta.open_table(lake.log(view.of))
+    return None if table is None else str(table.metadata().id)

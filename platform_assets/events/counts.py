@@ -1,0 +1,55 @@
+"""Rejected rows and late pairs as numbers: both are reads of the log, so they are counted and never copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from platform_assets.events.backlog import backlog_metadata
+from platform_assets.events.metadata import counted
+from platform_assets.partitions import add_days
+from streaming import Lake, Pipeline, Windowed, plan
+from streaming.log import head, read_batches, read_log, rejected
+from streaming.tables import delta
+from streaming.views import late_pairs
+
+
+def count_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> dict[str, Any]:
+    """The rejected rows that are not repaired, as metadata: how many, and how many of them each rule refused."""
+    reasons: dict[str, int] = {}
+    known = read_batches(lake, pipeline.stream)
+    total = sum(batch.rejected for batch in known)
+    total -= sum(batch.summary.rows for batch in known if batch.cause == "repair")
+    if total:
+        rows = rejected(read_log(spark, lake, pipeline.stream))
+        rules = rows.select(F.explode("_rejected").alias("reason")).groupBy(F.split("reason", ": ")[0]).count()
+        reasons = {row[0]: row[1] for row in rules.orderBy(F.desc("count")).collect()}
+    return {
+        "dagster/row_count": total,
+        "dagster/uri": dg.MetadataValue.path(lake.log(pipeline.stream)),
+        "reasons": counted("rule", reasons),
+    }
+
+
+def count_late(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, Any]:
+    """Count the late pairs, make their days partitions of the corrections, and say which wait for a correction."""
+    newest = head(lake, view.of)
+    backlog = [] if newest is None else plan(spark, lake, view, delta.version_of(lake.log(view.of)))
+    add_days(instance, view, (entry.day for entry in backlog))
+    per_day = {} if newest is None else _late_per_day(spark, lake, view)
+    return {
+        "dagster/row_count": sum(per_day.values()),
+        "dagster/uri": dg.MetadataValue.path(lake.log(view.of)),
+        "late_pairs": counted("day", per_day),
+        "days_to_correct": len(backlog),
+        "late_policy": f"{view.late}, within {view.allowed_lateness}" if view.allowed_lateness else view.late,
+        **backlog_metadata(lake, view, backlog, None if newest is None else newest.number),
+    }
+
+
+def _late_per_day(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, int]:
+    days = late_pairs(read_log(spark, lake, view.of), view).groupBy("window_day").count()
+    return {row["window_day"].isoformat(): row["count"] for row in days.orderBy("window_day").collect()}

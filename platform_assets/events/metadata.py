@@ -1,0 +1,75 @@
+"""What the UI shows of a table, read from its Delta log alone: no Spark, no data files."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+from deltalake.schema import ArrayType, MapType, StructType
+from matplotlib.image import imread, thumbnail
+
+from streaming import Lake, Pipeline
+from streaming.log import head
+from streaming.tables import delta
+
+_DIALOG_WIDTH = 1000
+_SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+
+
+def table_metadata(uri: str) -> dict[str, Any]:
+    """Path, Delta version, row count and column schema of the table's newest version; only the path without one."""
+    table = delta.open_table(uri)
+    if table is None:
+        return {"dagster/uri": dg.MetadataValue.path(uri)}
+    counts = pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()
+    columns = [dg.TableColumn(field.name, _type_name(field.type)) for field in table.schema().fields]
+    return {
+        "dagster/uri": dg.MetadataValue.path(uri),
+        "dagster/row_count": sum(counts),
+        "dagster/column_schema": dg.TableSchema(columns=columns),
+        "delta_version": table.version(),
+    }
+
+
+def watermark_metadata(lake: Lake, pipeline: Pipeline) -> dict[str, Any]:
+    """The stream's watermark and newest batch; nothing while nothing is ingested."""
+    newest = head(lake, pipeline.stream)
+    if newest is None:
+        return {}
+    known: dict[str, Any] = {"newest_batch": newest.number}
+    if newest.state.watermark is not None:
+        known["watermark"] = dg.MetadataValue.timestamp(newest.state.watermark)
+    return known
+
+
+def chart_metadata(picture: Path) -> dict[str, Any]:
+    """A PNG as Markdown that carries the picture itself, because the UI serves no files.
+
+    It is made as wide as the UI's dialog, which would cut off what is wider.
+    """
+    small = io.BytesIO()
+    thumbnail(str(picture), small, scale=min(1.0, _DIALOG_WIDTH / imread(picture).shape[1]))
+    encoded = base64.b64encode(small.getvalue()).decode()
+    return {"chart": dg.MetadataValue.md(f"![{picture.stem}](data:image/png;base64,{encoded})")}
+
+
+def counted(what: str, counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:
+    """A two-column table of counts."""
+    rows = "\n".join(f"| {name} | {count:,} |" for name, count in counts.items())
+    return dg.MetadataValue.md(f"| {what} | count |\n|---|---:|\n{rows}" if counts else "none")
+
+
+def _type_name(type_: Any) -> str:
+    match type_:
+        case StructType():
+            return f"struct<{', '.join(f'{field.name}: {_type_name(field.type)}' for field in type_.fields)}>"
+        case ArrayType():
+            return f"array<{_type_name(type_.element_type)}>"
+        case MapType():
+            return f"map<{_type_name(type_.key_type)}, {_type_name(type_.value_type)}>"
+    return _SQL_NAMES.get(type_.type, type_.type)

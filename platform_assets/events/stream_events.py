@@ -1,0 +1,158 @@
+"""What Dagster is told of a running stream: one event per table now and then, and each alert as it changes."""
+
+from __future__ import annotations
+
+import logging
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+
+from platform_assets import keys
+from platform_assets.events.alerts import report_alerts
+from platform_assets.events.metadata import table_metadata
+from streaming import Lake, Pipeline, Windowed
+from streaming.base import interval, utc_now
+from streaming.service import Overview, QueryStatus, SupervisorStatus, look
+
+REPORTED_EVERY = timedelta(minutes=5)
+"""An asset's page loads a week of events, so they are few: 288 a day and table, and two for a change of state."""
+
+_CHANGES_A_DAY = 6
+_SETTLED_AFTER = timedelta(minutes=1)
+_log = logging.getLogger("tidemark")
+
+
+class StreamEvents:
+    """Reports the tables of a pipeline as assets while its stream runs."""
+
+    def __init__(self, instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline) -> None:
+        self._instance = instance
+        self._lake = lake
+        self._pipeline = pipeline
+        self._reported: datetime | None = None
+        self._changes: tuple[date, int] | None = None
+        self._due: list[datetime] = []
+
+    def on_state(self, status: SupervisorStatus) -> None:
+        """A change of state is told at once and again a minute later, as long as there are few of them in a day."""
+        now = utc_now()
+        if status.state in ("running", "failed", "stopped") and self._may_tell(now):
+            # Of a process that has just begun there is a state to tell, and no rates yet.
+            self._due = [now, now + _SETTLED_AFTER]
+        self.look(now)
+
+    def look(self, now: datetime) -> None:
+        """Report, if it is time to."""
+        told_lately = self._reported is not None and now - self._reported < REPORTED_EVERY
+        if told_lately and not any(due <= now for due in self._due):
+            return
+        self._reported, self._due = now, [due for due in self._due if due > now]
+        try:
+            self.report(look(self._lake, self._pipeline), now)
+        except Exception:
+            # Dagster's storage being away is no reason for a stream to end; the next report says what this one would.
+            _log.exception("%s: its state could not be reported to Dagster", self._pipeline.name)
+
+    def report(self, seen: Overview, now: datetime) -> None:
+        """One event for each table of the pipeline, and the alerts."""
+        state = _state_metadata(seen, now)
+        pipeline = self._pipeline
+        self._materialized(keys.log_key(pipeline), self._lake.log(pipeline.stream), {**state, **_log_metadata(seen)})
+        self._observed(keys.rejected_key(pipeline), {**state, **_rejected_metadata(seen)})
+        for view in pipeline.views:
+            metadata = {**state, **_view_metadata(seen, view)}
+            if _fresh(seen, view, now):
+                self._materialized(keys.view_key(view), self._lake.first(view), metadata)
+            else:
+                # A materialization would call the view fresh, which by event time it is not.
+                self._observed(keys.view_key(view), metadata)
+            if view in pipeline.updated:
+                self._materialized(keys.updates_key(view), self._lake.updates(view), state)
+            if view.early:
+                self._materialized(keys.open_key(view), self._lake.open(view), state)
+        report_alerts(self._instance, seen, now)
+
+    def _may_tell(self, now: datetime) -> bool:
+        day, count = self._changes or (now.date(), 0)
+        count = count + 1 if day == now.date() else 1
+        self._changes = (now.date(), count)
+        return count <= _CHANGES_A_DAY
+
+    def _materialized(self, key: dg.AssetKey, uri: str, metadata: dict[str, Any]) -> None:
+        event = dg.AssetMaterialization(key, metadata={**table_metadata(uri), **metadata})
+        self._instance.report_runless_asset_event(event)
+
+    def _observed(self, key: dg.AssetKey, metadata: dict[str, Any]) -> None:
+        self._instance.report_runless_asset_event(dg.AssetObservation(key, metadata=metadata))
+
+
+def _fresh(seen: Overview, view: Windowed, now: datetime) -> bool:
+    lag = seen.lag(now)
+    return view.fresh_within is None or (lag is not None and lag <= interval(view.fresh_within).total_seconds())
+
+
+def _state_metadata(seen: Overview, now: datetime) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"state": seen.state, "restarts": seen.restarts}
+    if seen.why:
+        metadata["why"] = seen.why
+    if seen.failures:
+        last = seen.failures[-1]
+        metadata["last_failure"] = last.error
+        metadata["last_failure_at"] = dg.MetadataValue.timestamp(last.at)
+        if last.batch:
+            metadata["failed_batch"] = last.batch
+            metadata["failed_origins"] = last.origins or "unknown"
+    if seen.process is not None and seen.process.watermark is not None:
+        metadata["watermark"] = dg.MetadataValue.timestamp(seen.process.watermark)
+        metadata["watermark_lag_seconds"] = seen.lag(now)
+    return metadata
+
+
+def _log_metadata(seen: Overview) -> dict[str, Any]:
+    process = seen.process
+    if process is None:
+        return {}
+    p50, p95, p99 = process.latency or (None, None, None)
+    found = {
+        "input_rows_per_second": process.input_rate,
+        "processing_rows_per_second": process.processing_rate,
+        "newest_batch": process.newest_batch,
+        "rows_since_start": process.queries.get("log", QueryStatus()).rows,
+        "late_since_start": process.late,
+        "batch_seconds": process.queries.get("log", QueryStatus()).last_seconds,
+        "backlog_files": process.backlog_files,
+        "backlog_bytes": process.backlog_bytes,
+        "latency_p50_seconds": p50,
+        "latency_p95_seconds": p95,
+        "latency_p99_seconds": p99,
+        "memory_megabytes": None if process.memory_bytes is None else process.memory_bytes / 2**20,
+    }
+    return _known(found)
+
+
+def _rejected_metadata(seen: Overview) -> dict[str, Any]:
+    if seen.process is None:
+        return {}
+    return {"rejected_since_start": seen.process.rejected, "rejected_share": seen.process.rejected_share}
+
+
+def _view_metadata(seen: Overview, view: Windowed) -> dict[str, Any]:
+    query = None if seen.process is None else seen.process.queries.get(view.name)
+    if query is None:
+        return {}
+    found = {
+        "windows_since_start": query.rows,
+        "batch_seconds": query.last_seconds,
+        "state_rows": query.state_rows,
+        "state_megabytes": None if query.state_bytes is None else query.state_bytes / 2**20,
+    }
+    return _known(found)
+
+
+def _known(found: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: round(value, 3) if isinstance(value, float) else value
+        for name, value in found.items()
+        if value is not None
+    }

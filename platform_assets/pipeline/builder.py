@@ -1,0 +1,87 @@
+"""Everything Dagster knows of one pipeline, made from its declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from platform_assets import keys
+from platform_assets.events.alerts import alert_checks, alert_sensor
+from platform_assets.events.trends import trend_asset, trend_schedule
+from platform_assets.pipeline.checks import check_table, evaluations_of, table_checks
+from platform_assets.pipeline.corrections import Evaluate, corrections_asset
+from platform_assets.pipeline.drain import drain_assets
+from platform_assets.pipeline.jobs import corrections_job, drain_job, report_job
+from platform_assets.pipeline.maintenance import maintenance_job
+from platform_assets.pipeline.repair import repair_job
+from platform_assets.pipeline.reports import report_asset, report_checks
+from platform_assets.pipeline.schedules import corrections_schedule, maintenance_schedule
+from platform_assets.pipeline.sensors import backlog_sensor, report_sensor
+from platform_assets.pipeline.stream import control_job, keeper_sensor, stream_job
+from platform_assets.reports.report import Report
+from quality import Suite, role_of_corrections, role_of_updates, suites_for
+from streaming import Lake, Pipeline, Windowed
+
+if TYPE_CHECKING:
+    from platform_assets.pipeline.jobs import AssetJob
+
+
+def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> dg.Definitions:
+    """Assets, checks, jobs, sensors and schedule of a pipeline and of the `reports` on it."""
+    suites = suites_for(pipeline)
+    drain = drain_job(pipeline)
+    corrections = corrections_job(pipeline, lambda view: _checks_of_corrections(pipeline, view, suites))
+    stream, maintenance = stream_job(pipeline), maintenance_job(pipeline)
+    own = dg.Definitions(
+        assets=[
+            drain_assets(pipeline),
+            *(corrections_asset(pipeline, view) for view in pipeline.corrected),
+            trend_asset(pipeline),
+        ],
+        asset_checks=[
+            *(table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()),
+            alert_checks(pipeline),
+        ],
+        jobs=[drain, corrections, repair_job(pipeline), stream, control_job(pipeline), maintenance],
+        sensors=[backlog_sensor(pipeline, corrections), keeper_sensor(pipeline, stream), alert_sensor(pipeline)],
+        schedules=[
+            corrections_schedule(pipeline, corrections),
+            maintenance_schedule(pipeline, maintenance),
+            trend_schedule(pipeline),
+        ],
+    )
+    return dg.Definitions.merge(own, *(_report_definitions(report, (drain, corrections)) for report in reports))
+
+
+def _report_definitions(report: Report, after: Sequence[AssetJob | dg.JobDefinition]) -> dg.Definitions:
+    job = report_job(report)
+    return dg.Definitions(
+        assets=[report_asset(report)],
+        asset_checks=[report_checks(section, report) for section in report.sections],
+        jobs=[job],
+        sensors=[report_sensor(report, job, after)],
+    )
+
+
+def roles(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
+    """The judged tables of a pipeline: their role in the quality room and their asset."""
+    found = {"log": keys.log_key(pipeline)}
+    for view in pipeline.views:
+        found[view.name] = keys.view_key(view)
+    for view in pipeline.updated:
+        found[role_of_updates(view.name)] = keys.updates_key(view)
+    for view in pipeline.corrected:
+        found[role_of_corrections(view.name)] = keys.corrections_key(view)
+    return found
+
+
+def _checks_of_corrections(pipeline: Pipeline, view: Windowed, suites: dict[str, Suite]) -> Evaluate:
+    role, key = role_of_corrections(view.name), keys.corrections_key(view)
+
+    def evaluate(spark: SparkSession, lake: Lake, run_id: str) -> Iterable[dg.AssetCheckEvaluation]:
+        return evaluations_of(check_table(pipeline, role, key, suites[role], lake, lambda: spark, run_id).values())
+
+    return evaluate

@@ -1,0 +1,147 @@
+"""Asset checks: one per expectation of the quality suites, each saying what its verdict on an exact version is."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from platform_assets.resources import LakeResource, SparkResource
+from quality import (
+    Expectation,
+    NotBuiltYet,
+    Pin,
+    Pins,
+    Suite,
+    Verdict,
+    judge_table,
+    pin,
+    reasons_of,
+    suites_for,
+    verdicts_for,
+)
+from streaming import Lake, Pipeline
+from streaming.base import utc_now
+
+Judged = Mapping[str, dg.AssetCheckResult]
+
+
+def table_checks(pipeline: Pipeline, role: str, key: dg.AssetKey, suite: Suite) -> dg.AssetChecksDefinition:
+    """The checks of one table of the pipeline; `role` is its name among the pipeline's pins."""
+
+    @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=check_specs(key, suite), can_subset=True)
+    def run(
+        context: dg.AssetCheckExecutionContext, lake: LakeResource, spark: SparkResource
+    ) -> Iterator[dg.AssetCheckResult]:
+        run_id = context.op_execution_context.run_id
+        results = check_table(pipeline, role, key, suite, lake.lake, lambda: spark.spark_session, run_id)
+        for selected in sorted(context.selected_asset_check_keys):
+            # A blocking check without a result would let everything pass.
+            yield results[selected.name]
+
+    return run
+
+
+def check_specs(key: dg.AssetKey, suite: Suite) -> Sequence[dg.AssetCheckSpec]:
+    """One blocking check for each expectation."""
+    return [
+        dg.AssetCheckSpec(expectation.name, asset=key, blocking=True, description=expectation.meaning)
+        for expectation in suite.expectations
+    ]
+
+
+def check_table(
+    pipeline: Pipeline,
+    role: str,
+    key: dg.AssetKey,
+    suite: Suite,
+    lake: Lake,
+    spark: Callable[[], SparkSession],
+    run_id: str,
+) -> Judged:
+    """A result for every expectation of the suite, by name, on the table's newest version.
+
+    Verdicts that are stored for exactly this version and definition are not computed again.
+    """
+    try:
+        pinned = pin(lake, pipeline).pin(role)
+    except NotBuiltYet as error:
+        return _for_all(suite, key, passed=False, description=f"could not run: {error}")
+    if pinned is None:
+        return _for_all(suite, key, passed=True, description="nothing to check: no correction was ever needed")
+    return results_of(suite, key, _verdicts(spark, lake, pinned, suite, run_id))
+
+
+def judge_missing(spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pins, run_id: str) -> None:
+    """Run the suites of those pinned tables that have no verdicts on exactly these versions."""
+    suites = suites_for(pipeline)
+    for pinned in pins.tables:
+        _verdicts(lambda: spark, lake, pinned, suites[pinned.role], run_id)
+
+
+def results_of(suite: Suite, key: dg.AssetKey, verdicts: Mapping[str, Verdict]) -> Judged:
+    """The verdicts as check results: anything but `passed` is an error, also what could not be computed."""
+    return {e.name: _result(e, key, verdicts.get(e.name)) for e in suite.expectations}
+
+
+def evaluations_of(results: Iterable[dg.AssetCheckResult]) -> Iterator[dg.AssetCheckEvaluation]:
+    """The results as events, for a step that is no asset check."""
+    for result in results:
+        assert result.asset_key is not None and result.check_name is not None
+        yield dg.AssetCheckEvaluation(
+            asset_key=result.asset_key,
+            check_name=result.check_name,
+            passed=result.passed,
+            severity=result.severity,
+            description=result.description,
+            metadata=result.metadata,
+        )
+
+
+def _verdicts(
+    spark: Callable[[], SparkSession], lake: Lake, pinned: Pin, suite: Suite, run_id: str
+) -> Mapping[str, Verdict]:
+    stored = verdicts_for(lake, pinned.table, pinned.version)
+    # A verdict that the data are bad stands; one that is missing, stale or could not be computed is asked for again.
+    if all(reason.why == "failed" for reason in reasons_of(suite, pinned.subject, stored)):
+        return stored
+    return {v.expectation: v for v in judge_table(spark(), lake, pinned, suite, run_id, utc_now)}
+
+
+def _result(expectation: Expectation, key: dg.AssetKey, verdict: Verdict | None) -> dg.AssetCheckResult:
+    if verdict is None:
+        description = "could not run: no verdict was stored"
+    elif verdict.outcome == "could_not_run":
+        description = f"could not run: {verdict.observed}"
+    else:
+        description = f"{verdict.outcome}: {verdict.observed}"
+    metadata: dict[str, Any] = {}
+    if verdict is not None:
+        metadata = {
+            "outcome": verdict.outcome,
+            "observed": verdict.observed,
+            "table": verdict.table,
+            "delta_version": str(verdict.version),
+            "judged_at": dg.MetadataValue.timestamp(verdict.judged_at),
+        }
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=expectation.name,
+        passed=verdict is not None and verdict.outcome == "passed",
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=description,
+        metadata=metadata,
+    )
+
+
+def _for_all(suite: Suite, key: dg.AssetKey, *, passed: bool, description: str) -> Judged:
+    return {
+        expectation.name: dg.AssetCheckResult(
+            asset_key=key,
+            check_name=expectation.name,
+            passed=passed,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=description,
+        )
+        for expectation in suite.expectations
+    }

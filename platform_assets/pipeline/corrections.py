@@ -1,0 +1,111 @@
+"""Corrections as a partitioned asset, and as a step that takes any set of days: one function behind both."""
+
+from collections.abc import Callable, Iterable
+from datetime import date
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+from pyspark.sql import SparkSession
+
+from platform_assets import keys
+from platform_assets.events.backlog import settled_metadata
+from platform_assets.events.counts import count_late
+from platform_assets.events.metadata import table_metadata
+from platform_assets.partitions import add_days, days_of, parse_days
+from platform_assets.resources import LakeResource, SparkResource
+from streaming import Lake, Pipeline, Windowed, correct, plan
+from streaming.base import utc_now
+from streaming.log import head
+
+Evaluate = Callable[[SparkSession, Lake, str], Iterable[dg.AssetCheckEvaluation]]
+
+
+class CorrectionsConfig(dg.Config):
+    """Which days are corrected."""
+
+    days: list[str] = Field(
+        default=[], description="ISO days, such as 2013-01-05; none means every day that the planner finds."
+    )
+
+
+def corrections_asset(pipeline: Pipeline, view: Windowed) -> dg.AssetsDefinition:
+    """The corrections of a view; any range of its days is one run, and so one JVM."""
+
+    @dg.asset(
+        key=keys.corrections_key(view),
+        deps=[keys.log_key(pipeline), keys.late_key(view)],
+        partitions_def=days_of(view),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        group_name=keys.CORRECTIONS,
+        kinds={"spark", "delta"},
+        owners=[pipeline.owner],
+        description=(
+            f"The windows of {view.name} that have late pairs, recomputed from all their rows. A day is replaced "
+            "whole, so running it again changes nothing."
+        ),
+    )
+    def run(context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource) -> dg.MaterializeResult:
+        done = _correct(context, lake.lake, spark, view, parse_days(context.partition_keys))
+        for day, metadata in done.items():
+            context.add_asset_metadata(metadata, partition_key=day.isoformat())
+        return dg.MaterializeResult(metadata=table_metadata(lake.lake.corrections(view)))
+
+    return run
+
+
+def corrections_op(view: Windowed, evaluate: Evaluate) -> dg.OpDefinition:
+    """A step that corrects any set of days, next to each other or not, and marks exactly those partitions.
+
+    Dagster itself would start one run, and so one JVM, per unbroken range of days. `evaluate` runs the checks of the
+    corrections, which an asset's own run would bring along.
+    """
+
+    @dg.op(name=f"correct_{view.name}", out=dg.Out(dg.Nothing))
+    def run(
+        context: dg.OpExecutionContext, config: CorrectionsConfig, lake: LakeResource, spark: SparkResource
+    ) -> None:
+        where = lake.lake
+        asked, newest = parse_days(config.days), head(where, view.of)
+        settled = {} if asked or newest is None else settled_metadata(newest.number)
+        if not asked:
+            planned = plan(spark.spark_session, where, view)
+            asked = [entry.day for entry in planned]
+            context.log.info(f"{view.name}: planned {', '.join(map(str, asked)) or 'nothing, all is corrected'}")
+        if asked:
+            add_days(context.instance, view, asked)
+            done = _correct(context, where, spark, view, asked)
+            table = table_metadata(where.corrections(view))
+            for day, metadata in done.items():
+                context.log_event(
+                    dg.AssetMaterialization(
+                        keys.corrections_key(view), partition=day.isoformat(), metadata={**table, **metadata}
+                    )
+                )
+        # Observed, not materialized: the corrections made of it would look outdated at once.
+        left = count_late(context.instance, spark.spark_session, where, view)
+        context.log_event(dg.AssetObservation(keys.late_key(view), metadata={**left, **settled}))
+        if asked:
+            failed = []
+            for evaluation in evaluate(spark.spark_session, where, context.run_id):
+                context.log_event(evaluation)  # type: ignore[arg-type]
+                failed += [] if evaluation.passed else [f"{evaluation.check_name}: {evaluation.description}"]
+            if failed:
+                raise dg.Failure(f"corrections of {view.name} broke {'; '.join(failed)}", allow_retries=False)
+
+    return run
+
+
+def _correct(
+    context: Any, lake: Lake, spark: SparkResource, view: Windowed, days: list[date]
+) -> dict[date, dict[str, Any]]:
+    def tell(day: date, windows: int) -> None:
+        context.log.info(f"{view.name} {day}: {windows} windows corrected")
+
+    corrected = correct(spark.spark_session, lake, view, days, utc_now, tell)
+    newest = head(lake, view.of)
+    through = {} if newest is None else {"through_batch": newest.number}
+    return {
+        day: {"dagster/partition_row_count": windows, "corrected_windows": windows, **through}
+        for day, windows in corrected.items()
+    }

@@ -1,0 +1,79 @@
+"""The jobs of a pipeline and of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from platform_assets import keys
+from platform_assets.pipeline.corrections import Evaluate, corrections_op
+from platform_assets.pipeline.drain import drain_step
+from platform_assets.reports.report import Report
+from platform_assets.tags import PIPELINE_TAG
+from streaming import Pipeline, Windowed
+from streaming.service import ALERTS
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as AssetJob
+
+
+def drain_job(pipeline: Pipeline) -> AssetJob:
+    """Everything that has arrived goes through the pipeline, and every expectation of its tables is asked."""
+    produced = [keys.log_key(pipeline), keys.rejected_key(pipeline)]
+    for view in pipeline.views:
+        produced += [keys.view_key(view), keys.late_key(view)]
+        produced += [keys.updates_key(view)] if view in pipeline.updated else []
+        produced += [keys.open_key(view)] if view.early else []
+    return dg.define_asset_job(
+        f"{pipeline.name}_drain",
+        selection=dg.AssetSelection.assets(*produced) - alert_selection(pipeline),
+        description=f"Ingest what has arrived for {pipeline.name}, bring its views up to date, check both.",
+        tags={PIPELINE_TAG: pipeline.name},
+    )
+
+
+def drain_config(pipeline: Pipeline, *, end_of_input: bool) -> dict[str, Any]:
+    """The run configuration of a drain job."""
+    return {"ops": {drain_step(pipeline): {"config": {"end_of_input": end_of_input}}}}
+
+
+def corrections_job(pipeline: Pipeline, evaluate: Callable[[Windowed], Evaluate]) -> dg.JobDefinition:
+    """Any set of days in one run; `evaluate` gives the checks of a view's corrections."""
+
+    @dg.job(
+        name=f"{pipeline.name}_corrections",
+        description=(
+            "Correct the given days of each view, or, without days, those that the planner finds to have late pairs "
+            "newer than their correction. One run and one JVM, whatever the days."
+        ),
+        tags={PIPELINE_TAG: pipeline.name},
+        executor_def=dg.in_process_executor,
+    )
+    def corrections() -> None:
+        for view in pipeline.corrected:
+            corrections_op(view, evaluate(view))()
+
+    return corrections
+
+
+def corrections_config(days: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The run configuration of a corrections job: ISO days per view's name, none where they are to be planned."""
+    return {"ops": {f"correct_{view}": {"config": {"days": list(chosen)}} for view, chosen in days.items()}}
+
+
+def alert_selection(pipeline: Pipeline) -> dg.AssetSelection:
+    """The alerts on a running stream: checks of its log that say nothing of the data."""
+    return dg.AssetSelection.checks(*(dg.AssetCheckKey(keys.log_key(pipeline), name) for name in ALERTS))
+
+
+def report_job(report: Report) -> AssetJob:
+    """The gate and the report behind it, with the checks of everything that the report reads."""
+    read = [keys.log_key(report.pipeline), *keys.result_keys(report.pipeline)]
+    sections = dg.AssetSelection.assets(*(keys.report_key(section.table) for section in report.sections))
+    return dg.define_asset_job(
+        report.name,
+        selection=sections | (dg.AssetSelection.checks_for_assets(*read) - alert_selection(report.pipeline)),
+        description=f"Publish {report.name} if every expectation on what it reads has passed: {report.description}",
+    )

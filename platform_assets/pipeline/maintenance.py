@@ -1,0 +1,54 @@
+"""Compaction, vacuum and clean-up of every table of a pipeline, as a scheduled run beside the stream."""
+
+# Not with postponed annotations: dagster reads those of ops when they are declared.
+import dagster as dg
+
+from platform_assets import keys
+from platform_assets.resources import LakeResource
+from platform_assets.tags import MAINTENANCE_TAG
+from streaming import Pipeline, maintain
+from streaming.operations import Maintained
+
+
+def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
+    """No Spark; what it did to each table is on the event log's asset."""
+
+    @dg.op(name=f"maintain_{pipeline.name}")
+    def keep_tidy(context: dg.OpExecutionContext, lake: LakeResource) -> None:
+        done = maintain(lake.lake, pipeline)
+        for entry in done:
+            context.log.info(told(entry))
+        context.log_event(
+            dg.AssetObservation(
+                keys.log_key(pipeline), metadata={"maintenance": dg.MetadataValue.table(_records(done), _SCHEMA)}
+            )
+        )
+
+    @dg.job(
+        name=f"{pipeline.name}_maintenance",
+        description=f"Compact the small files of {pipeline.name}, and remove what no query needs any more.",
+        tags={MAINTENANCE_TAG: pipeline.name},
+        executor_def=dg.in_process_executor,
+    )
+    def maintenance() -> None:
+        keep_tidy()
+
+    return maintenance
+
+
+def told(entry: Maintained) -> str:
+    """One line on what was done to a table."""
+    removed = f"{entry.files_removed:,} old files and {entry.entries_removed:,} log entries removed"
+    held = f", kept for {', '.join(entry.held_by)}" if entry.held_by else ""
+    return (
+        f"{entry.table}: {entry.files_before:,} files of {entry.bytes_before:,} bytes are {entry.files_after:,} of "
+        f"{entry.bytes_after:,}; {removed}{held}"
+    )
+
+
+_COLUMNS = ("table", "files_before", "files_after", "bytes_before", "bytes_after", "files_removed", "entries_removed")
+_SCHEMA = dg.TableSchema([dg.TableColumn(name, "string" if name == "table" else "int") for name in _COLUMNS])
+
+
+def _records(done: list[Maintained]) -> list[dg.TableRecord]:
+    return [dg.TableRecord({name: getattr(entry, name) for name in _COLUMNS}) for entry in done]

@@ -1,0 +1,81 @@
+"""The repair of a pipeline as a job: a preview unless it is told to write."""
+
+import dagster as dg
+from pydantic import Field
+
+from platform_assets import keys
+from platform_assets.events.counts import count_late, count_rejected
+from platform_assets.events.metadata import table_metadata, watermark_metadata
+from platform_assets.resources import LakeResource, SparkResource
+from platform_assets.tags import PIPELINE_TAG
+from platform_assets.texts.repair import as_markdown
+from streaming import Pipeline
+from streaming.base import utc_now
+from streaming.operations import preview, repair
+
+
+class RepairConfig(dg.Config):
+    """Whether a repair only tells what it would do."""
+
+    preview: bool = Field(
+        default=True, description="Tell how many rows would pass and which windows would change; write nothing."
+    )
+
+
+def repair_step(pipeline: Pipeline) -> str:
+    """The name of the step, which run configurations speak of."""
+    return f"repair_{pipeline.name}"
+
+
+def repair_config(pipeline: Pipeline, *, preview: bool) -> dict[str, object]:
+    """The run configuration of a repair job."""
+    return {"ops": {repair_step(pipeline): {"config": {"preview": preview}}}}
+
+
+def repair_job(pipeline: Pipeline) -> dg.JobDefinition:
+    """Judge the rejected rows of a pipeline anew; the run tells the outcome as metadata of its one step."""
+
+    @dg.op(name=repair_step(pipeline), out=dg.Out(dg.Nothing))
+    def run(context: dg.OpExecutionContext, config: RepairConfig, lake: LakeResource, spark: SparkResource) -> None:
+        where, session = lake.lake, spark.spark_session
+        if config.preview:
+            found = preview(session, where, pipeline, utc_now)
+            context.add_output_metadata(
+                {
+                    "examined": found.examined,
+                    "would_pass": found.repaired,
+                    "preview": dg.MetadataValue.md(as_markdown(found)),
+                }
+            )
+            return
+        done = repair(session, where, pipeline, utc_now)
+        context.add_output_metadata({"examined": done.examined, "repaired": done.repaired})
+        context.log.info(f"{done.repaired} of {done.examined} rejected rows are repaired")
+        if done.batch is None:
+            return
+        context.log_event(
+            dg.AssetMaterialization(
+                keys.log_key(pipeline),
+                metadata={**table_metadata(where.log(pipeline.stream)), **watermark_metadata(where, pipeline)},
+            )
+        )
+        left = count_rejected(session, where, pipeline)
+        context.log_event(dg.AssetObservation(keys.rejected_key(pipeline), metadata=left))
+        for view in pipeline.views:
+            # The sensor of late data goes by this count.
+            late = count_late(context.instance, session, where, view)
+            context.log_event(dg.AssetObservation(keys.late_key(view), metadata=late))
+
+    @dg.job(
+        name=f"{pipeline.name}_repair",
+        description=(
+            f"Judge the rejected rows of {pipeline.name} anew, after rules, schema or format changed. By default only "
+            "a preview; with `preview: false` those that are valid now come back, each exactly once."
+        ),
+        tags={PIPELINE_TAG: pipeline.name},
+        executor_def=dg.in_process_executor,
+    )
+    def repairing() -> None:
+        run()
+
+    return repairing

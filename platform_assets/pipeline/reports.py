@@ -1,0 +1,113 @@
+"""Reports as assets: published through the gate on pinned versions, or not at all."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from platform_assets import keys
+from platform_assets.events.backlog import settled_through
+from platform_assets.events.metadata import chart_metadata, table_metadata
+from platform_assets.pipeline.checks import check_specs, judge_missing, results_of
+from platform_assets.reports.publish import Published, publish
+from platform_assets.reports.report import Report, Section
+from platform_assets.reports.sources import Sources
+from platform_assets.resources import LakeResource, SparkResource
+from quality import GateClosed, Pins, Suite, pin, verdicts_for
+from quality.tables import table_name
+from streaming.base import utc_now
+from streaming.service import look
+from streaming.tables import delta
+
+
+def report_asset(report: Report) -> dg.AssetsDefinition:
+    """The sections of a report in one step: they are published together or not at all.
+
+    Blocking checks guard within one run only, so the step itself asks the gate about exactly what it reads.
+    """
+    specs = [
+        dg.AssetSpec(
+            keys.report_key(section.table),
+            deps=keys.result_keys(report.pipeline),
+            group_name=keys.REPORTS,
+            description=section.description,
+            kinds={"delta", "csv"},
+            owners=[report.pipeline.owner],
+        )
+        for section in report.sections
+    ]
+
+    @dg.multi_asset(name=f"publish_{report.name}", specs=specs, can_subset=False)
+    def run(
+        context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource
+    ) -> Iterator[dg.MaterializeResult]:
+        where, session = lake.lake, spark.spark_session
+        # While the stream runs, late pairs may have come a moment ago: the newest batch that is settled counts.
+        running = look(where, report.pipeline).running
+        through = settled_through(context.instance, report.pipeline) if running else None
+        pins = pin(where, report.pipeline, through)
+        context.log.info(f"pinned versions: {pins.versions()}")
+        try:
+            judge_missing(session, where, report.pipeline, pins, context.run_id)
+            published = publish(session, where, report, pins, context.run_id, utc_now)
+        except GateClosed as closed:
+            first = closed.reasons[0]
+            raise dg.Failure(
+                str(closed),
+                metadata={
+                    "gate/why": first.why,
+                    "gate/table": first.table,
+                    "gate/version": str(first.version),
+                    "gate/expectation": str(first.expectation),
+                    "gate/observed": str(first.observed),
+                    "gate/reasons": len(closed.reasons),
+                },
+                allow_retries=False,
+            ) from closed
+        for section in report.sections:
+            yield dg.MaterializeResult(
+                asset_key=keys.report_key(section.table),
+                metadata={**table_metadata(where.report(section.table)), **_metadata(section, published, lake)},
+            )
+
+    return run
+
+
+def report_checks(section: Section, report: Report) -> dg.AssetChecksDefinition:
+    """The verdicts on the published version of a section, which were given before it was published."""
+    key = keys.report_key(section.table)
+    suite = _suite(section, report)
+
+    @dg.multi_asset_check(name=f"{section.table}_checks", specs=check_specs(key, suite), can_subset=True)
+    def run(context: dg.AssetCheckExecutionContext, lake: LakeResource) -> Iterator[dg.AssetCheckResult]:
+        uri = lake.lake.report(section.table)
+        version = delta.version_of(uri)
+        verdicts = {} if version is None else verdicts_for(lake.lake, table_name(lake.lake, uri), version)
+        results = results_of(suite, key, verdicts)
+        for selected in sorted(context.selected_asset_check_keys):
+            yield results[selected.name]
+
+    return run
+
+
+class _Undated(Sources):
+    """Sources before there are any: enough for a suite to name its expectations, which never depend on the data."""
+
+    finished_days = ()
+
+
+def _suite(section: Section, report: Report) -> Suite:
+    return section.suite(_Undated(None, report.pipeline, Pins(report.pipeline.name, ())))  # type: ignore[arg-type]
+
+
+def _metadata(section: Section, published: Published, lake: LakeResource) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "csv": dg.MetadataValue.path(published.csv[section.table]),
+        "pinned_versions": dg.MetadataValue.json(published.pins.versions()),
+    }
+    if published.footnotes:
+        found["footnotes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in published.footnotes))
+    picture = None if published.png is None else lake.lake.local(published.png)
+    if picture is not None and section.table == published.report:
+        found |= chart_metadata(picture)
+    return found

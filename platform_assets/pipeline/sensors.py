@@ -1,0 +1,87 @@
+"""What happens because something else did: late data ask for corrections, new results for the report."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from platform_assets.events.backlog import Waiting, waiting
+from platform_assets.pipeline.jobs import corrections_config
+from platform_assets.reports.report import Report
+from platform_assets.resources import LakeResource
+from platform_assets.tags import PIPELINE_TAG, PROCESS_TAG
+from streaming import Pipeline
+from streaming.service import look
+
+if TYPE_CHECKING:
+    from platform_assets.pipeline.jobs import AssetJob
+
+_IN_PROGRESS = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def backlog_sensor(pipeline: Pipeline, job: dg.JobDefinition) -> dg.SensorDefinition:
+    """Asks for exactly the days with uncorrected late pairs, once for each backlog; starts no Spark.
+
+    Where late pairs came without Dagster's knowledge, it asks the run to plan the days.
+    """
+
+    @dg.sensor(
+        name=f"{pipeline.name}_late_data",
+        job=job,
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Corrects the days of {pipeline.name} whose late pairs are newer than their correction.",
+    )
+    def ask(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.RunRequest | dg.SkipReason:
+        running = dg.RunsFilter(statuses=_IN_PROGRESS, tags={PIPELINE_TAG: pipeline.name})
+        if context.instance.get_runs_count(running):
+            return dg.SkipReason(f"a run of {pipeline.name} is in progress")
+        found: dict[str, Waiting] = {}
+        for view in pipeline.views:
+            backlog = waiting(context.instance, lake.lake, view)
+            if backlog is not None:
+                found[view.name] = backlog
+        if not found:
+            return dg.SkipReason(f"every late pair of {pipeline.name} is corrected")
+        return dg.RunRequest(
+            run_key=" ".join(f"{view}:{backlog.identity}" for view, backlog in found.items()),
+            run_config=corrections_config(
+                {view: [day.isoformat() for day in backlog.days] for view, backlog in found.items()}
+            ),
+        )
+
+    return ask
+
+
+def report_sensor(
+    report: Report,
+    report_job: "AssetJob",
+    after: Sequence["AssetJob | dg.JobDefinition"],
+) -> dg.SensorDefinition:
+    """The report follows a successful run of the jobs `after`, unless late pairs still wait: then it follows those."""
+
+    @dg.run_status_sensor(
+        name=f"{report.name}_follows",
+        run_status=dg.DagsterRunStatus.SUCCESS,
+        monitored_jobs=list(after),
+        request_job=report_job,
+        minimum_interval_seconds=15,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Publishes {report.name} once {report.pipeline.name} is drained and corrected.",
+    )
+    def follow(context: dg.RunStatusSensorContext, lake: LakeResource) -> dg.RunRequest | dg.SkipReason:
+        if PROCESS_TAG in context.dagster_run.tags:
+            return dg.SkipReason("the process that executed this run sees to the report itself")
+        # A stream that runs always has some that wait: its report is of the batches before them.
+        running = look(lake.lake, report.pipeline).running
+        if not running and any(waiting(context.instance, lake.lake, view) for view in report.pipeline.views):
+            return dg.SkipReason(f"late pairs of {report.pipeline.name} are not corrected yet; the report follows that")
+        return dg.RunRequest(run_key=context.dagster_run.run_id)
+
+    return follow

@@ -1,0 +1,55 @@
+"""A repair's preview in words: one line per changed window, for terminals and for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from streaming.operations import ChangedWindow, Preview
+
+CHANGED = ("key", "window", "rows added", "before -> after")
+_MOST_WINDOWS = 50
+
+
+def change_row(change: ChangedWindow) -> tuple[str, str, str, str]:
+    """The cells of one changed window, under the heads `CHANGED`; aggregates that stay the same are left out."""
+    names = list((change.after or change.before or {}).keys())
+    values = [(name, (change.before or {}).get(name), (change.after or {}).get(name)) for name in names]
+    different = [
+        f"{name} {_text(before)} -> {_text(after)}" for name, before, after in values if _text(before) != _text(after)
+    ]
+    return (
+        ", ".join(map(_text, change.key)) or "all",
+        f"{_text(change.start)} to {_text(change.end)}",
+        f"{change.rows_added:,}",
+        "; ".join(different) or "no aggregate changes",
+    )
+
+
+def as_markdown(preview: Preview) -> str:
+    """The preview as Markdown: the counts, then the first windows of each view that would change."""
+    lines = [
+        f"{preview.examined:,} rejected rows: **{preview.repaired:,} would pass**, "
+        f"{preview.examined - preview.repaired:,} would stay rejected. Nothing was written."
+    ]
+    for view, changes in preview.changes.items():
+        lines += ["", f"### {view}: {len(changes):,} windows would change"]
+        if changes:
+            lines += ["", *_table(map(change_row, changes[:_MOST_WINDOWS]))]
+        if len(changes) > _MOST_WINDOWS:
+            lines += ["", f"... and {len(changes) - _MOST_WINDOWS:,} more."]
+    return "\n".join(lines)
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    escaped = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
+    return [f"| {' | '.join(CHANGED)} |", f"|{'---|' * len(CHANGED)}", *(f"| {row} |" for row in escaped)]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

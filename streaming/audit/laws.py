@@ -1,0 +1,127 @@
+"""The audit: every law of the design, checked on a lake as it stands, with plain batch reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming import log
+from streaming.audit.findings import Finding
+from streaming.audit.source import changed_files
+from streaming.audit.view import PinnedView, audit_view
+from streaming.clocks import ClockState
+from streaming.declare import Pipeline
+from streaming.lake import Lake
+from streaming.log import Batch
+from streaming.tables import delta
+
+
+def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Finding]:
+    """Check the laws of a pipeline one after the other; each finding comes as soon as it is known.
+
+    The lake is looked at as it is when the audit begins, whatever stream and corrections do meanwhile.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+        ViewError: a view is not built yet.
+    """
+    stream = pipeline.stream
+    # The log last: everything that is published follows from what is in it by then.
+    published = [PinnedView.now(spark, lake, view) for view in pipeline.views]
+    version = delta.version_of(lake.log(stream))
+    # Read again by each law, which takes a few of its columns: kept in memory, ten million rows are too many for it.
+    rows = log.read_log(spark, lake, stream, version)
+    batches = log.read_batches(lake, stream, version)[::-1]
+    yield _conservation_by_batch(rows, batches, stream.name)
+    yield _conservation_by_file(spark, lake, pipeline, rows)
+    yield _stamps(rows, batches, pipeline)
+    yield _once(batches, stream.name)
+    if any(batch.cause == "repair" for batch in batches):
+        yield _repairs(rows, stream.name)
+    for tables in published:
+        yield from audit_view(spark, lake, tables, rows, batches, version)
+
+
+def _conservation_by_batch(rows: DataFrame, batches: list[Batch], name: str) -> Finding:
+    valid, rejected = F.col("_day").isNotNull(), F.col("_rejected").isNotNull()
+    counted = {
+        row["_batch"]: (row["valid"], row["rejected"], row["unclear"])
+        for row in rows.where(F.col("_origin").isNotNull())
+        .groupBy("_batch")
+        .agg(
+            F.count_if(valid & ~rejected).alias("valid"),
+            F.count_if(~valid & rejected).alias("rejected"),
+            F.count_if(valid == rejected).alias("unclear"),
+        )
+        .collect()
+    }
+    broken = sum(
+        counted.get(batch.number, (0, 0, 0)) != (batch.summary.rows - batch.rejected, batch.rejected, 0)
+        for batch in batches
+    )
+    return Finding("conservation", name, len(batches), broken, "batches: rows read = valid + rejected")
+
+
+def _conservation_by_file(spark: SparkSession, lake: Lake, pipeline: Pipeline, rows: DataFrame) -> Finding:
+    stream = pipeline.stream
+    findings = [finding for finding in changed_files(spark, lake, stream) if finding.kind == "changed"]
+    files = rows.where("_origin is not null").select("_origin.path").distinct().count()
+    return Finding("conservation", stream.name, files, len(findings), "files ingested: not changed since")
+
+
+def _stamps(rows: DataFrame, batches: list[Batch], pipeline: Pipeline) -> Finding:
+    stream = pipeline.stream
+    stamped = {
+        row["_batch"]: (row["stamps"], row["micros"])
+        for row in rows.groupBy("_batch")
+        .agg(
+            F.count_distinct(F.coalesce(F.unix_micros("_watermark"), F.lit(-1))).alias("stamps"),
+            F.unix_micros(F.max("_watermark")).alias("micros"),
+        )
+        .collect()
+    }
+    broken, before = 0, None
+    for batch in batches:
+        # By the clock that was declared then: a delay that was changed later judges later batches only.
+        expected = ClockState() if before is None else batch.clock.advance(before.state, before.summary)
+        if batch.cause == "heartbeat":
+            expected = batch.clock.advance(expected, batch.summary)
+        watermark = batch.state.to_json()["watermark"]
+        replayed = _not_before(batch.state, expected) if batch.end_of_input else expected == batch.state
+        written = stamped.get(batch.number, (1, watermark)) == (1, watermark)
+        broken += not (replayed and written)
+        before = batch
+    return Finding("one clock", stream.name, len(batches), broken, "batches: stamp = the clock replayed")
+
+
+def _not_before(state: ClockState, expected: ClockState) -> bool:
+    return expected.watermark is None or (state.watermark is not None and state.watermark >= expected.watermark)
+
+
+def _once(batches: list[Batch], name: str) -> Finding:
+    sources = [(batch.query, batch.query_batch) for batch in batches if batch.query]
+    numbers = [batch.number for batch in batches]
+    broken = len(sources) - len(set(sources)) + sum(number != index for index, number in enumerate(numbers))
+    return Finding("idempotence", name, len(batches), broken, "batches: once each, without a gap")
+
+
+def _repairs(rows: DataFrame, name: str) -> Finding:
+    origin = [F.col("_origin.path").alias("path"), F.col("_origin.position").alias("position")]
+    repairs = log.repaired(rows).select(*origin, F.col("_origin.repairs").alias("batch"), F.col("_batch").alias("by"))
+    originals = log.ever_rejected(rows).select(*origin, F.col("_batch").alias("batch"), F.lit(1).alias("original"))
+    counts = (
+        repairs.join(originals, ["path", "position", "batch"], "left")
+        .groupBy("path", "position", "batch")
+        .agg(F.count("by").alias("repairs"), F.count("original").alias("originals"), F.min("by").alias("by"))
+        .agg(
+            F.sum("repairs").alias("checked"),
+            F.count_if((F.col("repairs") != 1) | (F.col("originals") != 1) | (F.col("by") <= F.col("batch"))).alias(
+                "broken"
+            ),
+        )
+        .first()
+    )
+    assert counts is not None
+    return Finding("conservation", name, counts["checked"], counts["broken"], "repairs: one rejected row each, once")

@@ -1,0 +1,183 @@
+"""The audit of a view: what is published of it, at versions of one moment, against the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.audit.findings import Finding, compare
+from streaming.base import WINDOW, literal
+from streaming.declare import Windowed
+from streaming.lake import Lake
+from streaming.log import Batch, newest_before
+from streaming.spark import query_id, stamps_before
+from streaming.tables import delta
+from streaming.views import (
+    Bootstrap,
+    correction,
+    current_results,
+    dropped_ever,
+    in_lateness,
+    plan,
+    read_corrections,
+    read_first,
+    read_updates,
+    updated_through,
+    updates_between,
+)
+
+
+@dataclass(frozen=True)
+class PinnedView:
+    """The tables of a view at versions of one moment, `delta.BEFORE` for those that are not there.
+
+    `through`: the newest batch of the log by whose stamp the first results close windows; None where they go by none.
+    """
+
+    view: Windowed
+    first: int
+    updates: int
+    corrections: int
+    through: int | None
+
+    @classmethod
+    def now(cls, spark: SparkSession, lake: Lake, view: Windowed) -> PinnedView:
+        """As it is now."""
+        uris = (lake.first(view), lake.updates(view), lake.corrections(view))
+        first, updates, corrections = (
+            delta.BEFORE if version is None else version for version in map(delta.version_of, uris)
+        )
+        return cls(view, first, updates, corrections, _through(spark, lake, view, first))
+
+
+def _through(spark: SparkSession, lake: Lake, view: Windowed, version: int) -> int | None:
+    """How far the query had read that wrote a version of the first results; all of the log where nothing tells."""
+    checkpoint, table = lake.checkpoint(view.of, view.name), delta.open_table(lake.first(view), version)
+    query = query_id(checkpoint)
+    batch = None if table is None or query is None else table.transaction_version(query)
+    # Bootstrapped, and no batch yet.
+    if batch is None and Bootstrap.of(lake, view) is not None:
+        return None
+    return newest_before(lake, view.of, None if batch is None else stamps_before(checkpoint, batch))
+
+
+def audit_view(
+    spark: SparkSession,
+    lake: Lake,
+    tables: PinnedView,
+    rows: DataFrame,
+    batches: list[Batch],
+    log_version: int | None,
+) -> Iterator[Finding]:
+    """The laws of a view: its `tables` against the `rows` and `batches` (oldest first) of a version of the log.
+
+    Raises:
+        ViewError: the view is not built yet.
+    """
+    view = tables.view
+    watermark = max((batch.state.watermark for batch in batches if batch.state.watermark), default=None)
+    pairs = view.pairs(rows)
+    # Batches before the view did not count its late pairs.
+    since = Bootstrap.of(lake, view)
+    unaware = -1 if since is None else since.batch
+    # Where windows merge, a late row may well belong to a session that is still open.
+    closed = F.lit(True) if view.window.merging else F.col(f"{WINDOW}.end") <= literal(watermark)
+    counts = pairs.agg(
+        F.count(F.lit(1)).alias("pairs"),
+        F.count_if("_late").alias("late"),
+        F.count_if(~F.col("_late")).alias("on_time"),
+        F.count_if(F.col("_late") & ~closed).alias("late_in_open"),
+        F.count_if(F.col("_late") & (F.col("_batch") > unaware)).alias("counted"),
+    ).first()
+    assert counts is not None
+    told = sum((batch.late or {}).get(view.name, 0) for batch in batches if batch.number > unaware)
+    broken = (
+        abs(counts["pairs"] - counts["late"] - counts["on_time"])
+        + abs(told - counts["counted"])
+        + counts["late_in_open"]
+    )
+    yield Finding("partition", view.name, counts["pairs"], broken, "(row, window) pairs: on time or late")
+
+    def closed_results(of: DataFrame) -> DataFrame:
+        return view.aggregate(of).where(published)
+
+    first = read_first(spark, lake, view, tables.first)
+    updates_through = updated_through(lake, view, tables.updates)
+    updates = read_updates(spark, lake, view, tables.updates)
+    corrections = read_corrections(spark, lake, view, tables.corrections)
+    # The view may be some batches behind the log.
+    clock = _clock(batches, tables.through, None if since is None else since.watermark)
+    published = F.col("window_end") <= literal(clock)
+    behind = "" if clock == watermark else f"; the view is at {_told(clock)}"
+    on_time = closed_results(pairs.where("not _late"))
+    yield compare("first result", view, first, on_time, view.columns, f"windows: stream = batch, on-time rows{behind}")
+    if view.late == "drop":
+        yield Finding(
+            "convergence", view.name, 0, 0, f"not promised: {counts['late']:,} late pairs dropped as declared"
+        )
+    else:
+        waiting = {backlog.day for backlog in plan(spark, lake, view, log_version, tables.corrections)}
+        if view.late == "update":
+            waiting |= _not_updated(pairs, view, updates_through)
+        settled = ~F.col("_day").isin(*waiting) if waiting else F.lit(True)
+        yield compare(
+            "convergence",
+            view,
+            current_results(first, corrections, view, updates).where(settled & published),
+            closed_results(pairs).where(settled),
+            view.columns,
+            "windows: current = batch, all rows" + (f"; {len(waiting)} days wait" if waiting else ""),
+        )
+    if updates is not None:
+        yield compare(
+            "idempotence",
+            view,
+            updates,
+            updates_between(rows, view, -1, updates_through),
+            (*view.columns, "_batch"),
+            "updates: computed again, equal",
+            "_batch",
+        )
+    if corrections is not None:
+        yield compare(
+            "idempotence",
+            view,
+            corrections,
+            _recomputed(rows, corrections, view, batches),
+            (*view.columns, "_late_rows", "_retracted", "_through_batch"),
+            "corrections: computed again, equal",
+        )
+    yield Finding(
+        "zero native drops", view.name, counts["pairs"], dropped_ever(lake, view), "pairs: none dropped by Spark itself"
+    )
+
+
+def _clock(batches: list[Batch], through: int | None, bootstrapped: datetime | None) -> datetime | None:
+    """The latest of the stamps up to batch `through`, and of the one that the view was bootstrapped by."""
+    known = [batch.state.watermark for batch in batches if through is not None and batch.number <= through]
+    return max(filter(None, (*known, bootstrapped)), default=None)
+
+
+def _not_updated(pairs: DataFrame, view: Windowed, through: int) -> set[date]:
+    """Days of windows with late pairs that the stream itself has yet to count."""
+    late = pairs.where((F.col("_batch") > through) & F.col("_late") & in_lateness(view, F.col(f"{WINDOW}.end")))
+    return {row["day"] for row in late.select(F.to_date(f"{WINDOW}.start").alias("day")).distinct().collect()}
+
+
+def _told(instant: datetime | None) -> str:
+    return "its beginning" if instant is None else f"{instant:%Y-%m-%d %H:%M:%S}"
+
+
+def _recomputed(rows: DataFrame, corrections: DataFrame, view: Windowed, batches: list[Batch]) -> DataFrame:
+    numbered = {batch.number: batch for batch in batches}
+    days: list[tuple[date, int]] = [
+        (row["_day"], row["_through_batch"])
+        for row in corrections.select("_day", "_through_batch").distinct().collect()
+    ]
+    parts = [correction(rows, view, day, numbered[through]) for day, through in days]
+    return reduce(DataFrame.unionByName, parts) if parts else corrections.limit(0)

@@ -1,0 +1,60 @@
+"""Intervals as users write them (`15 minutes`) and the instants they are added to."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from streaming.base.errors import DeclarationError
+
+_UNITS = {
+    "millisecond": timedelta(milliseconds=1),
+    "second": timedelta(seconds=1),
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(weeks=1),
+}
+FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def interval(text: str) -> timedelta:
+    """The length of `text`, such as `15 minutes` or `1 hour 30 minutes`; never negative.
+
+    Raises:
+        DeclarationError: `text` is not a sequence of `<number> <unit>`.
+    """
+    parts = re.findall(r"(\d+)\s*([a-z]+?)s?\b", text.strip().lower())
+    rebuilt = re.sub(r"(\d+)\s*([a-z]+?)s?\b", "", text.strip().lower()).strip()
+    if not parts or rebuilt or any(unit not in _UNITS for _, unit in parts):
+        raise DeclarationError(
+            f"{text!r} is not an interval; write a whole number and a unit, such as '15 minutes'. "
+            f"Units: {', '.join(_UNITS)} (or their plurals)."
+        )
+    return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
+
+
+def to_micros(instant: datetime) -> int:
+    """Microseconds since the epoch, exact."""
+    return (instant - EPOCH) // MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """The UTC instant `micros` microseconds after the epoch, exact."""
+    return EPOCH + micros * MICROSECOND
+
+
+def literal(instant: datetime | None) -> Column:
+    """The instant as a Spark timestamp, exact and independent of the machine's time zone."""
+    return F.timestamp_micros(F.lit(None if instant is None else to_micros(instant)).cast("bigint"))
+
+
+def utc_now() -> datetime:
+    """The processing time of a run; every transform takes it as an argument."""
+    return datetime.now(UTC)

@@ -1,0 +1,31 @@
+"""Which names a declaration may carry: they become table, folder and column names."""
+
+from __future__ import annotations
+
+import re
+
+from streaming.base.errors import DeclarationError
+
+
+def check_name(what: str, name: str) -> None:
+    """Refuse a `name` that cannot be a folder and a column.
+
+    Raises:
+        DeclarationError: not lower-case letters, digits and underscores, beginning with a letter.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise DeclarationError(
+            f"{name!r} cannot name a {what}; use lower-case letters, digits and '_', beginning with a letter."
+        )
+
+
+def check_column_name(name: str) -> None:
+    """Refuse a user's column that could collide with the log's own.
+
+    Raises:
+        DeclarationError: the name begins with `_` or is empty.
+    """
+    if not name or name.startswith("_"):
+        raise DeclarationError(
+            f"column {name!r} is not allowed: names beginning with '_' belong to the event log. Rename it."
+        )

@@ -1,0 +1,88 @@
+"""What can be known of SQL text without Spark: the columns it names and the schema it declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from streaming.base.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One declared column: its name, its Spark SQL type in lower case, and whether it must be present."""
+
+    name: str
+    type: str
+    required: bool
+
+
+def columns_of(ddl: str) -> tuple[Column, ...]:
+    """The columns that `ddl` declares, such as `id string not null, ts timestamp`.
+
+    Raises:
+        DeclarationError: `ddl` is not a list of `<name> <type>`, or repeats a name.
+    """
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
+    except SqlglotError as error:
+        raise _unreadable("schema", ddl, error) from error
+    columns = tuple(
+        Column(
+            name=definition.name,
+            type=definition.kind.sql("spark").lower(),
+            required=any(
+                isinstance(constraint.kind, exp.NotNullColumnConstraint) for constraint in definition.constraints
+            ),
+        )
+        for definition in table.find_all(exp.ColumnDef)
+        if definition.kind is not None and definition.parent is table.this
+    )
+    # Spark does not tell `id` from `ID`.
+    names = [column.name.lower() for column in columns]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if not columns or repeated:
+        raise DeclarationError(
+            f"the schema {ddl!r} {'repeats ' + ', '.join(repeated) if repeated else 'declares no column'}; "
+            "write each column once as '<name> <type>', separated by commas."
+        )
+    return columns
+
+
+def names_in(expression: str) -> frozenset[str]:
+    """The top-level columns that the SQL `expression` reads.
+
+    Raises:
+        DeclarationError: `expression` is not one SQL expression.
+    """
+    try:
+        trees = sqlglot.parse(expression, dialect="spark")
+    except SqlglotError as error:
+        raise _unreadable("expression", expression, error) from error
+    if len(trees) != 1 or trees[0] is None:
+        raise DeclarationError(
+            f"{expression!r} is {'no' if trees == [None] else 'more than one'} expression; write one, as Spark SQL."
+        )
+    return frozenset(column.parts[0].name for column in trees[0].find_all(exp.Column))
+
+
+def check_names(what: str, expression: str, valid: tuple[str, ...]) -> None:
+    """Refuse an `expression` of `what` that reads a column not in `valid`.
+
+    Raises:
+        DeclarationError: it names an unknown column, or is not SQL.
+    """
+    unknown = sorted(names_in(expression) - set(valid))
+    if unknown:
+        raise DeclarationError(
+            f"{what} reads unknown column {', '.join(map(repr, unknown))} in {expression!r}. "
+            f"Columns there are: {', '.join(valid)}. Correct the name, or declare the column."
+        )
+
+
+def _unreadable(kind: str, text: str, error: SqlglotError) -> DeclarationError:
+    detail = "; ".join(str(entry.get("description")) for entry in getattr(error, "errors", [])) or "not SQL"
+    return DeclarationError(f"cannot read the {kind} {text!r}: {detail}. Write it as Spark SQL.")

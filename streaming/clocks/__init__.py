@@ -1,0 +1,23 @@
+"""Clocks: pure values that move from batch to batch."""
+
+from streaming.clocks.clock import (
+    Ascending,
+    BoundedOutOfOrderness,
+    Clock,
+    Punctuated,
+    clock_from_json,
+)
+from streaming.clocks.state import (
+    BatchSummary,
+    ClockState,
+)
+
+__all__ = [
+    "Ascending",
+    "BatchSummary",
+    "BoundedOutOfOrderness",
+    "Clock",
+    "ClockState",
+    "Punctuated",
+    "clock_from_json",
+]

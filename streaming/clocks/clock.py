@@ -1,0 +1,159 @@
+"""The stream's clock: one pure step from batch to batch, stored in the commit that it stamped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from streaming.base import FIRST_INSTANT, MILLISECOND, DeclarationError, interval, names_in
+from streaming.clocks.state import BatchSummary, ClockState, latest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    """What all clocks share; declare one of `BoundedOutOfOrderness`, `Ascending` and `Punctuated`.
+
+    Watermark = least of the partitions' greatest event times, less `delay`, in whole milliseconds, as Spark's own is,
+    which closes the windows; it never moves back. A batch is stamped with the watermark after the batches before it.
+    Only partitions that have brought a valid row count: one that the clock has never seen cannot hold it.
+
+    Limits of an event time, measured from the moment its row is ingested; a row beyond one is rejected and moves no
+    clock. `max_ahead`: how far after it, so that one bad timestamp cannot close every window. `max_behind`: how far
+    before it, so that random dates do not become thousands of day partitions; off by default.
+
+    Silence, in processing time; both off by default. `idle_after`: a partition without a valid row for this long is
+    left out of the least; it counts again with its next row, and the watermark stays where it is meanwhile and where
+    all are idle. Without it, a silent partition holds the watermark for ever. `heartbeat_after`: once no row at all has
+    come for this long, the watermark follows processing time, less `delay`.
+
+    Semantics as Flink's watermark strategies (`WatermarkOutputMultiplexer`, `withIdleness`), but cut at batches, and
+    with the boundary of `window_end <= watermark` (no extra millisecond); idle from exactly `idle_after` on.
+
+    Raises:
+        DeclarationError: an interval cannot be read, or a silence is empty.
+    """
+
+    delay: str = "0 seconds"
+    max_ahead: str = "1 day"
+    max_behind: str | None = None
+    idle_after: str | None = None
+    heartbeat_after: str | None = None
+
+    def __post_init__(self) -> None:
+        for limit in (self.delay, self.max_ahead, self.max_behind):
+            if limit is not None:
+                interval(limit)
+        for name, length in (("idle_after", self.idle_after), ("heartbeat_after", self.heartbeat_after)):
+            if length is not None and not interval(length):
+                raise DeclarationError(
+                    f"{name}={length!r} would call every source silent at once; give it a length, such as "
+                    f"'2 minutes', or leave {name} out."
+                )
+
+    @property
+    def moved_by(self) -> str | None:
+        """The SQL condition of the valid rows that move the watermark; None where all do."""
+        return None
+
+    def advance(self, state: ClockState, summary: BatchSummary) -> ClockState:
+        """The state after a batch with this summary; stamps the batch that comes next.
+
+        A summary of 0 rows is a tick: it finds what has fallen silent by its `processed_at`. The same tick again
+        changes nothing.
+        """
+        greatest = dict(state.greatest)
+        for partition, instant in summary.greatest.items():
+            greatest[partition] = latest(greatest.get(partition), instant)
+        now = summary.processed_at
+        seen = {} if self.idle_after is None else _seen(state, summary, greatest)
+        arrived = None if self.heartbeat_after is None else _arrived(state, summary)
+        active = [
+            instant for partition, instant in greatest.items() if not _silent(seen.get(partition), now, self.idle_after)
+        ]
+        watermark = latest(state.watermark, self._behind(_least(active)))
+        if greatest and _silent(arrived, now, self.heartbeat_after):
+            watermark = latest(watermark, self._behind(now))
+        return ClockState(greatest, watermark, seen, arrived)
+
+    def watermark(self, state: ClockState) -> datetime | None:
+        """The watermark in force; null before the first valid row."""
+        return state.watermark
+
+    def to_json(self) -> dict[str, Any]:
+        """The declaration as JSON values, for the commit of a batch that it stamps."""
+        return {"kind": type(self).__name__, **asdict(self)}
+
+    def _behind(self, instant: datetime | None) -> datetime | None:
+        """`instant` less the delay, and less what is no whole millisecond; there is no instant before the year 1."""
+        if instant is None:
+            return None
+        behind = instant - min(interval(self.delay), instant - FIRST_INSTANT)
+        return behind - (behind - FIRST_INSTANT) % MILLISECOND
+
+
+@dataclass(frozen=True)
+class BoundedOutOfOrderness(Clock):
+    """Rows come out of order by at most `delay`, which the watermark stays behind the greatest event time.
+
+    A row exactly `delay` behind is not late. Flink: `forBoundedOutOfOrderness`.
+    """
+
+    delay: str = field(kw_only=False)
+
+
+@dataclass(frozen=True)
+class Ascending(Clock):
+    """Rows of a partition come in order, so that the watermark is the greatest event time: the delay is 0.
+
+    Flink: `forMonotonousTimestamps`.
+    """
+
+
+@dataclass(frozen=True)
+class Punctuated(Clock):
+    """Only valid rows for which the SQL `where` is true move the watermark, to their event time less `delay`.
+
+    A partition whose rows have not moved it yet holds it back. Flink: a generator that emits in `onEvent`.
+    """
+
+    where: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names_in(self.where)
+
+    @property
+    def moved_by(self) -> str:
+        """The SQL condition `where`."""
+        return self.where
+
+
+def clock_from_json(value: dict[str, Any]) -> Clock:
+    """The inverse of `Clock.to_json`."""
+    fields = {name: entry for name, entry in value.items() if name != "kind"}
+    return {kind.__name__: kind for kind in (BoundedOutOfOrderness, Ascending, Punctuated)}[value["kind"]](**fields)
+
+
+def _seen(state: ClockState, summary: BatchSummary, known: Iterable[str]) -> dict[str, datetime | None]:
+    """When each known partition last brought a valid row; where nobody has looked yet, silence begins now."""
+    now = summary.processed_at
+    before = {partition: state.seen.get(partition, now) for partition in known}
+    return before | {partition: latest(before[partition], now) for partition in summary.greatest}
+
+
+def _arrived(state: ClockState, summary: BatchSummary) -> datetime | None:
+    if summary.rows or state.arrived is None:
+        return latest(state.arrived, summary.processed_at)
+    return state.arrived
+
+
+def _silent(since: datetime | None, now: datetime, limit: str | None) -> bool:
+    return since is not None and limit is not None and now - since >= interval(limit)
+
+
+def _least(instants: list[datetime | None]) -> datetime | None:
+    """The least one; null where there is none, or where one is not known yet."""
+    known = [instant for instant in instants if instant is not None]
+    return min(known) if known and len(known) == len(instants) else None

@@ -1,0 +1,51 @@
+"""What a user writes: frozen values that are checked when they are built, without a Spark session."""
+
+from streaming.declare import aggregates
+from streaming.declare.aggregates import (
+    Aggregate,
+)
+from streaming.declare.functions import (
+    WindowFunction,
+)
+from streaming.declare.late_policy import (
+    EACH_BATCH,
+)
+from streaming.declare.limits import (
+    Limits,
+)
+from streaming.declare.pipeline import (
+    Pipeline,
+)
+from streaming.declare.registry import (
+    declared_pipelines,
+    find_pipeline,
+)
+from streaming.declare.restarts import (
+    Failure,
+)
+from streaming.declare.rule import (
+    Rule,
+)
+from streaming.declare.stream import (
+    Stream,
+    epoch_millis,
+)
+from streaming.declare.windowed import (
+    Windowed,
+)
+
+__all__ = [
+    "EACH_BATCH",
+    "Aggregate",
+    "Failure",
+    "Limits",
+    "Pipeline",
+    "Rule",
+    "Stream",
+    "WindowFunction",
+    "Windowed",
+    "aggregates",
+    "declared_pipelines",
+    "epoch_millis",
+    "find_pipeline",
+]

@@ -1,0 +1,39 @@
+"""What becomes of late pairs, and when results appear: checked here, followed elsewhere."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from streaming.base import DeclarationError, interval
+
+LatePolicy = Literal["correct", "update", "drop"]
+"""`correct`: late pairs wait for the scheduled correction. `update`: those whose window ended less than the allowed
+lateness before the stamp are corrected by the stream process itself, right after the batch that brought them; later
+ones wait for the schedule. `drop`: they change no result, and are still in the log, counted and readable."""
+
+EACH_BATCH = "each batch"
+
+
+def check_policy(view: str, late: str, allowed_lateness: str | None, early: str | None, merging: bool) -> None:
+    """Refuse what cannot be followed.
+
+    Raises:
+        DeclarationError: an unknown policy, a lateness without its policy or the reverse, or windows that move.
+    """
+    if late not in get_args(LatePolicy):
+        raise DeclarationError(
+            f"late={late!r} of view {view!r} is no policy; use one of: {', '.join(map(repr, get_args(LatePolicy)))}."
+        )
+    if (late == "update") != (allowed_lateness is not None):
+        raise DeclarationError(
+            f"view {view!r} has late={late!r} and allowed_lateness={allowed_lateness!r}; late='update' needs an "
+            "allowed lateness, such as '5 seconds', and the other policies have none."
+        )
+    if allowed_lateness is not None:
+        interval(allowed_lateness)
+    if late == "update" and merging:
+        raise DeclarationError(
+            f"view {view!r} has late='update' on windows that merge, whose bounds a late row moves; use late='correct'."
+        )
+    if early not in (None, EACH_BATCH):
+        interval(early)

@@ -1,0 +1,34 @@
+"""What is still normal for a running stream, as a declaration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streaming.base import DeclarationError, interval
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is still normal for a stream; None switches an alert off.
+
+    `watermark_stands_for`: how long the watermark may stand still while the stream runs. `rejected_share`: of the rows
+    of the last minutes. `backlog_grows_for`: how long more may arrive than is taken.
+
+    Raises:
+        DeclarationError: an interval cannot be read, or a share is not between 0 and 1.
+    """
+
+    watermark_stands_for: str | None = "30 minutes"
+    rejected_share: float | None = 0.05
+    backlog_grows_for: str | None = "10 minutes"
+
+    def __post_init__(self) -> None:
+        for length in (self.watermark_stands_for, self.backlog_grows_for):
+            if length is not None:
+                interval(length)
+        if self.rejected_share is not None and not 0 <= self.rejected_share < 1:
+            raise DeclarationError(f"rejected_share={self.rejected_share!r} is no share; use one from 0 to below 1.")

@@ -1,0 +1,13 @@
+"""Where everything lies, and the settings that say so."""
+
+from streaming.lake.lake import (
+    Lake,
+)
+from streaming.lake.settings import (
+    Settings,
+)
+
+__all__ = [
+    "Lake",
+    "Settings",
+]

@@ -1,0 +1,68 @@
+"""Settings from the environment; everything has a default that works on one machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from streaming.base import SettingsError
+from streaming.lake.lake import Lake
+
+_SPARK_PREFIX = "TIDEMARK_SPARK_"
+
+
+class Settings(BaseSettings):
+    """Read from `TIDEMARK_*` when built: where the lake and the pipelines are, and what Spark is told."""
+
+    model_config = SettingsConfigDict(env_prefix="TIDEMARK_", extra="ignore")
+
+    home: str = Field(default="./lake", description="Root of the lake: a path or any URI Spark can write to.")
+    pipelines: str = Field(default="streaming.pipelines", description="Packages of pipelines, separated by commas.")
+    master: str = Field(default="local[*]", description="Spark master.")
+    scratch: Path | None = Field(default=None, description="Folder for temporary files of Spark and its JVM.")
+    alerts_to: str | None = Field(default=None, description="URL to which alerts of streams are posted as JSON.")
+    conf_file: Path | None = Field(default=None, description="Spark settings, `key value` or `key=value` a line.")
+
+    @property
+    def lake(self) -> Lake:
+        """The lake at `home`; a relative path is made absolute, because Spark's workers have other folders."""
+        return Lake(self.home if "://" in self.home else str(Path(self.home).expanduser().resolve()))
+
+    def spark_overrides(self) -> dict[str, str]:
+        """The user's own Spark settings: the conf file's, then `TIDEMARK_SPARK_*`, which win.
+
+        `TIDEMARK_SPARK_SQL_SHUFFLE_PARTITIONS=4` sets `spark.sql.shuffle.partitions`; where the key has capitals,
+        write it as it is: `TIDEMARK_SPARK_spark.sql.autoBroadcastJoinThreshold=-1`.
+
+        Raises:
+            SettingsError: the conf file is missing or a line of it has no value.
+        """
+        return {**self._conf_file(), **dict(_from_environment())}
+
+    def _conf_file(self) -> dict[str, str]:
+        if self.conf_file is None:
+            return {}
+        if not self.conf_file.is_file():
+            raise SettingsError(f"TIDEMARK_CONF_FILE={str(self.conf_file)!r} is no file; correct or unset it.")
+        entries: dict[str, str] = {}
+        for line in self.conf_file.read_text().splitlines():
+            text = line.strip()
+            if not text or text.startswith("#"):
+                continue
+            key, _, value = text.replace("=", " ", 1).partition(" ") if "=" in text.split()[0] else text.partition(" ")
+            if not value.strip():
+                raise SettingsError(f"line {line!r} of {self.conf_file} has no value; write 'spark.key value'.")
+            entries[key.strip()] = value.strip()
+        return entries
+
+
+def _from_environment() -> list[tuple[str, str]]:
+    found = []
+    for name, value in os.environ.items():
+        if name.startswith(_SPARK_PREFIX):
+            key = name.removeprefix(_SPARK_PREFIX)
+            found.append((key if "." in key else f"spark.{key.lower().replace('_', '.')}", value))
+    return found

@@ -1,0 +1,17 @@
+"""How late rows come, and what another delay would have meant."""
+
+from streaming.lateness.profile import (
+    Profile,
+    Spread,
+    profile,
+)
+from streaming.lateness.replay import (
+    Outcome,
+)
+
+__all__ = [
+    "Outcome",
+    "Profile",
+    "Spread",
+    "profile",
+]

@@ -1,0 +1,71 @@
+"""The event log: validate, stamp, append, and the reads of it."""
+
+from streaming.log.append import (
+    append_batch,
+)
+from streaming.log.batch import (
+    Batch,
+)
+from streaming.log.batches import (
+    archive_batches,
+    head,
+    newest_before,
+    read_batches,
+    version_after,
+)
+from streaming.log.clock_history import (
+    clock_history,
+)
+from streaming.log.filters import (
+    Filter,
+)
+from streaming.log.heartbeat import (
+    append_heartbeat,
+)
+from streaming.log.ingest import (
+    QUERY,
+    Ingest,
+    append_validated,
+    declared_schema,
+    next_state,
+    stamp,
+)
+from streaming.log.read import (
+    ever_rejected,
+    read_log,
+    rejected,
+    repaired,
+    valid,
+)
+from streaming.log.summary import (
+    summary_columns,
+)
+from streaming.log.validate import (
+    RowValidator,
+)
+
+__all__ = [
+    "QUERY",
+    "Batch",
+    "Filter",
+    "Ingest",
+    "RowValidator",
+    "append_batch",
+    "append_heartbeat",
+    "append_validated",
+    "archive_batches",
+    "clock_history",
+    "declared_schema",
+    "ever_rejected",
+    "head",
+    "newest_before",
+    "next_state",
+    "read_batches",
+    "read_log",
+    "rejected",
+    "repaired",
+    "stamp",
+    "summary_columns",
+    "valid",
+    "version_after",
+]

@@ -1,0 +1,56 @@
+"""Appending to the event log: one commit a batch, fenced on the batch before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+
+from streaming.base import FencedError
+from streaming.declare import Stream
+from streaming.lake import Lake
+from streaming.log.batch import Batch
+from streaming.log.batches import _newest
+from streaming.tables import delta
+
+
+def append_batch(
+    frame: DataFrame, lake: Lake, stream: Stream, txn: delta.Txn | None, batch: Callable[[], Batch]
+) -> Batch:
+    """Append the rows of one batch in one commit; `batch` describes them and is called once they are written.
+
+    Raises:
+        FencedError: the batch before it is not the newest of the log any more, or not yet.
+    """
+    uri = lake.log(stream)
+    description = stream.description or f"Event log of {stream.name}"
+    delta.create(uri, frame.schema, append_only=True, description=description)
+    described: list[Batch] = []
+
+    def metadata() -> dict[str, Any]:
+        described.append(batch())
+        return described[0].to_json()
+
+    def fence(table: DeltaTable) -> None:
+        """The stamp is right only if nothing was appended since the clock was read: a process that slept sees it."""
+        newest, number = _newest(lake, stream, table), described[0].number
+        follows = 0 if newest is None else newest.number + 1
+        if number != follows:
+            raise FencedError(
+                f"batch {number} of {stream.name!r} was not appended: batch {follows} is next in the log, so another "
+                "process has taken over while this one was away. Nothing is lost; let the other one run, or stop it "
+                f"and start again (`tidemark status {stream.name}` names it)."
+            )
+
+    delta.append(
+        frame,
+        uri,
+        txn=txn,
+        metadata=metadata,
+        statistics=(stream.event_time, "_batch"),
+        diverse=(stream.event_time, "_origin.position"),
+        fence=fence,
+    )
+    return described[0]

@@ -1,0 +1,75 @@
+"""What one commit of the event log says of its batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from streaming.base import from_micros, to_micros
+from streaming.clocks import BatchSummary, Clock, ClockState, clock_from_json
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one commit of the log says of itself.
+
+    `number` is the log's own sequence; `query` and `query_batch` name the Spark batch it came from (null for a
+    heartbeat and a repair); `state` is the clock when the batch was stamped, by the declaration `clock`, which may be
+    another one later; `summary`, `rejected`, `late` (pairs per view) and `unassigned` (rows per view that are in no
+    window) speak of its rows. `end_of_input`: a heartbeat that closes what is open, whatever the clock says.
+    `source_times`: instants by which the source had half, a twentieth and a hundredth of the rows (null for others).
+    """
+
+    number: int
+    query: str | None
+    query_batch: int | None
+    state: ClockState
+    summary: BatchSummary
+    clock: Clock
+    rejected: int = 0
+    late: dict[str, int] | None = None
+    unassigned: dict[str, int] | None = None
+    end_of_input: bool = False
+    source_times: tuple[datetime, ...] | None = None
+
+    @property
+    def cause(self) -> Literal["source", "heartbeat", "repair"]:
+        """What made the batch: rows of the source, no row at all, or rejected rows that came back."""
+        if self.query is not None:
+            return "source"
+        return "repair" if self.summary.rows else "heartbeat"
+
+    def to_json(self) -> dict[str, Any]:
+        """The commit's `userMetadata`."""
+        return {
+            "batch": self.number,
+            "query": self.query,
+            "query_batch": self.query_batch,
+            "clock": self.state.to_json(),
+            "summary": self.summary.to_json(),
+            "declared": self.clock.to_json(),
+            "rejected": self.rejected,
+            "late": self.late or {},
+            "unassigned": self.unassigned or {},
+            "end_of_input": self.end_of_input,
+            "source_times": None if self.source_times is None else [to_micros(time) for time in self.source_times],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Batch:
+        """The inverse of `to_json`."""
+        times = value.get("source_times")
+        return cls(
+            number=value["batch"],
+            query=value["query"],
+            query_batch=value["query_batch"],
+            state=ClockState.from_json(value["clock"]),
+            summary=BatchSummary.from_json(value["summary"]),
+            clock=clock_from_json(value["declared"]),
+            rejected=value["rejected"],
+            late=value["late"],
+            unassigned=value["unassigned"],
+            end_of_input=value.get("end_of_input", False),
+            source_times=None if times is None else tuple(from_micros(time) for time in times),
+        )

@@ -1,0 +1,105 @@
+"""The batches of an event log, from its commits and from the archive that outlives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from deltalake import DeltaTable
+
+from streaming.base import LogError
+from streaming.declare import Stream
+from streaming.lake import Lake
+from streaming.log.archive import archive, archived, newest_archived
+from streaming.log.batch import Batch
+from streaming.tables import commit_history, commits_of, delta
+
+
+def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list[Batch]:
+    """Every batch of the log, at one Delta `version` or the newest, newest first.
+
+    Of commits that were cleaned away there is what the archive kept.
+
+    Raises:
+        LogError: the log's history was cleaned away and is in no archive.
+    """
+    table = delta.open_table(lake.log(stream), version)
+    if table is None:
+        return []
+    # In this order: what is cleaned away between the two reads was archived before.
+    commits = commits_of(table)
+    live = {batch.number: batch for batch in _described(commits)}
+    kept = archived(lake, stream)
+    # The archive may know of batches that came after the version.
+    newest = max(live, default=None)
+    past = {number for number in kept.keys() - live.keys() if newest is None or number < newest}
+    known = live | {number: Batch.from_json(kept[number]) for number in past}
+    if not known:
+        _refuse_forgotten(lake, stream, commits)
+    return [known[number] for number in sorted(known, reverse=True)]
+
+
+def archive_batches(lake: Lake, stream: Stream) -> int:
+    """Archive the batches that are not in the archive yet; returns how many they were."""
+    history = commit_history(lake.log(stream))
+    return archive(lake, stream, {batch.number: batch.to_json() for batch in _described(history)})
+
+
+def head(lake: Lake, stream: Stream, version: int | None = None) -> Batch | None:
+    """The newest batch, at one Delta `version` or the newest, or None where the log is empty or missing.
+
+    Raises:
+        LogError: the log's history was cleaned away and is in no archive.
+    """
+    table = delta.open_table(lake.log(stream), version)
+    return None if table is None else _newest(lake, stream, table)
+
+
+def newest_before(lake: Lake, stream: Stream, version: int | None = None) -> int | None:
+    """The number of the newest batch, or of the one that was newest before a Delta `version`; None where none was."""
+    table = delta.open_table(lake.log(stream))
+    if table is None:
+        return None
+    since = [] if version is None else commits_of(table, max(0, table.version() + 1 - version))
+    later = min((batch.number for batch in _described(since)), default=None)
+    if later is None:
+        newest = _newest(lake, stream, table)
+        return None if newest is None else newest.number
+    return later - 1 if later else None
+
+
+def version_after(lake: Lake, stream: Stream, number: int) -> int | None:
+    """The Delta version of the log that ends with batch `number`; None where its commit was cleaned away."""
+    for commit in commit_history(lake.log(stream)):
+        for batch in _described([commit]):
+            if batch.number <= number:
+                return int(commit["version"]) if batch.number == number else None
+    return None
+
+
+def _newest(lake: Lake, stream: Stream, table: DeltaTable) -> Batch | None:
+    for limit in (1, 100, None):
+        commits = commits_of(table, limit)
+        for batch in _described(commits):
+            return batch
+    kept = newest_archived(lake, stream)
+    if kept is None:
+        _refuse_forgotten(lake, stream, commits)
+        return None
+    return Batch.from_json(kept)
+
+
+def _refuse_forgotten(lake: Lake, stream: Stream, commits: list[dict[str, Any]]) -> None:
+    if not commits or commits[-1]["version"] > 0:
+        raise LogError(
+            f"the history of the log {lake.log(stream)!r} was cleaned away, and no archive at "
+            f"{lake.batches(stream)!r} tells of its batches, so the clock is not known. Restore the log's _delta_log "
+            "or the archive from a backup; clean up with `maintain` only, which archives first."
+        )
+
+
+def _described(commits: Iterable[dict[str, Any]]) -> Iterator[Batch]:
+    """The batches of `commits`; those without a clock, such as compaction, are passed over."""
+    for commit in commits:
+        if isinstance(commit["userMetadata"], dict) and "clock" in commit["userMetadata"]:
+            yield Batch.from_json(commit["userMetadata"])

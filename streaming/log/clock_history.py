@@ -1,0 +1,47 @@
+"""The clock's history: what every commit of the log says of the watermark and of what moved it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from streaming.log.batch import Batch
+
+
+@dataclass(frozen=True)
+class ClockReading:
+    """One batch of the log as the clock sees it.
+
+    `cause`: rows of the source, no row at all, or rejected rows that came back; `stamp`: the watermark in force when
+    the batch was read, null before the first valid row; `greatest`: the greatest event time of the rows that move the
+    clock, null where there is none; `rows`: rows read, `rejected` ones among them; `late`: late pairs per view;
+    `processed_at`: the batch's processing time.
+    """
+
+    batch: int
+    cause: Literal["source", "heartbeat", "repair"]
+    stamp: datetime | None
+    greatest: datetime | None
+    rows: int
+    rejected: int
+    late: Mapping[str, int]
+    processed_at: datetime
+
+
+def clock_history(batches: Iterable[Batch]) -> list[ClockReading]:
+    """One reading per batch, oldest first."""
+    return [
+        ClockReading(
+            batch=batch.number,
+            cause=batch.cause,
+            stamp=batch.state.watermark,
+            greatest=max((time for time in batch.summary.greatest.values() if time is not None), default=None),
+            rows=batch.summary.rows,
+            rejected=batch.rejected,
+            late=batch.late or {},
+            processed_at=batch.summary.processed_at,
+        )
+        for batch in sorted(batches, key=lambda batch: batch.number)
+    ]

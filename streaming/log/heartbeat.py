@@ -1,0 +1,45 @@
+"""A batch without rows: it carries a stamp, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import INGESTED_AT, literal
+from streaming.clocks import BatchSummary, ClockState
+from streaming.declare import Stream
+from streaming.lake import Lake
+from streaming.log.append import append_batch
+from streaming.log.batch import Batch
+from streaming.log.ingest import stamp
+from streaming.tables import delta
+
+
+def append_heartbeat(
+    spark: SparkSession,
+    lake: Lake,
+    stream: Stream,
+    state: ClockState,
+    number: int,
+    now: datetime,
+    *,
+    end_of_input: bool = False,
+) -> Batch:
+    """Append a row that has only a stamp: it tells the views how far the clock is."""
+    origin = f"cast(null as {stream.source.origin})"
+    types = delta.schema_of(lake.log(stream))
+    # The table lacks those declared since its last row came.
+    declared = [name for name in stream.columns if name in types.names]
+    row = spark.range(1).select(
+        *(F.lit(None).cast(types[name].dataType).alias(name) for name in declared),
+        F.lit(None).cast("array<string>").alias("_rejected"),
+        F.lit(None).cast("binary").alias("_raw"),
+        F.expr(origin).alias("_origin"),
+        literal(now).alias(INGESTED_AT),
+        F.lit(None).cast("date").alias("_day"),
+    )
+    batch = Batch(number, None, None, state, BatchSummary({}, 0, now), stream.clock, end_of_input=end_of_input)
+    stamped = stamp(row, declared, number, stream.clock.watermark(state))
+    return append_batch(stamped, lake, stream, None, lambda: batch)

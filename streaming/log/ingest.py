@@ -1,0 +1,126 @@
+"""Source to event log: validate, stamp and append one batch in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql.types import StructType
+
+from streaming.base import EPOCH, INGESTED_AT, CheckpointError, constant
+from streaming.clocks import BatchSummary, ClockState
+from streaming.declare import Pipeline, Stream
+from streaming.lake import Lake
+from streaming.log.append import append_batch
+from streaming.log.batch import Batch
+from streaming.log.summary import _greatest_by_partition, _instant, _instants, summary_columns
+from streaming.log.validate import RowValidator
+from streaming.spark import query_id
+from streaming.tables import delta
+
+QUERY = "log"
+
+
+_PARTITION = ""
+
+
+def stamp(rows: DataFrame, declared: Sequence[str], number: int, watermark: datetime | None) -> DataFrame:
+    """`rows` with batch number and stamp, in the log's column order; `declared` are the stream's columns."""
+    batch = constant(number).alias("_batch")
+    stamped = constant(watermark).alias("_watermark")
+    return rows.select(*declared, "_rejected", "_raw", "_origin", batch, INGESTED_AT, stamped, "_day")
+
+
+class Ingest:
+    """Appends the batches of a pipeline's source to its log; `now` gives the processing time."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        pipeline: Pipeline,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._pipeline = pipeline
+        self._now = now
+        self._judge = RowValidator(pipeline.stream)
+        self._counts = summary_columns(pipeline)
+        self._repeats = True
+
+    def __call__(self, parsed: DataFrame, query_batch: int, head: Batch | None) -> Batch | None:
+        """Append the rows that the format has `parsed` as the batch after `head`; None where the log holds them."""
+        stream = self._pipeline.stream
+        checkpoint = self._lake.checkpoint(stream, QUERY)
+        query = query_id(checkpoint)
+        if query is None:
+            raise CheckpointError(f"the checkpoint of {stream.name!r} vanished while its query runs; stop and restart.")
+        txn = delta.Txn(query, query_batch)
+        # Batches that the log holds already come first after a start, if at all.
+        self._repeats = self._repeats and delta.has_written(self._lake.log(stream), txn)
+        if self._repeats:
+            return None
+        stream.source.check(self._spark, checkpoint, query_batch)
+        processed_at = self._now()
+        judged = self._judge(stream.source.located(parsed), processed_at)
+        return append_validated(judged, self._lake, self._pipeline, head, processed_at, self._counts, txn)
+
+
+def append_validated(
+    judged: DataFrame,
+    lake: Lake,
+    pipeline: Pipeline,
+    head: Batch | None,
+    processed_at: datetime,
+    counts: Sequence[Column],
+    txn: delta.Txn | None,
+) -> Batch:
+    """Stamp `judged` rows with the clock as it is after `head` and append them as the next batch, in one commit.
+
+    `counts` are the `summary_columns` of the pipeline; `txn` names the Spark batch that the rows come from, if any.
+    """
+    stream = pipeline.stream
+    state = next_state(head, stream)
+    number = 0 if head is None else head.number + 1
+    observed = Observation()
+    rows = stamp(judged, stream.columns, number, stream.clock.watermark(state))
+    partitioned = stream.source.partition is not None
+
+    def describe() -> Batch:
+        found = observed.get
+        one = {} if found["rows"] == found["rejected"] else {_PARTITION: _instant(found["greatest"])}
+        greatest = _greatest_by_partition(rows, stream) if partitioned else one
+        return Batch(
+            number=number,
+            query=None if txn is None else txn.app_id,
+            query_batch=None if txn is None else txn.version,
+            state=state,
+            summary=BatchSummary(greatest, found["rows"], processed_at),
+            clock=stream.clock,
+            rejected=found["rejected"],
+            late={view.name: found[f"late_{view.name}"] for view in pipeline.views},
+            unassigned={view.name: found[f"unassigned_{view.name}"] for view in pipeline.views},
+            source_times=_instants(found["source_times"]) if txn is not None else None,
+        )
+
+    # Rows are read twice where each partition has its own greatest time; once is what a batch may cost.
+    if partitioned:
+        rows.persist()
+    try:
+        return append_batch(rows.observe(observed, *counts), lake, stream, txn, describe)
+    finally:
+        if partitioned:
+            rows.unpersist()
+
+
+def next_state(head: Batch | None, stream: Stream) -> ClockState:
+    """The clock after everything that is in the log; it stamps the batch that comes next."""
+    return ClockState() if head is None else stream.clock.advance(head.state, head.summary)
+
+
+def declared_schema(spark: SparkSession, stream: Stream) -> StructType:
+    """The columns that the next batch of the log will have."""
+    nothing = spark.createDataFrame([], f"_raw binary, _origin {stream.source.origin}")
+    return stamp(RowValidator(stream)(stream.format.parse(nothing), EPOCH), stream.columns, 0, None).schema

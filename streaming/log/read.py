@@ -1,0 +1,55 @@
+"""Reads of the event log: its rows, the valid ones, and the dead letters."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import LogError
+from streaming.declare import Stream
+from streaming.lake import Lake
+from streaming.tables import delta
+
+
+def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | None = None) -> DataFrame:
+    """The log as a batch frame, at one Delta `version` or the newest.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+    """
+    uri = lake.log(stream)
+    if not delta.exists(uri):
+        raise LogError(
+            f"stream {stream.name!r} has no event log at {uri!r} yet; run `tidemark run {stream.name}` first."
+        )
+    return delta.read(spark, uri, version)
+
+
+def valid(log: DataFrame) -> DataFrame:
+    """The valid rows."""
+    return log.where(F.col("_day").isNotNull())
+
+
+def rejected(log: DataFrame) -> DataFrame:
+    """The rejected rows that were not repaired: the dead letters, with payload and reasons."""
+    repairs = repaired(log).select(
+        F.col("_origin.path").alias("_repaired_path"),
+        F.col("_origin.position").alias("_repaired_position"),
+        F.col("_origin.repairs").alias("_repaired_batch"),
+    )
+    same = [
+        F.col("_origin.path").eqNullSafe(F.col("_repaired_path")),
+        F.col("_origin.position").eqNullSafe(F.col("_repaired_position")),
+        F.col("_batch") == F.col("_repaired_batch"),
+    ]
+    return ever_rejected(log).join(repairs, same, "left_anti")
+
+
+def ever_rejected(log: DataFrame) -> DataFrame:
+    """Every row that was rejected when it came, also those that were repaired since."""
+    return log.where(F.col("_day").isNull() & F.col("_rejected").isNotNull())
+
+
+def repaired(log: DataFrame) -> DataFrame:
+    """The valid rows that repair a rejected one; `_origin.repairs` is the batch of that one."""
+    return valid(log).where(F.col("_origin.repairs").isNotNull())

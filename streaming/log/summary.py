@@ -1,0 +1,77 @@
+"""What a commit of the log counts of its rows, as aggregates of one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streaming import log
+from streaming.base import from_micros
+from streaming.declare import Pipeline, Stream
+
+SHARES_BEFORE = (0.5, 0.05, 0.01)
+
+
+"""Of a batch, the share of rows that the source had before each of `Batch.source_times`.
+
+Less the instant of the commit, these are the median, 95th and 99th percentile of latency: what came first waited
+longest.
+"""
+
+
+def _number_of(condition: Column) -> Column:
+    # `count_if` makes Spark write every row twice more, as it names what it counts.
+    return F.count(F.when(condition, F.lit(1)))
+
+
+def _greatest(stream: Stream) -> Column:
+    """The greatest event time of the valid rows that move the clock, in microseconds; null where there is none."""
+    valid, moved_by = F.col("_day").isNotNull(), stream.clock.moved_by
+    moves = valid if moved_by is None else valid & F.expr(moved_by)
+    return F.max(F.when(moves, F.unix_micros(stream.event_time))).alias("greatest")
+
+
+def _greatest_by_partition(rows: DataFrame, stream: Stream) -> dict[str, datetime | None]:
+    partition = stream.source.partition_of(F.col("_origin")).alias("partition")
+    found = log.valid(rows).groupBy(partition).agg(_greatest(stream)).collect()
+    return {row["partition"]: _instant(row["greatest"]) for row in found}
+
+
+def _instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | None:
+    return None if micros is None else tuple(from_micros(round(entry)) for entry in micros)
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def summary_columns(pipeline: Pipeline) -> list[Column]:
+    """What a commit says of its stamped rows, as aggregates.
+
+    `rows`, `rejected`, `greatest`, `source_times` (see `SHARES_BEFORE`), and per view `late_<view>` and
+    `unassigned_<view>`.
+    """
+    stream = pipeline.stream
+    valid = F.col("_day").isNotNull()
+    time, stamped = F.col(stream.event_time), F.col("_watermark")
+    return [
+        F.count(F.lit(1)).alias("rows"),
+        _number_of(~valid).alias("rejected"),
+        _greatest(stream),
+        F.percentile(
+            F.unix_micros(stream.source.time_of(F.col("_origin"))), F.array(*(F.lit(share) for share in SHARES_BEFORE))
+        ).alias("source_times"),
+        *(
+            F.coalesce(F.sum(F.when(view.condition(), view.window.late_windows(time, stamped))), F.lit(0)).alias(
+                f"late_{view.name}"
+            )
+            for view in pipeline.views
+        ),
+        *(
+            _number_of(F.when(view.condition(), view.window.in_none(time))).alias(f"unassigned_{view.name}")
+            for view in pipeline.views
+        ),
+    ]

@@ -1,0 +1,109 @@
+"""The verdict on every row: valid, or rejected with all its reasons. Built once per stream, applied to each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streaming.base import INGESTED_AT, constant, interval, literal, names_in
+from streaming.declare import Stream
+
+
+class RowValidator:
+    """Turns parsed payloads into the log's rows, but for batch number and stamp.
+
+    Building the columns costs more than Spark takes for a small batch, so it is done once.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._inputs = _inputs(stream)
+        rejected = F.col("_rejected").isNotNull()
+        self._reasons = all_reasons(self._all_reasons())
+        time, raw = F.col(stream.event_time), F.col("_raw").cast("binary")
+        self._columns: tuple[Column, ...] = (
+            # Nobody could read an instant that Python does not know; the payload keeps what was sent.
+            *(
+                F.when(_known(time), time).alias(name) if name == stream.event_time else F.col(name)
+                for name in stream.columns
+            ),
+            F.col("_rejected"),
+            (raw if stream.keep_raw else F.when(rejected, raw)).alias("_raw"),
+            F.col("_origin"),
+            F.col(INGESTED_AT),
+            F.when(~rejected, F.to_date(stream.event_time)).alias("_day"),
+        )
+
+    def __call__(self, parsed: DataFrame, ingested_at: datetime) -> DataFrame:
+        """Typed columns, verdict (`_rejected`), payload, origin and day of each row that the format has `parsed`."""
+        frame = parsed.withColumn(INGESTED_AT, constant(ingested_at))
+        for name, expression in self._stream.derived.items():
+            frame = frame.withColumn(name, F.expr(expression))
+        return frame.withColumn("_rejected", self._reasons).select(*self._columns)
+
+    def _all_reasons(self) -> list[Column]:
+        stream = self._stream
+        return [
+            F.col("_unreadable"),
+            *(_wrong(column.name) for column in stream.format.columns),
+            self._unless_unread(_event_time_reason(stream), frozenset({stream.event_time})),
+            *(self._unless_unread(rule.reason(), names_in(rule.condition)) for rule in stream.rules),
+        ]
+
+    def _unless_unread(self, reason: Column, columns: frozenset[str]) -> Column:
+        """A rule is not asked about a column that could not be read, so that each defect is named once."""
+        clean = F.col("_unreadable").isNull()
+        for name in sorted(frozenset[str]().union(*(self._inputs.get(column, frozenset()) for column in columns))):
+            clean = clean & _wrong(name).isNull()
+        return F.when(clean, reason)
+
+
+def _wrong(column: str) -> Column:
+    return F.col(f"_wrong.`{column}`")
+
+
+def _inputs(stream: Stream) -> dict[str, frozenset[str]]:
+    """For each column of the stream the payload columns it is made from."""
+    inputs = {column.name: frozenset({column.name}) for column in stream.format.columns} | {INGESTED_AT: frozenset()}
+    for name, expression in stream.derived.items():
+        inputs[name] = frozenset[str]().union(*(inputs[column] for column in names_in(expression)))
+    return inputs
+
+
+def _event_time_reason(stream: Stream) -> Column:
+    time = F.col(stream.event_time)
+    clock, ingested_at = stream.clock, F.col(INGESTED_AT)
+    reason = (
+        F.when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
+        .when(~_known(time), F.lit(f"event_time: {stream.event_time} lies outside the years 1 to 9999"))
+        .when(
+            time > ingested_at + _length(clock.max_ahead),
+            F.lit(f"max_ahead: {stream.event_time} is more than {clock.max_ahead} after its ingestion"),
+        )
+    )
+    if clock.max_behind is None:
+        return reason
+    return reason.when(
+        time < ingested_at - _length(clock.max_behind),
+        F.lit(f"max_behind: {stream.event_time} is more than {clock.max_behind} before its ingestion"),
+    )
+
+
+def _known(time: Column) -> Column:
+    """Whether the instant lies in the years 1 to 9999, UTC."""
+    first, last = (literal(instant.replace(tzinfo=UTC)) for instant in (datetime.min, datetime.max))
+    return time.between(first, last)
+
+
+def _length(text: str) -> Column:
+    return F.expr(f"interval {interval(text).total_seconds():.6f} seconds")
+
+
+def all_reasons(reasons: Sequence[Column]) -> Column:
+    """Every reason that is not null, in order; null when there is none, so that null means valid."""
+    # What compacts is a lambda, for which Spark would write every row once more, and few rows need it.
+    found = F.array_except(F.array(*reasons), F.array(F.lit(None).cast("string")))
+    return F.when(F.coalesce(*reasons).isNotNull(), found)

@@ -1,0 +1,45 @@
+"""What is done to a pipeline besides running it: maintenance, repair, bench, scaffold."""
+
+from streaming.operations.bench import (
+    APPEND,
+    JUDGE,
+    PARSE,
+    PLAN,
+    Bench,
+    Stage,
+    bench,
+)
+from streaming.operations.class_sharing import (
+    make_class_archive,
+)
+from streaming.operations.maintenance import (
+    Maintained,
+    maintain,
+)
+from streaming.operations.repair import (
+    ChangedWindow,
+    Preview,
+    preview,
+    repair,
+)
+from streaming.operations.scaffold import (
+    write_skeleton,
+)
+
+__all__ = [
+    "APPEND",
+    "JUDGE",
+    "PARSE",
+    "PLAN",
+    "Bench",
+    "ChangedWindow",
+    "Maintained",
+    "Preview",
+    "Stage",
+    "bench",
+    "maintain",
+    "make_class_archive",
+    "preview",
+    "repair",
+    "write_skeleton",
+]

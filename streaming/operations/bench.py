@@ -1,0 +1,172 @@
+"""What a batch of a pipeline costs on this machine, by stage: a sample of its log, replayed in a lake of its own."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming import log
+from streaming.base import LogError
+from streaming.declare import Pipeline
+from streaming.lake import Lake
+from streaming.log import QUERY, RowValidator
+from streaming.service import Run, RunBatch, await_queries
+from streaming.sources import Files
+
+PARSE, JUDGE, APPEND, PLAN = "read + parse", "rules", "write + commit", "plan + checkpoint"
+_SAMPLE = 400_000
+_BATCHES = 8
+_COUNT_FROM = 3
+_NEWEST = 100
+_SMALLEST_SAMPLE = 1_000
+_VIEWS_LOOK_EVERY = "200 milliseconds"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a batch: `fixed` seconds however small the batch is, and seconds `a_row` on top."""
+
+    name: str
+    fixed: float
+    a_row: float
+
+    def seconds(self, rows: float) -> float:
+        """Of a batch of so many rows."""
+        return self.fixed + self.a_row * rows
+
+
+@dataclass(frozen=True)
+class Bench:
+    """`stages` of a batch, those of the views last; `rows_a_batch` is the median of the newest batches of the log."""
+
+    sampled: int
+    rows_a_batch: int
+    stages: tuple[Stage, ...]
+
+    def seconds(self, rows: float) -> float:
+        """A batch of so many rows through all stages, one after the other."""
+        return sum(stage.seconds(rows) for stage in self.stages)
+
+    @property
+    def fixed_share(self) -> float:
+        """How much of the usual batch does not depend on its rows, 0 to 1."""
+        return sum(stage.fixed for stage in self.stages) / self.seconds(self.rows_a_batch)
+
+    @property
+    def balanced(self) -> int:
+        """Rows of a batch at which fixed cost and cost of rows are equal."""
+        return round(sum(stage.fixed for stage in self.stages) / sum(stage.a_row for stage in self.stages))
+
+    @property
+    def costliest(self) -> Stage:
+        """The stage that takes most of the usual batch."""
+        return max(self.stages, key=lambda stage: stage.seconds(self.rows_a_batch))
+
+
+def bench(spark: SparkSession, lake: Lake, pipeline: Pipeline, scratch: Path) -> Bench:
+    """Replay the newest rows of a pipeline's log below the empty folder `scratch`, in batches of two sizes.
+
+    Neither the pipeline nor its tables are touched. Valid rows without a payload are written out anew.
+
+    Raises:
+        LogError: the log is missing or too short.
+    """
+    stream = pipeline.stream
+    rows = log.read_log(spark, lake, stream).where(F.col("_origin").isNotNull())
+    told = [batch for batch in log.read_batches(lake, stream) if batch.cause == "source"]
+    there = sum(batch.summary.rows for batch in told)
+    if there < _SMALLEST_SAMPLE:
+        raise LogError(
+            f"the log of {stream.name!r} has {there:,} rows, and {_SMALLEST_SAMPLE:,} is the least that tells anything "
+            "of its cost; run the stream on more input first."
+        )
+    usual = round(statistics.median(batch.summary.rows for batch in told[:_NEWEST]))
+    wanted = max(10 * usual, 20_000)
+    fields = F.struct(*(F.col(f"`{column.name}`") for column in stream.format.columns))
+    payload = F.coalesce(F.col("_raw").cast("string"), F.to_json(fields))
+    newest = rows.orderBy(F.col("_batch").desc(), F.col("_origin.position").desc()).limit(
+        min(_SAMPLE, wanted * _BATCHES)
+    )
+    payloads = newest.select(payload.alias("payload")).toArrow()["payload"].to_pylist()[::-1]
+    large = min(wanted, len(payloads) // _BATCHES)
+    small = min(usual, large // 4)
+    at = told[0].summary.processed_at
+    found = [
+        _replayed(spark, pipeline, payloads[-size * _BATCHES :], size, scratch / str(size), at)
+        for size in (small, large)
+    ]
+    stages = tuple(_fit(name, small, found[0][name], large, found[1][name]) for name in found[0])
+    return Bench(len(payloads), usual, stages)
+
+
+def _fit(name: str, small: int, quick: float, large: int, slow: float) -> Stage:
+    a_row = max(0.0, (slow - quick) / (large - small))
+    return Stage(name, max(0.0, quick - a_row * small), a_row)
+
+
+def _replayed(
+    spark: SparkSession, pipeline: Pipeline, payloads: Sequence[str], size: int, folder: Path, at: datetime
+) -> dict[str, float]:
+    """The median seconds of each stage of batches of `size` rows, once the first ones have warmed up."""
+    landing = folder / "landing"
+    landing.mkdir(parents=True)
+    for number in range(_BATCHES):
+        lines = payloads[number * size : (number + 1) * size]
+        (landing / f"{number:03}").write_text("".join(f"{line}\n" for line in lines))
+    stream = replace(pipeline.stream, source=Files(str(landing), files_per_batch=1))
+    replayed = replace(pipeline, stream=stream, views=tuple(replace(view, of=stream) for view in pipeline.views))
+    judge, taken, views = RowValidator(stream), defaultdict[str, list[float]](list), list[StreamingQuery]()
+
+    def around(query: str, run_batch: RunBatch) -> RunBatch:
+        def timed(rows: DataFrame, number: int) -> None:
+            if query != QUERY:
+                taken[query].append(_seconds(lambda: run_batch(rows, number)))
+                return
+            located = stream.source.located(rows)
+            parsed = _seconds(lambda: _nowhere(located))
+            judged = _seconds(lambda: _nowhere(judge(located, at)))
+            taken[PARSE].append(parsed)
+            taken[JUDGE].append(max(0.0, judged - parsed))
+            taken[APPEND].append(max(0.0, _seconds(lambda: run_batch(rows, number)) - judged))
+            # Batch by batch: views that came afterwards would take the whole log at once.
+            views.extend([] if views else run.start_views(processingTime=_VIEWS_LOOK_EVERY))
+            for view in views:
+                view.processAllAvailable()
+
+        return timed
+
+    # The time of the sample, so that no row is too old.
+    run = Run(spark, Lake(str(folder)), replayed, lambda: at, lambda query, rows, batch: None, around)
+    ingest = run.start_ingest(availableNow=True)
+    try:
+        await_queries([ingest])
+    finally:
+        for view in views:
+            view.stop()
+    medians = {name: statistics.median(seconds[_COUNT_FROM:]) for name, seconds in taken.items()}
+    return {**medians, PLAN: sum(map(_besides, [ingest, *views]))}
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.monotonic()
+    work()
+    return time.monotonic() - started
+
+
+def _nowhere(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def _besides(query: StreamingQuery) -> float:
+    """The median seconds that Spark takes for a batch besides running it: offsets, plans, its own commit."""
+    told = [entry.durationMs for entry in query.recentProgress if "addBatch" in entry.durationMs]
+    return statistics.median(each["triggerExecution"] - each["addBatch"] for each in told[_COUNT_FROM:]) / 1000

@@ -1,0 +1,71 @@
+"""Makes the class archive that `streaming.spark` starts its JVMs with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from streaming.spark import archive_path
+
+
+def make_class_archive() -> bool:
+    """Make the archive where it is missing; returns whether there is one now.
+
+    A Java that cannot make one is no reason to stop: everything works without.
+    """
+    path = archive_path()
+    if path is None:
+        return False
+    if path.is_file():
+        return True
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".archiving-") as scratch:
+        made = Path(scratch) / path.name
+        training = {
+            "TIDEMARK_HOME": f"{scratch}/lake",
+            "TIDEMARK_MASTER": "local[2]",
+            "TIDEMARK_SPARK_spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={made}",
+        }
+        # The JVM writes the archive as its last deed, and holds the pipe open until then.
+        subprocess.run(
+            [sys.executable, "-c", "from streaming.operations.class_sharing import train; train()"],
+            env=os.environ | training,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        if made.is_file():
+            made.replace(path)
+    return path.is_file()
+
+
+def train() -> None:
+    """The way of three rows through a pipeline, which loads the classes that any pipeline does."""
+    from streaming.clocks import BoundedOutOfOrderness
+    from streaming.declare import Pipeline, Rule, Stream, Windowed, aggregates
+    from streaming.formats import Json
+    from streaming.lake import Settings
+    from streaming.service import drain
+    from streaming.sources import Files
+    from streaming.spark import start_session
+    from streaming.windows import Tumbling
+
+    readings = Stream(
+        name="readings",
+        source=Files("landing/readings"),
+        format=Json("id string not null, at timestamp, value double"),
+        event_time="at",
+        clock=BoundedOutOfOrderness("15 minutes"),
+        rules=(Rule("value_present", "value is not null"),),
+    )
+    by_hour = Windowed("by_hour", readings, Tumbling("1 hour"), {"mean": aggregates.mean("value")}, by=("id",))
+    lake = Settings().lake
+    landing = Path(readings.source.location(lake))
+    landing.mkdir(parents=True)
+    for hour in (10, 12, 14):
+        row = f'{{"id": "a", "at": "2013-01-01T{hour}:00:00Z", "value": {hour}}}\n'
+        (landing / f"{hour}.json").write_text(row)
+    with start_session() as spark:
+        drain(spark, lake, Pipeline(readings, (by_hour,)), end_of_input=True)

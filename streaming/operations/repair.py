@@ -1,0 +1,164 @@
+"""Repair: rejected rows that today's declaration accepts come back, as a batch of their own with today's stamp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming import log
+from streaming.declare import Pipeline, Windowed
+from streaming.lake import Lake
+from streaming.log import Batch, RowValidator, append_validated, next_state, stamp, summary_columns
+from streaming.service import take_lease
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair did: rejected rows it `examined`, those it `repaired`, and its batch, None where none passed."""
+
+    examined: int
+    repaired: int
+    batch: Batch | None
+
+    @property
+    def still_rejected(self) -> int:
+        """Rows that stay rejected."""
+        return self.examined - self.repaired
+
+
+@dataclass(frozen=True)
+class ChangedWindow:
+    """One window of a key that a repair would change.
+
+    `before` and `after` are its values over all valid rows without and with the repaired ones, lists where a
+    full-window function gives many rows; `before` is None for a window that would be new, `after` for a session that
+    would become part of another.
+    """
+
+    key: tuple[Any, ...]
+    start: datetime
+    end: datetime
+    rows_added: int
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a repair would do: rejected rows it would examine and repair, and per view the windows it would change."""
+
+    examined: int
+    repaired: int
+    changes: Mapping[str, tuple[ChangedWindow, ...]]
+
+
+def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> Repaired:
+    """Judge the rejected rows anew and append those that are valid now, in one commit.
+
+    Each keeps its origin, marked with the batch of the rejected row that it repairs, so that it comes back once however
+    often this runs or is killed. It is stamped like any row that comes now, hence mostly late and due for correction.
+
+    Raises:
+        LeaseError: the pipeline is running.
+        LogError: nothing has been ingested yet, or the log has a column with another type than the declaration's.
+    """
+    processed_at = now()
+    with take_lease(lake, pipeline.stream):
+        judged = _judged(spark, lake, pipeline, processed_at).persist()
+        try:
+            examined, passing = _counted(judged)
+            batch = None
+            if passing:
+                batch = append_validated(
+                    log.valid(judged),
+                    lake,
+                    pipeline,
+                    log.head(lake, pipeline.stream),
+                    processed_at,
+                    summary_columns(pipeline),
+                    txn=None,
+                )
+        finally:
+            judged.unpersist()
+    return Repaired(examined, passing, batch)
+
+
+def preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> Preview:
+    """What `repair` would do now; nothing is written.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+    """
+    stream = pipeline.stream
+    judged = _judged(spark, lake, pipeline, now()).persist()
+    try:
+        examined, passing = _counted(judged)
+        head = log.head(lake, stream)
+        number = 0 if head is None else head.number + 1
+        coming = stamp(log.valid(judged), stream.columns, number, stream.clock.watermark(next_state(head, stream)))
+        there = log.read_log(spark, lake, stream)
+        # The table lacks what was declared since its last row came.
+        before = there.unionByName(coming.limit(0), allowMissingColumns=True)
+        after = there.unionByName(coming, allowMissingColumns=True)
+        changes = {view.name: _changes(view, before, after, number) if passing else () for view in pipeline.views}
+    finally:
+        judged.unpersist()
+    return Preview(examined, passing, changes)
+
+
+def _judged(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: datetime) -> DataFrame:
+    """The rejected rows that are not repaired, judged at `now`; each origin tells in which batch it was rejected."""
+    rejected = log.rejected(log.read_log(spark, lake, pipeline.stream))
+    origin = F.col("_origin").withField("repairs", F.col("_batch")).alias("_origin")
+    parsed = pipeline.stream.format.parse(rejected.select("_raw", origin))
+    return RowValidator(pipeline.stream)(parsed, now)
+
+
+def _counted(judged: DataFrame) -> tuple[int, int]:
+    counts = judged.agg(F.count(F.lit(1)), F.count("_day")).first()
+    assert counts is not None
+    return counts[0], counts[1]
+
+
+def _changes(view: Windowed, before: DataFrame, after: DataFrame, number: int) -> tuple[ChangedWindow, ...]:
+    """The windows whose results differ, in order; rows of batch `number` are those that come."""
+    added = F.count_if(F.col("_batch") == number)
+    changed = _outer(
+        _whole(view, view.aggregate(view.pairs(before)), "_before"),
+        _whole(view, view.aggregate(view.pairs(after), _added=added), "_after", "_added"),
+        view,
+    ).where((F.col("_added") > 0) | F.col("_after").isNull())
+    return tuple(
+        ChangedWindow(
+            key=tuple(row[name] for name in view.by),
+            start=row["window_start"].astimezone(UTC),
+            end=row["window_end"].astimezone(UTC),
+            rows_added=row["_added"] or 0,
+            before=None if row["_before"] is None else row["_before"].asDict(),
+            after=None if row["_after"] is None else row["_after"].asDict(),
+        )
+        for row in changed.orderBy("window_start", "window_end", *view.by).collect()
+    )
+
+
+def _whole(view: Windowed, results: DataFrame, name: str, *extra: str) -> DataFrame:
+    """One row per window with all its values in one struct, as lists where a full-window function gives many rows."""
+    if view.function is None:
+        return results.select(*view.identity, F.struct(*view.values).alias(name), *extra)
+    lists = F.struct(*(F.sort_array(F.collect_list(value)).alias(value) for value in view.values))
+    return results.groupBy(*view.identity).agg(lists.alias(name), *(F.max(column).alias(column) for column in extra))
+
+
+def _outer(left: DataFrame, right: DataFrame, view: Windowed) -> DataFrame:
+    """Every window of either side, with the columns of both; keys may be null."""
+    left, right = left.alias("left"), right.alias("right")
+    same = [F.col(f"left.{name}").eqNullSafe(F.col(f"right.{name}")) for name in view.identity]
+    others = [name for name in (*left.columns, *right.columns) if name not in view.identity]
+    return left.join(right, same, "full_outer").select(
+        *(F.coalesce(f"left.{name}", f"right.{name}").alias(name) for name in view.identity), *others
+    )

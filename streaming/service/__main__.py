@@ -1,0 +1,15 @@
+"""The processes of a stream: `python -m streaming.service supervise PIPELINE` is the one to start."""
+
+from __future__ import annotations
+
+import sys
+
+from streaming.service.process import process_main
+from streaming.service.supervise import supervise_main
+
+if __name__ == "__main__":
+    which, *arguments = sys.argv[1:]
+    if which == "supervise":
+        supervise_main(*arguments)
+    else:
+        process_main(*arguments)

@@ -1,0 +1,80 @@
+"""When a running stream needs somebody's attention: limits as a declaration, and the judgement as a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+from streaming.base import interval
+
+if TYPE_CHECKING:
+    from streaming.service.overview import Overview
+from streaming.declare import Limits
+
+AlertName = Literal["stream_is_up", "stream_watermark_moves", "stream_rejects_few", "stream_backlog_shrinks"]
+
+
+ALERTS: dict[AlertName, str] = {
+    "stream_is_up": "The stream has not failed, and its supervisor is there.",
+    "stream_watermark_moves": "The watermark has moved lately, so windows close.",
+    "stream_rejects_few": "Few of the rows that came lately were rejected.",
+    "stream_backlog_shrinks": "What waits in the source does not grow and grow.",
+}
+
+
+"""What each alert watches, as it reads while all is well."""
+
+
+@dataclass(frozen=True)
+class AlertStatus:
+    """One alert's state: whether all is well, and what was seen."""
+
+    name: AlertName
+    passed: bool
+    text: str
+
+
+def evaluate(seen: Overview, limits: Limits, now: datetime) -> Iterator[AlertStatus]:
+    """Every alert's verdict on a pipeline as it is; a stream that was ended on purpose alarms nobody."""
+    process = seen.process
+    lost = seen.state == "stopped" and bool(seen.why) and seen.since is not None
+    if seen.state == "failed" or lost:
+        last = seen.failures[-1] if seen.failures and seen.state == "failed" else None
+        place = f" in {last.batch} ({last.origins})" if last is not None and last.batch else ""
+        yield AlertStatus("stream_is_up", False, f"{seen.state}{place}: {seen.why}")
+    else:
+        yield AlertStatus("stream_is_up", True, seen.state)
+    if process is None:
+        # What nobody measures is no reason for an alarm of its own.
+        yield from (AlertStatus(name, True, "no stream process runs") for name in ALERTS if name != "stream_is_up")
+        return
+    moved = process.watermark_moved
+    yield AlertStatus(
+        "stream_watermark_moves",
+        not _longer(moved, limits.watermark_stands_for, now),
+        "no watermark yet"
+        if moved is None or process.watermark is None
+        else f"it moved {_ago(now - moved)} ago, to {process.watermark:%Y-%m-%d %H:%M:%S} UTC",
+    )
+    yield AlertStatus(
+        "stream_rejects_few",
+        limits.rejected_share is None or process.rejected_share <= limits.rejected_share,
+        f"{process.rejected_share:.2%} of the rows of the last minutes",
+    )
+    grows = process.backlog_grows_since
+    yield AlertStatus(
+        "stream_backlog_shrinks",
+        not _longer(grows, limits.backlog_grows_for, now),
+        f"{process.backlog_files or 0:,} files wait"
+        + ("" if grows is None else f", more and more for {_ago(now - grows)}"),
+    )
+
+
+def _longer(since: datetime | None, limit: str | None, now: datetime) -> bool:
+    return since is not None and limit is not None and now - since > interval(limit)
+
+
+def _ago(length: timedelta) -> str:
+    return f"{length.total_seconds() / 60:.0f} min"

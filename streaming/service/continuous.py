@@ -1,0 +1,182 @@
+"""A pipeline that runs on and on in one driver: every query at once, until it is told to stop or to drain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime, timedelta
+from threading import Event
+from typing import Literal
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.base import QueryFailed, StreamingError, interval
+from streaming.declare import Pipeline
+from streaming.lake import Lake
+from streaming.log import QUERY, Batch
+from streaming.service.measures import Measure
+from streaming.service.query_errors import explain, refuse_native_drops
+from streaming.service.reporter import Reporter
+from streaming.service.run import Run
+from streaming.service.status import ProcessStatus, QueryStatus
+from streaming.service.watch import Watch
+
+_LOOK_EVERY = 0.5
+_PUBLISHED_WITHIN = 60.0
+_INSPECTED_EVERY = timedelta(seconds=10)
+
+Ending = Literal["stop", "drain"]
+
+
+class Continuous:
+    """The queries of a pipeline, running; the caller holds its lease.
+
+    `on_measures` takes the batches that ended since it was called last; `on_status` takes the state of the process,
+    about twice a second.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        pipeline: Pipeline,
+        now: Callable[[], datetime],
+        on_measures: Callable[[list[Measure]], None],
+        on_status: Callable[[ProcessStatus], None],
+    ) -> None:
+        self.watch = Watch(now)
+        self._pipeline = pipeline
+        self._now = now
+        self._run = Run(spark, lake, pipeline, now, self._on_batch, self.watch.around)
+        self._trigger = {"processingTime": pipeline.trigger}
+        self._ingest: StreamingQuery | None = None
+        self._views: dict[str, StreamingQuery] = {}
+        self._follow_up = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
+        self._following: Future[None] | None = None
+        self._followed = -1
+        self._beat_at = self._inspected_at = datetime.min.replace(tzinfo=now().tzinfo)
+        self._reporter = Reporter(self._run, self.watch, self._queries, now, on_measures, on_status)
+
+    def run(self, ending: Callable[[], Ending | None], wake: Event) -> None:
+        """Run until `ending` says how to end; it is asked after each `wake`, and every half second.
+
+        A stop ends at the next boundary of a batch. A drain takes no further input, and publishes all that is in the
+        log before it ends. Where the log's query fails, what is in the log is published before the error is raised.
+
+        Raises:
+            StreamingError: a query failed.
+        """
+        self._reporter.begin()
+        try:
+            self._run.bootstrap()
+            self._ingest = self._run.start_ingest(**self._trigger)
+            self._reporter.phase = "running"
+            while (end := ending()) is None:
+                self._step()
+                wake.wait(_LOOK_EVERY)
+                wake.clear()
+            self._reporter.phase = "draining" if end == "drain" else "stopping"
+            if end == "drain":
+                self._stop([QUERY])
+                self._publish()
+                self._run.settle()
+                self._publish()
+                if self._run.head is not None:
+                    self._run.refresh()
+        except StreamingError:
+            self._publish_the_rest()
+            raise
+        finally:
+            self._stop([QUERY, *self._views])
+            self._follow_up.shutdown(cancel_futures=True)
+            self._reporter.end()
+
+    def _on_batch(self, query: str, rows: int, batch: Batch | None) -> None:
+        self.watch.on_batch(query, rows, batch)
+        if batch is not None:
+            self._run.close_windows()
+
+    def _step(self) -> None:
+        self._reporter.passed_at = self._now()
+        self._raise_failures()
+        if self._run.head is not None and not self._views:
+            queries = self._run.start_views(**self._trigger)
+            self._views = {view.name: query for view, query in zip(self._pipeline.views, queries, strict=True)}
+        self._heartbeat()
+        self._follow()
+
+    def _raise_failures(self) -> None:
+        for name, query in self._queries().items():
+            if (error := query.exception()) is not None:
+                raise explain(error, query) from error
+            if not query.isActive:
+                raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
+        if self._now() - self._inspected_at >= _INSPECTED_EVERY:
+            self._inspected_at = self._now()
+            self._inspect()
+        if self._following is not None and self._following.done():
+            self._following.result()
+
+    def _inspect(self) -> None:
+        """What costs a call to the storage, or a hundred progress reports to read."""
+        for query in self._views.values():
+            refuse_native_drops(query)
+        # To Spark a folder that is gone looks like one without files.
+        self._pipeline.stream.source.check_there(self._run.spark, self._pipeline.stream.source.location(self._run.lake))
+
+    def _heartbeat(self) -> None:
+        """While the source is silent: the last batch has moved the clock, and a silent clock may go on by itself."""
+        if QUERY in self.watch.running() or self._busy_lately():
+            return
+        spacing = self._pipeline.stream.clock.heartbeat_after or self._pipeline.trigger
+        if self._now() - self._beat_at >= interval(spacing) and self._run.settle():
+            self._beat_at = self._now()
+
+    def _busy_lately(self) -> bool:
+        last = self._reporter.status.queries.get(QUERY, QueryStatus()).last_ended
+        return last is not None and self._now() - last < 2 * interval(self._pipeline.trigger)
+
+    def _follow(self) -> None:
+        """Updates and open windows follow the log in a thread of their own, so that no batch waits for them."""
+        head = self._run.head
+        if head is None or head.number == self._followed or (self._following and not self._following.done()):
+            return
+        self._followed = head.number
+
+        def follow() -> None:
+            self._run.updates()
+            self._run.early_results(head)
+
+        self._following = self._follow_up.submit(follow)
+
+    def _publish(self) -> None:
+        """Bring every view up to the newest batch of the log."""
+        for query in self._views.values():
+            query.processAllAvailable()
+
+    def _publish_the_rest(self) -> None:
+        """What was appended before the log's query failed is published all the same, if the views can."""
+        if self.watch.failed is None or self.watch.failed.query != QUERY:
+            return
+        with ThreadPoolExecutor(1) as publishing:
+            publishing.submit(self._run.settle)
+            done = publishing.submit(self._publish)
+            try:
+                done.result(_PUBLISHED_WITHIN)
+            except Exception:
+                # The failure of the log is the one to tell; views publish the rest after the next start.
+                self._stop(list(self._views))
+
+    def _stop(self, names: list[str]) -> None:
+        """End queries between two batches."""
+        self.watch.stopping.update(names)
+        for name, query in self._queries().items():
+            if name in names:
+                pause = Event()
+                while name in self.watch.running():
+                    pause.wait(0.05)
+                query.stop()
+
+    def _queries(self) -> dict[str, StreamingQuery]:
+        return {**({} if self._ingest is None else {QUERY: self._ingest}), **self._views}

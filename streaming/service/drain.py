@@ -1,0 +1,72 @@
+"""A drain run: everything that is there goes through a pipeline, in one process, and the process ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from streaming.base import utc_now
+from streaming.declare import Pipeline
+from streaming.lake import Lake
+from streaming.log import Batch
+from streaming.service.lease import take_lease
+from streaming.service.progress import Progress, QueryProgress, Silent
+from streaming.service.query_errors import await_queries, refuse_native_drops
+from streaming.service.run import Run
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What a drain did: per query its totals, in the order in which they ran; the log's head afterwards."""
+
+    queries: dict[str, QueryProgress]
+    head: Batch | None
+
+
+def drain(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    *,
+    end_of_input: bool = False,
+    progress: Progress | None = None,
+    now: Callable[[], datetime] = utc_now,
+) -> Drained:
+    """Ingest what the source holds, tell the views how far the clock is, and bring the views up to date.
+
+    With `end_of_input` the windows still open are closed; rows that come later are late for them.
+
+    Raises:
+        LeaseError: the pipeline runs already, or the lake cannot be written.
+        SourceError: the source is missing, or a file vanished while it was read.
+        CheckpointError: a checkpoint does not belong to its table.
+        QueryFailed: a query ended with an error; running again goes on where it stopped.
+    """
+    totals: dict[str, QueryProgress] = {}
+    told = progress or Silent()
+
+    def on_batch(query: str, rows: int, batch: Batch | None) -> None:
+        if batch is not None:
+            run.early_results(batch)
+        numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.state.watermark)
+        name = f"{pipeline.name}.{query}"
+        totals[query] = totals.get(query, QueryProgress(name)).after(rows, *numbers)
+        told.update(totals[query])
+
+    with take_lease(lake, pipeline.stream):
+        run = Run(spark, lake, pipeline, now, on_batch)
+        run.bootstrap()
+        await_queries([run.start_ingest(availableNow=True)])
+        run.settle()
+        if end_of_input:
+            run.end_of_input()
+        if run.head is not None:
+            views = run.start_views(availableNow=True)
+            await_queries(views)
+            for query in views:
+                refuse_native_drops(query)
+            run.refresh()
+    return Drained(totals, run.head)

@@ -1,0 +1,192 @@
+"""One process per pipeline: a lock that dies with its holder, and a record that tells other machines of it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from streaming.base import LeaseError
+from streaming.declare import Stream
+from streaming.lake import Lake
+from streaming.tables import storage
+
+TIMEOUT = timedelta(seconds=60)
+"""How long a holder on another machine is believed without a sign of life."""
+
+_RENEWED_EVERY = 10.0
+_log = logging.getLogger("tidemark")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a pipeline: `what` it does (such as `stream` or `drain`), and when it last gave a sign of life."""
+
+    host: str
+    process: int
+    what: str
+    since: str
+    renewed: str
+    token: str
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host} ({self.what}, since {self.since[:19]} UTC)"
+
+
+class Lease:
+    """The right to write the tables and checkpoints of one stream; a child process may inherit `fileno`."""
+
+    def __init__(self, lake: Lake, stream: Stream, handle: IO[str], holder: Holder) -> None:
+        self._lake = lake
+        self._stream = stream
+        self._handle = handle
+        self.holder = holder
+        self.lost = threading.Event()
+        """Set once another machine has taken over, because no sign of life had reached it for `TIMEOUT`."""
+        self._released = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, name=f"lease {stream.name}", daemon=True)
+
+    def fileno(self) -> int:
+        """The descriptor that carries the lock: as long as any process has it open, the lease is held."""
+        return self._handle.fileno()
+
+    def _begin(self) -> None:
+        _write(self._lake, self._stream, self.holder)
+        self._renewing.start()
+
+    def _end(self) -> None:
+        self._released.set()
+        self._renewing.join()
+        found = _read(self._lake, self._stream)
+        if found is not None and found.token == self.holder.token:
+            storage.remove(_record(self._lake, self._stream))
+
+    def _renew(self) -> None:
+        while not self._released.wait(_RENEWED_EVERY):
+            try:
+                found = _read(self._lake, self._stream)
+                if found is not None and found.token != self.holder.token:
+                    self.lost.set()
+                    return
+                self.holder = Holder(**{**asdict(self.holder), "renewed": _now().isoformat()})
+                _write(self._lake, self._stream, self.holder)
+            except OSError as error:
+                # A full disk passes; until then, on this machine, the lock is enough.
+                _log.warning("%s: the lease could not be renewed (%s)", self._stream.name, error)
+
+
+@contextmanager
+def take_lease(
+    lake: Lake, stream: Stream, what: str = "drain", *, wait: float = 1.0, host: str | None = None
+) -> Iterator[Lease]:
+    """Hold the checkpoints and tables of `stream` while the body runs; `wait` seconds for one that is just ending.
+
+    On one machine the lock decides: it ends with its holder, whatever ends that. For others a record beside the
+    checkpoints counts, which the holder renews; one that is older than `TIMEOUT` is taken over. A holder that slept
+    through that cannot append to the log any more (`streaming.log.append_batch`).
+
+    Raises:
+        LeaseError: another process holds it, or the folder cannot be written.
+    """
+    host = host or socket.gethostname()
+    path = _lock_path(lake, stream)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("a+")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    with handle:
+        try:
+            # Whoever only looks for the holder has the lock for an instant, too.
+            for attempt in Retrying(
+                retry=retry_if_exception_type(BlockingIOError),
+                stop=stop_after_delay(wait),
+                wait=wait_fixed(0.05),
+                reraise=True,
+            ):
+                with attempt:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _held(lake, stream, _read(lake, stream)) from error
+        found = _read(lake, stream)
+        if found is not None and found.host != host and not _expired(found):
+            raise _held(lake, stream, found)
+        now = _now().isoformat()
+        held = Lease(lake, stream, handle, Holder(host, os.getpid(), what, now, now, uuid.uuid4().hex))
+        try:
+            held._begin()
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        try:
+            yield held
+        finally:
+            held._end()
+
+
+def holder_of(lake: Lake, stream: Stream, host: str | None = None) -> Holder | None:
+    """Who holds the pipeline now, or None; takes nothing."""
+    found = _read(lake, stream)
+    path = _lock_path(lake, stream)
+    if not path.exists():
+        return found if found is not None and found.host != (host or socket.gethostname()) else None
+    with path.open("a+") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return found or Holder("this machine", 0, "starting or ending", "", "", "")
+    elsewhere = found is not None and found.host != (host or socket.gethostname()) and not _expired(found)
+    return found if elsewhere else None
+
+
+def _unwritable(path: Path, error: OSError) -> LeaseError:
+    return LeaseError(
+        f"cannot write {str(path)!r} ({error.strerror}); make the lake's folder writable, or point TIDEMARK_HOME to "
+        "another one. Nothing was changed."
+    )
+
+
+def _held(lake: Lake, stream: Stream, holder: Holder | None) -> LeaseError:
+    return LeaseError(
+        f"pipeline {stream.name!r} is already held by {holder or 'another process'} on this lake ({lake.root}); wait "
+        f"until it ends, or stop it (`tidemark down {stream.name}` ends a stream). Nothing was changed."
+    )
+
+
+def _lock_path(lake: Lake, stream: Stream) -> Path:
+    return lake.machine_folder(stream) / ".lease"
+
+
+def _record(lake: Lake, stream: Stream) -> str:
+    return lake.checkpoint(stream, "lease.json")
+
+
+def _read(lake: Lake, stream: Stream) -> Holder | None:
+    content = storage.read_bytes(_record(lake, stream))
+    try:
+        return None if content is None else Holder(**json.loads(content))
+    except (ValueError, TypeError):
+        return None
+
+
+def _write(lake: Lake, stream: Stream, holder: Holder) -> None:
+    storage.replace_bytes(_record(lake, stream), json.dumps(asdict(holder)).encode(), holder.token)
+
+
+def _expired(holder: Holder) -> bool:
+    return _now() - datetime.fromisoformat(holder.renewed) > TIMEOUT
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

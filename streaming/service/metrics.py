@@ -1,0 +1,85 @@
+"""Streams as Prometheus metrics: names are stable, and a pipeline that does not run says so instead of vanishing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from streaming.service.overview import Overview
+
+METRICS = {
+    "tidemark_stream_up": "1 while the stream process runs, 0 otherwise.",
+    "tidemark_stream_restarts": "Restarts after a failure since the supervisor was started.",
+    "tidemark_stream_input_rows_per_second": "Rows taken in, over the last two minutes.",
+    "tidemark_stream_processing_rows_per_second": "Rows per second in which a batch ran, over the last two minutes.",
+    "tidemark_stream_rejected_rows": "Rows rejected since the process was started.",
+    "tidemark_stream_late_pairs": "Late pairs of row and window since the process was started.",
+    "tidemark_stream_watermark_seconds": "The watermark, in seconds since the epoch.",
+    "tidemark_stream_watermark_lag_seconds": "From the watermark to now.",
+    "tidemark_stream_backlog_files": "Files that wait in the source.",
+    "tidemark_stream_backlog_bytes": "Bytes that wait in the source.",
+    "tidemark_stream_latency_seconds": "From source to Delta, by quantile, over the last two minutes.",
+    "tidemark_stream_memory_bytes": "Resident memory of the stream's processes.",
+    "tidemark_query_batch_seconds": "How long the last batch took.",
+    "tidemark_query_rows": "Rows written since the process was started.",
+    "tidemark_query_state_rows": "Keys in state.",
+    "tidemark_query_state_bytes": "Memory of the state.",
+}
+"""Every metric and its meaning. Labels: `pipeline`, and `query` or `quantile` where the name says so."""
+
+_QUANTILES = ("0.5", "0.95", "0.99")
+
+
+class StreamCollector(Collector):
+    """Reads the streams anew at each scrape."""
+
+    def __init__(self, streams: Callable[[], Sequence[Overview]], now: Callable[[], datetime]) -> None:
+        self._streams = streams
+        self._now = now
+
+    def collect(self) -> Iterable[Metric]:
+        """One family per metric of `METRICS`, with a sample for each stream that has it."""
+        families: dict[str, GaugeMetricFamily] = {}
+        for seen in self._streams():
+            for name, labels, value in samples(seen, self._now()):
+                family = families.setdefault(name, GaugeMetricFamily(name, METRICS[name], labels=list(labels)))
+                family.add_metric(list(labels.values()), float(value))
+        return families.values()
+
+
+def samples(seen: Overview, now: datetime) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Name, labels and value of everything that is known of a stream."""
+    pipeline, process = {"pipeline": seen.pipeline.name}, seen.process
+    yield "tidemark_stream_up", pipeline, seen.state == "running"
+    yield "tidemark_stream_restarts", pipeline, seen.restarts
+    if process is None:
+        return
+    known = {
+        "input_rows_per_second": process.input_rate,
+        "processing_rows_per_second": process.processing_rate,
+        "rejected_rows": process.rejected,
+        "late_pairs": process.late,
+        "watermark_seconds": None if process.watermark is None else process.watermark.timestamp(),
+        "watermark_lag_seconds": seen.lag(now),
+        "backlog_files": process.backlog_files,
+        "backlog_bytes": process.backlog_bytes,
+        "memory_bytes": process.memory_bytes,
+    }
+    for name, value in known.items():
+        if value is not None:
+            yield f"tidemark_stream_{name}", pipeline, value
+    for quantile, seconds in zip(_QUANTILES, process.latency or (), strict=False):
+        yield "tidemark_stream_latency_seconds", {**pipeline, "quantile": quantile}, seconds
+    for query, status in process.queries.items():
+        of_query = {
+            "batch_seconds": status.last_seconds,
+            "rows": status.rows,
+            "state_rows": status.state_rows,
+            "state_bytes": status.state_bytes,
+        }
+        for name, value in of_query.items():
+            if value is not None:
+                yield f"tidemark_query_{name}", {**pipeline, "query": query}, value

@@ -1,0 +1,86 @@
+"""The state of a pipeline as anybody may see it: what its processes wrote, held against who really holds the lease."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from streaming.base import SupervisorError
+from streaming.declare import Failure, Pipeline
+from streaming.lake import Lake
+from streaming.service.lease import Holder, holder_of
+from streaming.service.status import (
+    PROCESS,
+    REQUEST,
+    SUPERVISOR,
+    Action,
+    ControlFolder,
+    ProcessStatus,
+    Request,
+    State,
+    SupervisorStatus,
+)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One pipeline: its state since when, why, who holds it, and what its process said last.
+
+    `process` is None where no stream process runs. `why` tells of a state that needs somebody to act.
+    """
+
+    pipeline: Pipeline
+    state: State
+    since: datetime | None
+    why: str
+    holder: Holder | None
+    restarts: int
+    failures: tuple[Failure, ...]
+    process: ProcessStatus | None
+
+    @property
+    def running(self) -> bool:
+        """Whether a supervisor sees to it."""
+        return self.holder is not None and self.holder.what == "stream"
+
+    def lag(self, now: datetime) -> float | None:
+        """Seconds from the watermark to `now`; None before there is one."""
+        if self.process is None or self.process.watermark is None:
+            return None
+        return (now - self.process.watermark).total_seconds()
+
+
+def look(lake: Lake, pipeline: Pipeline) -> Overview:
+    """The state of a pipeline; reads a few small files, starts nothing and takes nothing."""
+    control = ControlFolder(lake, pipeline.stream)
+    holder = holder_of(lake, pipeline.stream)
+    said = control.read(SUPERVISOR, SupervisorStatus)
+    if said is None:
+        return Overview(pipeline, "stopped", None, "it was never started here", holder, 0, (), None)
+    state, why = said.state, ""
+    if said.state == "failed" and said.failures:
+        why = said.failures[-1].error
+    elif said.state not in ("stopped", "failed") and holder is None:
+        # Whatever killed the supervisor left it no time to say so.
+        state, why = "stopped", f"its supervisor, process {said.supervisor} on {said.host}, is gone"
+    elif said.state == "restarting" and said.failures:
+        why = said.failures[-1].error
+    process = control.read(PROCESS, ProcessStatus) if said.process is not None else None
+    alive = process is not None and process.pid == said.process and state not in ("stopped", "failed")
+    return Overview(pipeline, state, said.since, why, holder, said.restarts, said.failures, process if alive else None)
+
+
+def request(lake: Lake, pipeline: Pipeline, action: Action, id_: str, now: datetime) -> None:
+    """Ask the pipeline's supervisor for a change; the same `id_` twice asks once.
+
+    Raises:
+        SupervisorError: no supervisor runs that could carry it out.
+    """
+    seen = look(lake, pipeline)
+    if not seen.running:
+        held = "" if seen.holder is None else f"; {seen.holder} holds it, which this command does not end"
+        raise SupervisorError(
+            f"stream {pipeline.name!r} is not running{held}. `tidemark up {pipeline.name}` starts it, "
+            f"`tidemark status {pipeline.name}` says why it ended."
+        )
+    ControlFolder(lake, pipeline.stream).write(REQUEST, Request(id=id_, action=action, at=now))

@@ -1,0 +1,185 @@
+"""The stream process: one driver with every query of a pipeline, under a supervisor that it does not outlive.
+
+`python -m streaming.service process PIPELINE SUPERVISOR DESCRIPTOR` is started by the supervisor alone, which hands
+over the lease, its process number, and the pipe to which the process tells why it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import NoReturn
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from streaming.base import DeclarationError, JarError, JavaError, LogError, SettingsError, StreamingError, utc_now
+from streaming.declare import Pipeline, find_pipeline
+from streaming.lake import Lake, Settings
+from streaming.log import QUERY
+from streaming.service.continuous import Continuous, Ending
+from streaming.service.progress_table import ProgressTable
+from streaming.service.status import PROCESS, ControlFolder, LastWords, ProcessStatus
+from streaming.service.transient_errors import transient_cause
+from streaming.spark import start_session
+
+STOP, DRAIN = signal.SIGTERM, signal.SIGUSR1
+ORPHAN_STOPS_WITHIN = 10.0
+"""Seconds that a process without a supervisor has to end its batch."""
+
+_SUPERVISOR_LOOKED_AT_EVERY = 0.5
+_SAID_EVERY = 60.0
+_SAID_AT_MOST = 8_000
+_FINAL = (DeclarationError, SettingsError, JavaError, JarError, LogError)
+"""Errors that starting again cannot cure: declaration, tables and checkpoints do not agree."""
+
+_log = logging.getLogger("tidemark")
+
+
+class StreamProcess:
+    """Runs a pipeline until a signal ends it: TERM stops at the next boundary of a batch, USR1 drains."""
+
+    def __init__(self, lake: Lake, pipeline: Pipeline, supervisor: int, last_words: int) -> None:
+        self._lake = lake
+        self._pipeline = pipeline
+        self._supervisor = supervisor
+        self._told_last = last_words
+        self._control = ControlFolder(lake, pipeline.stream)
+        self._ending: Ending | None = None
+        self._wake = threading.Event()
+        self._spark: SparkSession | None = None
+        self._said_at = 0.0
+
+    def run(self) -> int:
+        """The exit code: 0 where the end was asked for, 1 after a failure, told in the control folder."""
+        self._listen()
+        threading.Thread(target=self._guard, name="guard", daemon=True).start()
+        continuous: Continuous | None = None
+        try:
+            self._told(ProcessStatus(pid=os.getpid(), started=utc_now(), at=utc_now(), passed=utc_now()))
+            self._spark = start_session()
+            # Spark has put handlers of its own in place.
+            self._listen()
+            progress = ProgressTable(self._lake, self._pipeline.stream, utc_now)
+            continuous = Continuous(self._spark, self._lake, self._pipeline, utc_now, progress.add, self._told)
+            _log.info("%s: running", self._pipeline.name)
+            try:
+                continuous.run(lambda: self._ending, self._wake)
+            finally:
+                progress.flush()
+        except Exception as error:
+            self._leave_word(error, continuous)
+            return 1
+        _log.info("%s: ended as asked (%s)", self._pipeline.name, self._ending)
+        return 0
+
+    def _listen(self) -> None:
+        signal.signal(STOP, lambda *_: self._end("stop"))
+        signal.signal(DRAIN, lambda *_: self._end("drain"))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _end(self, ending: Ending) -> None:
+        self._ending = ending if self._ending != "stop" else "stop"
+        self._wake.set()
+
+    def _guard(self) -> None:
+        """No process outlives its supervisor or its JVM, whatever else hangs."""
+        orphaned: float | None = None
+        while True:
+            time.sleep(_SUPERVISOR_LOOKED_AT_EVERY)
+            if orphaned is None and os.getppid() != self._supervisor:
+                _log.warning("%s: the supervisor is gone, stopping", self._pipeline.name)
+                orphaned = time.monotonic()
+                self._end("stop")
+            if orphaned is not None and (self._spark is None or time.monotonic() - orphaned > ORPHAN_STOPS_WITHIN):
+                os.killpg(os.getpgid(0), signal.SIGKILL)
+            if (code := _jvm_exit(self._spark)) is not None:
+                self._last_words(LastWords(error=f"the JVM ended with code {code}"))
+                os.killpg(os.getpgid(0), signal.SIGKILL)
+
+    def _leave_word(self, error: Exception, continuous: Continuous | None) -> None:
+        failed = None if continuous is None else continuous.watch.failed
+        if isinstance(error, Py4JError | OSError) and (code := _jvm_exit(self._spark, wait=2.0)) is not None:
+            self._last_words(LastWords(error=f"the JVM ended with code {code}"))
+            return
+        batch = "" if failed is None else f"{self._pipeline.name}.{failed.query} {failed.batch}"
+        raised = error if failed is None else failed.error
+        outside = transient_cause(raised)
+        self._last_words(
+            LastWords(
+                batch=batch,
+                origins="" if failed is None else origins(self._lake, self._pipeline, failed.query, failed.batch),
+                error=outside or _said(raised),
+                final=outside is None and isinstance(raised, _FINAL),
+                outside=outside is not None,
+            )
+        )
+
+    def _last_words(self, words: LastWords) -> None:
+        _log.error("%s: %s%s", self._pipeline.name, f"{words.batch}: " if words.batch else "", words.error)
+        # Through a pipe: on a disk that is full no file would take them.
+        os.write(self._told_last, words.model_dump_json().encode())
+
+    def _told(self, status: ProcessStatus) -> None:
+        self._control.write(PROCESS, status)
+        if time.monotonic() - self._said_at >= _SAID_EVERY and status.phase == "running":
+            self._said_at = time.monotonic()
+            _log.info(
+                "%s: batch %s, %.0f rows/s, watermark %s, %s files wait",
+                self._pipeline.name,
+                "-" if status.newest_batch is None else status.newest_batch,
+                status.input_rate,
+                "-" if status.watermark is None else f"{status.watermark:%Y-%m-%d %H:%M:%S}",
+                "?" if status.backlog_files is None else status.backlog_files,
+            )
+
+
+def origins(lake: Lake, pipeline: Pipeline, query: str, batch: int) -> str:
+    """What a batch of the log's query was made from, for a person to read; empty for another query's."""
+    if query != QUERY:
+        return ""
+    try:
+        return pipeline.stream.source.describe_batch(lake.checkpoint(pipeline.stream, QUERY), batch)
+    except Exception as error:
+        # The storage may be what failed; the cause is told, the place is left open.
+        return f"unknown ({type(error).__name__})"
+
+
+def _said(error: BaseException) -> str:
+    """The line that says what; Spark's errors go on with the plan, and Py4J's begin with the call."""
+    text = str(error).strip()[:_SAID_AT_MOST] or type(error).__name__
+    if isinstance(error, StreamingError):
+        return text
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.toString()).splitlines()[0]
+    return f"{type(error).__name__}: {text.splitlines()[0]}"
+
+
+def _jvm_exit(spark: SparkSession | None, wait: float = 0.0) -> int | None:
+    """The exit code of the session's JVM, or None if it still lives after `wait` seconds."""
+    process = None if spark is None else getattr(spark.sparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        return int(process.wait(wait))
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def process_main(name: str, supervisor: str, last_words: str) -> NoReturn:
+    """Run the pipeline `name` under the process that started this one."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    _log.setLevel(logging.INFO)
+    # It prints the trace of every failed batch, which Spark prints anyway.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    settings = Settings()
+    code = StreamProcess(settings.lake, find_pipeline(name), int(supervisor), int(last_words)).run()
+    logging.shutdown()
+    sys.stderr.flush()
+    # Spark's own way out waits for threads that a failed query may have left (fact G5).
+    os._exit(code)

@@ -1,0 +1,151 @@
+"""What a running pipeline says of itself and what is asked of it: small files that any process may read."""
+
+from __future__ import annotations
+
+import errno
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from streaming.declare import Failure, Stream
+from streaming.lake import Lake
+
+State = Literal["starting", "running", "draining", "restarting", "paused", "failed", "stopped"]
+Phase = Literal["starting", "bootstrapping", "running", "draining", "stopping"]
+Action = Literal["resume", "pause", "restart", "stop", "drain"]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class QueryStatus(_File):
+    """One query of the process: the batch that runs (since when), the last that ended, and totals since the start."""
+
+    running_batch: int | None = None
+    running_since: datetime | None = None
+    last_batch: int | None = None
+    last_ended: datetime | None = None
+    last_seconds: float | None = None
+    batches: int = 0
+    rows: int = 0
+    state_rows: int | None = None
+    state_bytes: int | None = None
+
+
+class ProcessStatus(_File):
+    """What the stream process wrote last, at `at`; its main loop came round at `passed`.
+
+    `rejected` and `late` are totals since its start; rates (rows a second) and `latency` (median, 95th and 99th
+    percentile in seconds) are of the last minutes. `backlog_grows_since`: more has been waiting each time it was
+    counted, since then. `slow`: batches have been outlasting their trigger interval.
+    """
+
+    pid: int
+    started: datetime
+    at: datetime
+    passed: datetime
+    phase: Phase = "starting"
+    queries: dict[str, QueryStatus] = {}
+    newest_batch: int | None = None
+    watermark: datetime | None = None
+    rejected: int = 0
+    late: int = 0
+    input_rate: float = 0.0
+    processing_rate: float = 0.0
+    latency: tuple[float, float, float] | None = None
+    rejected_share: float = 0.0
+    backlog_files: int | None = None
+    backlog_bytes: int | None = None
+    backlog_grows_since: datetime | None = None
+    memory_bytes: int | None = None
+    slow: bool = False
+    watermark_moved: datetime | None = None
+
+
+class SupervisorStatus(_File):
+    """What the supervisor wrote last: the state of the pipeline since when, its process, and what went wrong so far.
+
+    `next_start` is set while the state is `restarting`; `handled` names the last request that was carried out.
+    """
+
+    state: State
+    since: datetime
+    supervisor: int
+    host: str
+    process: int | None = None
+    restarts: int = 0
+    failures: tuple[Failure, ...] = ()
+    next_start: datetime | None = None
+    handled: str = ""
+
+
+class Request(_File):
+    """What somebody asks of the supervisor; the same `id` twice is one request."""
+
+    id: str
+    action: Action
+    at: datetime
+
+
+class LastWords(_File):
+    """Why the stream process ended by itself, told by it (see `streaming.declare.restarts.Failure`)."""
+
+    batch: str = ""
+    origins: str = ""
+    error: str
+    final: bool = False
+    outside: bool = False
+
+
+Kind = TypeVar("Kind", bound=_File)
+
+
+class ControlFolder:
+    """The folder of this machine where a pipeline's processes leave word: beside the checkpoints of a local lake."""
+
+    def __init__(self, lake: Lake, stream: Stream) -> None:
+        self.path = lake.machine_folder(stream) / ".control"
+
+    def write(self, name: str, content: _File, room: int = 0) -> None:
+        """Put `content` in place whole: a reader sees the old file or the new one.
+
+        A file that takes up `room` bytes from the start can be overwritten where it lies once the disk is full.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        target, hidden = self.path / name, self.path / f".{name}.{os.getpid()}"
+        text = content.model_dump_json().encode().ljust(room)
+        try:
+            hidden.write_bytes(text)
+            hidden.replace(target)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not target.exists() or target.stat().st_size < len(text):
+                raise
+            with target.open("r+b") as there:
+                there.write(text)
+
+    def read(self, name: str, kind: type[Kind]) -> Kind | None:
+        """The file's content, or None where there is none; one of another version of Tidemark counts as none."""
+        try:
+            return kind.model_validate_json((self.path / name).read_bytes())
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+
+    def remove(self, name: str) -> None:
+        """Take the file away, if it is there."""
+        (self.path / name).unlink(missing_ok=True)
+
+    @property
+    def output(self) -> Path:
+        """Everything that the stream process and its supervisor say."""
+        return self.path / "stream.log"
+
+
+SUPERVISOR, PROCESS, REQUEST = "supervisor.json", "process.json", "request.json"
+"""The names of the files."""

@@ -1,0 +1,36 @@
+"""Causes that lie outside of a batch, and what they are called: when they are over, the batch passes."""
+
+from __future__ import annotations
+
+from streaming.base import SourceError
+
+_CAUSES = {
+    ("No space left on device", "Disk quota exceeded"): "the disk is full: free some space",
+    (
+        "Permission denied",
+        "AccessControlException",
+        "Read-only file system",
+        "Operation not permitted",
+        # Java is not told why; a folder that is missing would have been made.
+        "Mkdirs failed to create",
+    ): "a file may not be read or written: give the permission back",
+    ("Connection refused", "Connection reset", "UnknownHostException", "Temporary failure in name resolution"): (
+        "the storage or a service does not answer: bring it back"
+    ),
+}
+
+
+def transient_cause(error: BaseException) -> str | None:
+    """What the matter is and what to do, for an error that no batch is to blame for; None for any other.
+
+    The stream goes on by itself once the cause is gone: nothing is lost, and nothing is there twice.
+    """
+    if isinstance(error, SourceError):
+        return str(error)
+    text = str(error)
+    for signs, cause in _CAUSES.items():
+        for sign in signs:
+            if sign in text:
+                line = next(line.strip() for line in text.splitlines() if sign in line)
+                return f"{cause}, and the stream goes on by itself ({line[:300]})"
+    return None

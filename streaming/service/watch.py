@@ -1,0 +1,84 @@
+"""Watches the batches of a process's queries: which runs since when, what the last ones brought, where one failed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from pyspark.sql import DataFrame
+
+from streaming.log import Batch
+from streaming.service.measures import Measure, latency
+from streaming.service.run import RunBatch
+
+
+class StopRequested(Exception):
+    """Ends a query before its next batch; the batch is run again when the pipeline starts again."""
+
+
+@dataclass(frozen=True)
+class FailedBatch:
+    """The first batch that failed, and what was raised in it."""
+
+    query: str
+    batch: int
+    error: BaseException
+
+
+class Watch:
+    """Wraps the functions that run batches; its records may be read from any thread."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self.stopping: set[str] = set()
+        """Queries in which no further batch begins: a batch is never cut in two."""
+        self.failed: FailedBatch | None = None
+        self._now = now
+        self._running: dict[str, tuple[int, datetime]] = {}
+        self._told: dict[str, Measure] = {}
+        self._measures: deque[Measure] = deque()
+
+    def around(self, query: str, run_batch: RunBatch) -> RunBatch:
+        """`run_batch`, watched."""
+
+        def watched(rows: DataFrame, batch: int) -> None:
+            if query in self.stopping:
+                raise StopRequested(query)
+            started = self._now()
+            self._running[query] = (batch, started)
+            self._told[query] = Measure(query, batch, started, started, 0)
+            try:
+                run_batch(rows, batch)
+                self._measures.append(replace(self._told.pop(query), ended=self._now()))
+            except BaseException as error:
+                self.failed = self.failed or FailedBatch(query, batch, error)
+                raise
+            finally:
+                del self._running[query]
+
+        return watched
+
+    def on_batch(self, query: str, rows: int, batch: Batch | None) -> None:
+        """What the batch that runs in `query` has committed; what is written before the first one is no batch."""
+        if query not in self._told:
+            return
+        told = replace(self._told[query], rows=rows)
+        if batch is not None:
+            told = replace(
+                told,
+                number=batch.number,
+                rejected=batch.rejected,
+                late=sum((batch.late or {}).values()),
+                watermark=batch.state.watermark,
+                latency=latency(batch, self._now()),
+            )
+        self._told[query] = told
+
+    def running(self) -> dict[str, tuple[int, datetime]]:
+        """The batch that runs in each query, and since when."""
+        return dict(self._running)
+
+    def measured(self) -> list[Measure]:
+        """The batches that ended since this was asked last."""
+        return [self._measures.popleft() for _ in range(len(self._measures))]

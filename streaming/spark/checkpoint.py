@@ -1,0 +1,108 @@
+"""Spark's checkpoints: which query owns one, which files and versions each of its batches took."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+
+from streaming.base import CheckpointError
+from streaming.tables import commits_of, delta, storage
+
+
+def taken(entry: str) -> list[tuple[int, str]]:
+    """Batch and path of each file in one entry of a checkpoint's `sources/0`.
+
+    Every tenth entry, named `<number>.compact`, repeats those before it.
+    """
+    files = (json.loads(line) for line in entry.splitlines()[1:])
+    return [(file["batchId"], unquote(file["path"])) for file in files]
+
+
+def planned(checkpoint: str, query_batch: int) -> list[str]:
+    """The files that the query has chosen for a batch."""
+    offsets = (storage.read_text(f"{checkpoint}/offsets/{number}") for number in (query_batch - 1, query_batch))
+    before, last = map(_log_offset, offsets)
+    paths: list[str] = []
+    for number in range(before + 1, last + 1):
+        entry = f"{checkpoint}/sources/0/{number}"
+        text = storage.read_text(entry) or storage.read_text(f"{entry}.compact") or ""
+        paths += [path for batch, path in taken(text) if batch == number]
+    return paths
+
+
+def _log_offset(offsets: str | None) -> int:
+    return -1 if offsets is None else int(json.loads(offsets.splitlines()[-1])["logOffset"])
+
+
+def query_id(checkpoint: str) -> str | None:
+    """The id of the query that owns a checkpoint, or None where the checkpoint is new."""
+    metadata = storage.read_text(f"{checkpoint}/metadata")
+    return None if metadata is None else json.loads(metadata)["id"]
+
+
+def check_checkpoint(table: str, checkpoint: str, way_out: str) -> None:
+    """Refuse a checkpoint that is not the one `table` was written with: it would lose or repeat rows (fact B6).
+
+    Raises:
+        CheckpointError: with `way_out` as the advice.
+    """
+    opened, found = delta.open_table(table), query_id(checkpoint)
+    if opened is None:
+        if any(storage.listed(f"{checkpoint}/commits")):
+            raise CheckpointError(
+                f"the table {table!r} is gone, but its checkpoint {checkpoint!r} holds batches that were in it; going "
+                f"on would lose them. {way_out}"
+            )
+        return
+    if found is not None and opened.transaction_version(found) is not None:
+        return
+    writer = _writer(opened)
+    if writer is not None:
+        raise CheckpointError(
+            f"the table {table!r} was written with query {writer}, but its checkpoint {checkpoint!r} "
+            f"{'is gone' if found is None else f'belongs to query {found}'}; going on would repeat or lose rows. "
+            f"{way_out}"
+        )
+
+
+def _writer(table: DeltaTable) -> str | None:
+    """The query that wrote the table, None where none did; of a history that was cleaned, only that there was one."""
+    history = commits_of(table)
+    for commit in history:
+        if isinstance(commit["userMetadata"], dict) and commit["userMetadata"].get("query"):
+            return str(commit["userMetadata"]["query"])
+    return None if history and history[-1]["version"] == 0 else "of which its history tells no more"
+
+
+def stamps_before(checkpoint: str, batch: int) -> int | None:
+    """The first version of the log whose stamps a batch of a view's query does not go by; None where nobody knows.
+
+    A batch closes windows by the stamps of those before it (fact S3), so that is where the one before it ended.
+    """
+    if batch == 0:
+        return 0
+    offset = _offset(checkpoint, batch - 1)
+    if offset is None:
+        return None
+    at, in_snapshot = _reached(offset)
+    # A commit of very many files may be read in parts; the first one brings its stamp.
+    return 0 if in_snapshot else at + (offset["index"] >= 0)
+
+
+def _numbers(folder: str) -> list[int]:
+    return sorted(int(info.base_name) for info in storage.listed(folder) if info.base_name.isdigit())
+
+
+def _offset(checkpoint: str, batch: int) -> dict[str, Any] | None:
+    """Where a batch of the query ends, in the words of Delta's source; None where that is not known."""
+    text = storage.read_text(f"{checkpoint}/offsets/{batch}")
+    return None if text is None else json.loads(text.splitlines()[-1])
+
+
+def _reached(offset: dict[str, Any] | None) -> tuple[int, bool]:
+    """Version of the log, and whether it is that of the snapshot, of an offset."""
+    assert offset is not None, "it was listed and is gone"
+    return offset["reservoirVersion"], offset.get("isInitialSnapshot", offset.get("isStartingVersion", False))

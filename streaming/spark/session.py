@@ -1,0 +1,99 @@
+"""The one Spark session factory: the command line, Dagster and the tests all start Spark here."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streaming.lake import Settings
+from streaming.spark.class_sharing import archive_options
+from streaming.spark.jars import spark_jars
+from streaming.spark.java import require_java
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Variables of the environment from which Java or Spark take options of the JVM."""
+_QUIET = (Path(__file__).parent / "log4j2.properties").as_uri()
+_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+def spark_conf(settings: Settings) -> dict[str, str]:
+    """Every Spark setting of the platform, the user's own on top. Keys are frozen into checkpoints where noted."""
+    *delta, local_files = spark_jars()
+    conf = {
+        "spark.master": settings.master,
+        "spark.app.name": "tidemark",
+        "spark.jars": ",".join(map(str, delta)),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        # Frozen at a checkpoint's first start (facts N4, C1).
+        "spark.sql.shuffle.partitions": str(_cores(settings.master)),
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # In every batch the source lists its own log. What is older goes, but for the newest hundred entries and the
+        # one that sums up those before; with the default of ten minutes each batch is dearer than the one before it.
+        "spark.sql.streaming.fileSource.log.cleanupDelay": "1m",
+        # The default of 50 runs 50 tasks at the first write of a tiny table (fact N2).
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # INT96 carries no statistics.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.driver.memory": "2g",
+        # Nothing is kept there, yet Spark creates the folder; the default is in the current one.
+        "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tidemark-warehouse",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={_QUIET} {archive_options()}",
+    }
+    if settings.master.partition("[")[0] == "local":
+        # Hadoop looks for the class where Spark's own are, which is here, and not on the workers of a cluster.
+        conf["spark.driver.extraClassPath"] = str(local_files)
+        conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+    if settings.scratch is not None:
+        conf["spark.local.dir"] = str(settings.scratch)
+        # RocksDB unpacks its library there, sixty megabytes that a killed process leaves behind.
+        conf["spark.driver.extraJavaOptions"] += f" -Djava.io.tmpdir={settings.scratch}"
+    if settings.lake.local() is not None:
+        # The default manager forks dozens of processes a batch on a local disk (fact X3).
+        conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
+    return {**conf, **settings.spark_overrides()}
+
+
+def start_session(settings: Settings | None = None) -> SparkSession:
+    """The running session, or a new one.
+
+    Raises:
+        JavaError: Java is missing or older than 17.
+        JarError: a jar is neither there nor to be had.
+        SettingsError: an override cannot be read.
+    """
+    require_java()
+    # Python workers run `python3` of the PATH unless told otherwise (fact N3).
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder
+    for key, value in spark_conf(settings or Settings()).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _collector() -> str:
+    """Rows leave garbage that is dead at once, and this collector takes a tenth less of all CPU than the default.
+
+    The heap grows only while cleaning takes more than a 25th of the time, not a hundredth: up to a sixth less memory,
+    the more the longer a process runs, for the same CPU.
+    """
+    # Java does not start where two are asked for.
+    chosen = any("GC" in os.environ.get(name, "") for name in JVM_OPTIONS)
+    return "" if chosen else "-XX:+UseParallelGC -XX:GCTimeRatio=24"
+
+
+def _cores(master: str) -> int:
+    if master.startswith("local"):
+        threads = master.removeprefix("local").strip("[]").split(",")[0]
+        return int(threads) if threads.isdigit() else (os.cpu_count() or 1 if threads == "*" else 1)
+    return max(2, os.cpu_count() or 2)

@@ -1,0 +1,22 @@
+"""Delta tables through delta-rs and Spark: writing, reading, history, and the storage below them."""
+
+from streaming.tables import delta, storage
+from streaming.tables.history import (
+    commit_history,
+    commits_of,
+)
+from streaming.tables.log_cleanup import (
+    clean_up,
+)
+from streaming.tables.storage import (
+    location,
+)
+
+__all__ = [
+    "clean_up",
+    "commit_history",
+    "commits_of",
+    "delta",
+    "location",
+    "storage",
+]

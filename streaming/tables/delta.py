@@ -1,0 +1,244 @@
+"""Delta tables: creating, opening, and the one way in which a batch of rows gets into them.
+
+Spark writes the Parquet files, delta-rs commits exactly those files. Spark's own commit of a tiny batch costs
+about a second, nearly all of it recomputing the snapshot; this road costs a seventh of it (fact X-commit).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from streaming.base import DAY
+from streaming.tables.added_files import added_files
+from streaming.tables.columns import added_columns, nullable
+from streaming.tables.storage import files_of, location
+from streaming.tables.version_checksum import write_checksum
+
+_ATTEMPTS = 8
+BEFORE = -1
+"""The version of a table that is not there yet."""
+CONFIGURATION = {
+    # delta-rs's default of 100 makes small appends three times slower (fact X8).
+    "delta.checkpointInterval": "10",
+    # The history is the clock's memory: no commit cleans it up by the way, only maintenance, which archives it first.
+    # Looking for what could be cleaned also makes each commit dearer than the one before.
+    "delta.enableExpiredLogCleanup": "false",
+}
+"""What every table is created with."""
+
+
+@dataclass(frozen=True)
+class Txn:
+    """The idempotence key of a write: a query writes each of its batches at most once."""
+
+    app_id: str
+    version: int
+
+
+def contents(table: DeltaTable, filters: Sequence[tuple[str, str, Any]] | None = None) -> pa.Table:
+    """Those rows of a small table that pass all `filters`, such as `("batch", "=", 7)`, without Spark."""
+    return table.to_pyarrow_table(filters=None if filters is None else list(filters), filesystem=files_of(table))
+
+
+def exists(uri: str) -> bool:
+    """Whether there is a table."""
+    return DeltaTable.is_deltatable(location(uri))
+
+
+def open_table(uri: str, version: int | None = None) -> DeltaTable | None:
+    """The table at one `version` or the newest, or None where there is no table, which `BEFORE` always is."""
+    return DeltaTable(location(uri), version) if version != BEFORE and exists(uri) else None
+
+
+def version_of(uri: str) -> int | None:
+    """The newest version of the table, or None where there is no table."""
+    table = open_table(uri)
+    return None if table is None else table.version()
+
+
+def schema_of(uri: str) -> StructType:
+    """The columns of an existing table."""
+    return StructType.fromJson(json.loads(DeltaTable(location(uri)).schema().to_json()))
+
+
+def is_empty(uri: str) -> bool:
+    """Whether the table has no row, or there is no table."""
+    table = open_table(uri)
+    return table is None or not table.file_uris()
+
+
+def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame:
+    """The table as a batch frame, at one `version` or the newest."""
+    reader = spark.read.format("delta")
+    return (reader if version is None else reader.option("versionAsOf", version)).load(uri)
+
+
+def create(uri: str, schema: StructType, *, append_only: bool, description: str) -> None:
+    """Create the table at `uri`, empty and partitioned by `_day`, if it is not there yet."""
+    if exists(uri):
+        return
+    DeltaTable.create(
+        location(uri),
+        Schema.from_json(nullable(schema).json()),
+        mode="ignore",
+        partition_by=[DAY],
+        description=description,
+        configuration=CONFIGURATION | {"delta.appendOnly": str(append_only).lower()},
+    )
+
+
+def has_written(uri: str, txn: Txn) -> bool:
+    """Whether the table already holds this write."""
+    table = open_table(uri)
+    return table is not None and _holds(table, txn)
+
+
+def append(
+    frame: DataFrame,
+    uri: str,
+    *,
+    txn: Txn | None,
+    metadata: Callable[[], Mapping[str, Any]],
+    statistics: Sequence[str] = (),
+    diverse: Sequence[str] = (),
+    fence: Callable[[DeltaTable], None] = lambda table: None,
+    numbers: Mapping[str, int] | None = None,
+) -> int:
+    """Append the rows of `frame` to an existing table in one commit and return how many they were.
+
+    Columns that the table does not have yet are added to it before, in a commit of their own; its old rows read null
+    there. A column of the table that `frame` does not have is null in the new rows.
+
+    `metadata` (JSON values) is called when the rows are written and before the commit, so that it can tell of them.
+    `statistics` names the columns whose bounds are kept for file skipping, `diverse` those whose values hardly repeat,
+    so that no time goes into a dictionary of them. `fence` is asked, with the very version of the table that the commit
+    follows, whether this process may still write; it raises where it may not. `numbers` are kept by the table itself
+    from this commit on, however much of its history is cleaned away; `transaction_version` of their name gives them
+    back.
+
+    Raises:
+        LogError: a column has another type than in the table.
+    """
+    return _commit(
+        frame,
+        uri,
+        txn=txn,
+        metadata=metadata,
+        statistics=statistics,
+        diverse=diverse,
+        fence=fence,
+        numbers=numbers or {},
+    )
+
+
+def widen(uri: str, schema: StructType) -> None:
+    """Add the columns of `schema` that the table at `uri` lacks; its rows read null there.
+
+    Raises:
+        LogError: a column has another type than in the table.
+    """
+    table = DeltaTable(location(uri))
+    added = added_columns(table, schema, uri)
+    if added:
+        table.alter.add_columns(added)
+
+
+def replace_days(frame: DataFrame, uri: str, days: Iterable[date], *, metadata: Mapping[str, Any]) -> int:
+    """Replace the partitions of `days` by the rows of `frame`, all of those days, in one commit."""
+    partitions = [(DAY, "in", [day.isoformat() for day in sorted(days)])]
+    return _commit(
+        frame,
+        uri,
+        txn=None,
+        metadata=lambda: metadata,
+        statistics=("window_start",),
+        mode="overwrite",
+        replace=partitions,
+    )
+
+
+def replace_all(frame: DataFrame, uri: str, *, metadata: Mapping[str, Any]) -> int:
+    """Replace every row of the table by the rows of `frame`, in one commit."""
+    return _commit(frame, uri, txn=None, metadata=lambda: metadata, statistics=("window_start",), mode="overwrite")
+
+
+def attempts(table: DeltaTable) -> Retrying:
+    """Attempts of a commit: where another one came between, the table is looked at anew before the next."""
+    return Retrying(
+        retry=retry_if_exception_type(CommitFailedError),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(0.05, max=2),
+        after=lambda _: table.update_incremental(),
+        reraise=True,
+    )
+
+
+def _commit(
+    frame: DataFrame,
+    uri: str,
+    *,
+    txn: Txn | None,
+    metadata: Callable[[], Mapping[str, Any]],
+    statistics: Sequence[str],
+    diverse: Sequence[str] = (),
+    fence: Callable[[DeltaTable], None] = lambda table: None,
+    numbers: Mapping[str, int] | None = None,
+    mode: Literal["append", "overwrite"] = "append",
+    replace: Sequence[tuple[str, str, Any]] | None = None,
+) -> int:
+    table = DeltaTable(location(uri))
+    added_columns(table, frame.schema, uri)
+    # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
+    folder = f"data/{uuid.uuid4().hex}"
+    encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
+    frame.write.partitionBy(DAY).options(**encoding).parquet(f"{uri}/{folder}")
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": json.dumps(metadata())},
+        app_transactions=_transactions(txn, numbers or {}),
+        # The commit is for exactly the version that was looked at: compare and swap.
+        max_commit_retries=0,
+    )
+    actions, rows = added_files(table, folder, statistics)
+    for attempt in attempts(table):
+        with attempt:
+            # What came between is compaction, which changes no row, or another process, which is for the fence and the
+            # transaction to judge (fact D13).
+            fence(table)
+            if txn is not None and _holds(table, txn):
+                return 0
+            added = added_columns(table, frame.schema, uri)
+            if added:
+                table.alter.add_columns(added)
+            table.create_write_transaction(
+                actions,
+                mode=mode,
+                schema=table.schema(),
+                partition_by=[DAY],
+                partition_filters=None if replace is None else list(replace),
+                commit_properties=properties,
+            )
+    table.update_incremental()
+    write_checksum(table)
+    return rows
+
+
+def _transactions(txn: Txn | None, numbers: Mapping[str, int]) -> list[Transaction] | None:
+    own = [] if txn is None else [Transaction(txn.app_id, txn.version)]
+    return [*own, *(Transaction(name, number) for name, number in numbers.items())] or None
+
+
+def _holds(table: DeltaTable, txn: Txn) -> bool:
+    written = table.transaction_version(txn.app_id)
+    return written is not None and written >= txn.version

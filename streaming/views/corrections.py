@@ -1,0 +1,181 @@
+"""Corrections: the windows of a day that have late pairs, recomputed from all their rows and put in place whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import WINDOW, ViewError, literal
+from streaming.declare import Windowed
+from streaming.lake import Lake
+from streaming.log import Batch, head, read_log
+from streaming.tables import commits_of, delta
+from streaming.views.late import late_pairs
+from streaming.views.updates import in_lateness
+
+
+@dataclass(frozen=True)
+class PendingDay:
+    """A day whose late pairs are newer than its correction.
+
+    `late_pairs` counts all pairs of the day, `newest_batch` the latest batch that brought one, `through_batch` the
+    batch up to which the stored correction goes (null where there is none).
+    """
+
+    day: date
+    late_pairs: int
+    newest_batch: int
+    through_batch: int | None
+
+
+def plan(
+    spark: SparkSession,
+    lake: Lake,
+    view: Windowed,
+    log_version: int | None = None,
+    corrections_version: int | None = None,
+) -> list[PendingDay]:
+    """The days that need a correction, oldest first; the versions pin what is known of late pairs, and as corrected.
+
+    Pairs that the view drops, or that the stream process corrects by itself, wait for nobody.
+    """
+    if not view.corrected:
+        return []
+    log = read_log(spark, lake, view.of, log_version)
+    through = corrected_through(lake, view, corrections_version)
+    days = _changed_sessions(log, view) if view.window.merging else _late_days(log, view)
+    # A correction is out of date as soon as a session that was open in it has ended.
+    ended = _ended_since(spark, lake, view, log_version, corrections_version) if view.window.merging else {}
+    backlog = [
+        PendingDay(row["day"], row["late_pairs"], ended.get(row["day"], row["newest_batch"]), through.get(row["day"]))
+        for row in days.groupBy("day")
+        .agg(F.sum("late_pairs").alias("late_pairs"), F.max("newest_batch").alias("newest_batch"))
+        .orderBy("day")
+        .collect()
+    ]
+    return [entry for entry in backlog if entry.through_batch is None or entry.newest_batch > entry.through_batch]
+
+
+def _late_days(log: DataFrame, view: Windowed) -> DataFrame:
+    late = late_pairs(log, view)
+    if view.allowed_lateness is not None:
+        late = late.where(~in_lateness(view, F.col("window_end")))
+    return late.groupBy(F.col("window_day").alias("day")).agg(
+        F.count(F.lit(1)).alias("late_pairs"), F.max("_batch").alias("newest_batch")
+    )
+
+
+def _changed_sessions(log: DataFrame, view: Windowed) -> DataFrame:
+    """Late pairs per day of the whole session they belong to: a late row may move its start to an earlier day."""
+    sessions = view.group(
+        view.pairs(log),
+        extra={
+            "_late_pairs": F.count_if("_late"),
+            "_newest_batch": F.max(F.when(F.col("_late"), F.col("_batch"))),
+        },
+    ).where("_late_pairs > 0")
+    first, last = F.to_date(f"{WINDOW}.start"), F.to_date(f"{WINDOW}.end")
+    return sessions.select(
+        F.explode(F.sequence(first, last)).alias("day"),
+        F.col("_late_pairs").alias("late_pairs"),
+        F.col("_newest_batch").alias("newest_batch"),
+    )
+
+
+def _ended_since(
+    spark: SparkSession, lake: Lake, view: Windowed, log_version: int | None, corrections_version: int | None
+) -> dict[date, int]:
+    """Days with a session that was still open when it was corrected and has ended since, by the newest batch."""
+    corrections = read_corrections(spark, lake, view, corrections_version)
+    newest = head(lake, view.of, log_version)
+    if corrections is None or newest is None:
+        return {}
+    ended = corrections.where(F.col("_retracted") & (F.col("window_end") <= literal(newest.state.watermark)))
+    return {row["_day"]: newest.number for row in ended.select("_day").distinct().collect()}
+
+
+def correct(
+    spark: SparkSession,
+    lake: Lake,
+    view: Windowed,
+    days: Iterable[date],
+    now: Callable[[], datetime],
+    on_day: Callable[[date, int], None] = lambda day, rows: None,
+) -> dict[date, int]:
+    """Replace the corrections of each of `days`, one commit a day; returns the corrected windows per day.
+
+    Idempotent and restartable: a day is a function of the log up to the batch stored as `_through_batch`.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+        ViewError: the view drops late pairs by its declaration.
+    """
+    if not view.corrected:
+        raise ViewError(
+            f"view {view.name!r} is declared with late='drop', so nothing is corrected; declare late='correct' to have "
+            "its late pairs counted, they are all in the log."
+        )
+    log = read_log(spark, lake, view.of)
+    newest = head(lake, view.of)
+    assert newest is not None
+    corrected: dict[date, int] = {}
+    for day in sorted(set(days)):
+        rows = correction(log, view, day, newest).withColumn("_corrected_at", literal(now()))
+        uri = lake.corrections(view)
+        delta.create(uri, rows.schema, append_only=False, description=f"Corrections of view {view.name}")
+        corrected[day] = delta.replace_days(
+            rows, uri, [day], metadata={"through": {day.isoformat(): newest.number}, "view": view.name}
+        )
+        on_day(day, corrected[day])
+    return corrected
+
+
+def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> DataFrame:
+    """The correction of one day as a pure function of the log up to batch `through`.
+
+    The view's columns, `_late_rows` (late pairs in the window), `_retracted`, `_through_batch`, `_day`. A retracted row
+    has no values: it stands for results that are void, of a window for which the function gives none, or of a session
+    that a late row has joined to one still open.
+    """
+    near = log.where(view.window.near(day) & (F.col("_batch") <= through.number))
+    late = view.group(view.pairs(near), extra={"_late_rows": F.count_if("_late")}).where(
+        (F.to_date(f"{WINDOW}.start") == F.lit(day)) & (F.col("_late_rows") > 0)
+    )
+    identity: list[Column | str] = [
+        *view.by,
+        F.col(f"{WINDOW}.start").alias("window_start"),
+        F.col(f"{WINDOW}.end").alias("window_end"),
+        "_late_rows",
+        F.to_date(f"{WINDOW}.start").alias("_day"),
+    ]
+    results = view.finish(late, "_late_rows").withColumn("_retracted", F.lit(False))
+    if view.window.merging:
+        results = results.where(F.col("window_end") <= literal(through.state.watermark))
+    if view.window.merging or view.function is not None:
+        windows = late.select(*identity)
+        same = [windows[name].eqNullSafe(results[name]) for name in view.identity]
+        without = windows.join(results, same, "left_anti").withColumn("_retracted", F.lit(True))
+        results = results.unionByName(without, allowMissingColumns=True)
+    return results.select(
+        *view.columns, "_late_rows", "_retracted", F.lit(through.number).cast("bigint").alias("_through_batch"), "_day"
+    )
+
+
+def read_corrections(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
+    """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
+    uri = lake.corrections(view)
+    return None if delta.open_table(uri, version) is None else delta.read(spark, uri, version)
+
+
+def corrected_through(lake: Lake, view: Windowed, version: int | None = None) -> dict[date, int]:
+    """Per corrected day, the batch up to which its correction goes, at one Delta `version` or the newest."""
+    through: dict[date, int] = {}
+    table = delta.open_table(lake.corrections(view), version)
+    for commit in reversed([] if table is None else commits_of(table)):
+        for day, batch in ((commit["userMetadata"] or {}).get("through") or {}).items():
+            through[date.fromisoformat(day)] = batch
+    return through

@@ -1,0 +1,62 @@
+"""Late data is a read of the log: the pairs whose window was closed when the row came."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streaming.base import WINDOW, ViewError
+from streaming.declare import Stream, Windowed
+from streaming.log import valid
+
+
+def late_pairs(log: DataFrame, view: Windowed) -> DataFrame:
+    """One row per late (row, window) pair: the log's columns, `window_start`, `window_end`, `window_day`.
+
+    `log` is a batch read of the event log.
+    """
+    return (
+        view.pairs(log)
+        .where("_late")
+        .select(
+            *log.columns,
+            F.col(f"{WINDOW}.start").alias("window_start"),
+            F.col(f"{WINDOW}.end").alias("window_end"),
+            F.to_date(f"{WINDOW}.start").alias("window_day"),
+        )
+    )
+
+
+def late_rows(log: DataFrame, stream: Stream) -> DataFrame:
+    """The valid rows whose event time lies before the stamp, with the log's columns; a row at the stamp is not late.
+
+    For logic that looks at single rows. Whether such a row is late for a window is what `late_pairs` says.
+    """
+    return valid(log).where(F.col(stream.event_time) < F.col("_watermark"))
+
+
+def unassigned(log: DataFrame, view: Windowed) -> DataFrame:
+    """The valid rows that the view counts and that lie in none of its windows, with the log's columns."""
+    none = F.col(WINDOW).isNull()
+    return view.assign(log.where(view.condition())).where(none).select(*log.columns)
+
+
+def duplicates(log: DataFrame, view: Windowed) -> DataFrame:
+    """The rows that a view with `distinct` does not count, because an earlier row of their window agrees with them.
+
+    Keys, `window_start`, `window_end`, the stream's columns, and `_copy` (2 for the second of its kind).
+
+    Raises:
+        ViewError: the view counts every row.
+    """
+    if not view.distinct:
+        raise ViewError(f"view {view.name!r} counts every row; declare distinct=(...) to count copies once.")
+    members = view.members(view.group(view.pairs(log)))
+    others = (name for name in view.of.columns if name not in view.by)
+    return members.where("_copy > 1").select(
+        *view.by,
+        F.col(f"{WINDOW}.start").alias("window_start"),
+        F.col(f"{WINDOW}.end").alias("window_end"),
+        *others,
+        "_copy",
+    )

@@ -1,0 +1,76 @@
+"""Early results: the windows that are still open, as they stand. Provisional, and replaced whole each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import ViewError, interval, literal
+from streaming.declare import EACH_BATCH, Windowed
+from streaming.lake import Lake
+from streaming.log import Batch, read_log
+from streaming.tables import delta
+
+
+class EarlyResults:
+    """Keeps the open windows of a view, after each batch or when the declared interval has passed."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], datetime]) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._view = view
+        self._now = now
+        self._last: datetime | None = None
+
+    def __call__(self, batch: Batch) -> None:
+        """Write the open windows as they are after `batch`, if it is time to."""
+        every = self._view.early
+        if every == EACH_BATCH or (every is not None and self._is_due(interval(every))):
+            self.write(batch)
+
+    def write(self, batch: Batch) -> None:
+        """Write the open windows as they are after `batch`."""
+        if self._view.early is None:
+            return
+        self._last = self._now()
+        rows = open_windows(read_log(self._spark, self._lake, self._view.of), self._view, batch)
+        uri = self._lake.open(self._view)
+        written = rows.withColumn("_written_at", literal(self._last))
+        description = f"Open windows of view {self._view.name}, provisional"
+        delta.create(uri, written.schema, append_only=False, description=description)
+        delta.replace_all(written, uri, metadata={"through": batch.number, "view": self._view.name})
+
+    def _is_due(self, every: timedelta) -> bool:
+        return self._last is None or self._now() - self._last >= every
+
+
+def open_windows(log: DataFrame, view: Windowed, through: Batch) -> DataFrame:
+    """The windows not closed after batch `through`, as a pure function of the log.
+
+    The view's columns, `_through_batch`, `_day`.
+    """
+    watermark = through.state.watermark
+    rows = log.where(F.col("_batch") <= through.number)
+    # The first row of a session may lie far behind the last, which keeps it open.
+    results = view.aggregate(view.pairs(rows if view.window.merging else view.reaching(rows, watermark)))
+    if watermark is not None:
+        results = results.where(F.col("window_end") > literal(watermark))
+    return results.withColumn("_through_batch", F.lit(through.number).cast("bigint"))
+
+
+def read_open(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
+    """The open windows as they were last written.
+
+    Raises:
+        ViewError: the view keeps none, or has not run yet.
+    """
+    uri = lake.open(view)
+    if not delta.exists(uri):
+        raise ViewError(
+            f"view {view.name!r} has no table of open windows; declare early='each batch' or an interval, then run "
+            f"`tidemark run {view.of.name}`."
+        )
+    return delta.read(spark, uri)

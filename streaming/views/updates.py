@@ -1,0 +1,102 @@
+"""Updates: late pairs within the allowed lateness, corrected by the stream process right after their batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import FIRST_INSTANT, MICROSECOND, WINDOW, from_micros, interval, literal
+from streaming.declare import Windowed
+from streaming.lake import Lake
+from streaming.log import head, read_log
+from streaming.tables import commit_history, delta
+
+_APP = "updates"
+
+
+def in_lateness(view: Windowed, window_end: Column) -> Column:
+    """Whether the stamp had not yet passed the window's end by the allowed lateness when the row came.
+
+    Semantics of Flink's `allowedLateness`, on the stamp: `stamp < window_end + lateness`.
+    """
+    assert view.allowed_lateness is not None
+    micros = interval(view.allowed_lateness) // MICROSECOND
+    return F.unix_micros("_watermark") < F.unix_micros(window_end) + F.lit(micros)
+
+
+def updates_between(log: DataFrame, view: Windowed, after: int, through: int) -> DataFrame:
+    """The updates of the batches `after` < batch <= `through`, as a pure function of the log.
+
+    One row per key, window and batch that brought a late pair in time: the view's columns, computed from all rows up to
+    that batch, `_batch` and `_day`.
+    """
+    pairs = view.pairs(log.where(F.col("_batch") <= through))
+    brought = (
+        pairs.where((F.col("_batch") > after) & F.col("_late") & in_lateness(view, F.col(f"{WINDOW}.end")))
+        .select(*(F.col(name).alias(f"_its_{name}") for name in (*view.by, WINDOW)), F.col("_batch").alias("_brought"))
+        .distinct()
+    )
+    same = [pairs[name].eqNullSafe(brought[f"_its_{name}"]) for name in (*view.by, WINDOW)]
+    seen = pairs.join(F.broadcast(brought), [*same, pairs["_batch"] <= brought["_brought"]])
+    return view.aggregate(seen, "_brought").withColumnRenamed("_brought", "_batch")
+
+
+def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], datetime]) -> int:
+    """Append the updates of every batch that has none yet, in one commit; returns how many rows they were.
+
+    Idempotent: the commit carries the batch up to which it goes.
+    """
+    newest = head(lake, view.of)
+    if newest is None or view.late != "update":
+        return 0
+    uri, done = lake.updates(view), updated_through(lake, view)
+    if done >= newest.number:
+        return 0
+    log = view.reaching(read_log(spark, lake, view.of), _closed_for_good(lake, view))
+    rows = updates_between(log, view, done, newest.number).withColumn("_written_at", literal(now()))
+    delta.create(uri, rows.schema, append_only=True, description=f"Updates of view {view.name} by late rows")
+    return delta.append(
+        rows,
+        uri,
+        txn=delta.Txn(_APP, newest.number),
+        metadata=lambda: {
+            "through": newest.number,
+            "view": view.name,
+            "watermark": newest.state.to_json()["watermark"],
+        },
+        statistics=("window_start", "_batch"),
+    )
+
+
+def _closed_for_good(lake: Lake, view: Windowed) -> datetime | None:
+    """No window that ends here or before is ever updated again, as the last updates tell; None where nobody knows."""
+    assert view.allowed_lateness is not None
+    commits = commit_history(lake.updates(view), 1)
+    told = commits[0]["userMetadata"] if commits else None
+    if not isinstance(told, dict) or told.get("watermark") is None:
+        return None
+    watermark, lateness = from_micros(told["watermark"]), interval(view.allowed_lateness)
+    return watermark - lateness if watermark - FIRST_INSTANT > lateness else None
+
+
+def updated_through(lake: Lake, view: Windowed, version: int | None = None) -> int:
+    """The batch up to which the updates go, at one Delta `version` or the newest; -1 where there are none."""
+    table = delta.open_table(lake.updates(view), version)
+    written = None if table is None else table.transaction_version(_APP)
+    return -1 if written is None else written
+
+
+def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
+    """The updates as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
+    uri = lake.updates(view)
+    return None if delta.open_table(uri, version) is None else delta.read(spark, uri, version)
+
+
+def emitted(first: DataFrame, updates: DataFrame | None, view: Windowed) -> DataFrame:
+    """All that the stream process said of a view: its columns, `_day`, and `_kind`, which is `first` or `update`."""
+    columns = [*view.columns, "_day"]
+    said = first.select(*columns, F.lit("first").alias("_kind"))
+    return said if updates is None else said.unionByName(updates.select(*columns, F.lit("update").alias("_kind")))

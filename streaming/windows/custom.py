@@ -1,0 +1,60 @@
+"""Windows by an expression of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from streaming.base import MICROSECOND, DeclarationError, interval
+from streaming.windows.window import Window
+
+
+@dataclass(frozen=True)
+class Custom(Window):
+    """Windows that SQL assigns: `windows` is an array of structs of two timestamps, start and end.
+
+    A row may be in none, one or many; such a window need not hold the row's own time. `within` bounds how far start
+    and end may lie from the event time; a window that reaches further, or ends before it starts, is not assigned. It is
+    what keeps a correction from reading the whole log. Semantics as Flink's `WindowAssigner`.
+    """
+
+    windows: str
+    within: str
+
+    def __post_init__(self) -> None:
+        if not interval(self.within):
+            raise DeclarationError(f"within={self.within!r} allows no window at all; give it a length.")
+
+    @property
+    def expressions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The assigner."""
+        return (self.windows,)
+
+    @property
+    def longest(self) -> timedelta:
+        """How far a window may reach from a row."""
+        return interval(self.within)
+
+    def bounds(self, event_time: Column) -> Column:
+        """The assigned windows that are windows."""
+        micros, reach = F.unix_micros(event_time), F.lit(interval(self.within) // MICROSECOND)
+        assigned = F.expr(
+            f"coalesce(cast(({self.windows}) as array<struct<start: timestamp, end: timestamp>>), array())"
+        )
+        return F.array_distinct(
+            F.filter(
+                assigned,
+                lambda window: (
+                    (window["start"] < window["end"])
+                    & (F.unix_micros(window["start"]) >= micros - reach)
+                    & (F.unix_micros(window["end"]) <= micros + reach)
+                ),
+            )
+        )
+
+    def near(self, day: date) -> Column:
+        """Rows on both sides of the window's start."""
+        return self._near(day, self.longest, self.longest)

@@ -1,0 +1,118 @@
+"""Windows of one length that repeat: tumbling and sliding."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from streaming.base import EPOCH, MICROSECOND, DeclarationError, interval
+from streaming.windows.window import Window, _micros, _window
+
+
+class _Periodic(Window):
+    """Windows of length `size` that start every `period`, shifted by `offset` from the epoch."""
+
+    size: str
+    offset: str
+
+    def __post_init__(self) -> None:
+        if not interval(self.size) or not interval(self.period):
+            raise DeclarationError(
+                f"a {type(self).__name__.lower()} window of size {self.size!r} every {self.period!r} is empty; give it "
+                "a length."
+            )
+        if interval(self.offset) >= interval(self.period):
+            raise DeclarationError(
+                f"offset {self.offset!r} is not smaller than {self.period!r}, after which windows repeat; use the "
+                "remainder."
+            )
+
+    @property
+    @abstractmethod
+    def period(self) -> str:
+        """From the start of one window to that of the next."""
+
+    @property
+    def longest(self) -> timedelta:
+        """The size."""
+        return interval(self.size)
+
+    def near(self, day: date) -> Column:
+        """To the end of the last window that starts on the day."""
+        last_instant = datetime.combine(day, time.max, UTC)
+        into_last = (last_instant - EPOCH - interval(self.offset)) % interval(self.period)
+        last_row = last_instant + (interval(self.size) - into_last - MICROSECOND)
+        return F.col("_day").between(F.lit(day), F.lit(last_row.date()))
+
+    def known_to_end(self, after: datetime, by: datetime) -> bool:
+        """Whether one does."""
+        return self._ended(by) > self._ended(after)
+
+    def _ended(self, instant: datetime) -> int:
+        """The number of the last window that has ended by then, counted from the one that begins at the offset."""
+        return (instant - EPOCH - interval(self.offset) - interval(self.size)) // interval(self.period)
+
+    def _start(self, event_time: Column) -> Column:
+        """In microseconds, of the last window that starts by then."""
+        micros = F.unix_micros(event_time)
+        return micros - F.pmod(micros - _micros(self.offset), _micros(self.period))
+
+
+@dataclass(frozen=True)
+class Tumbling(_Periodic):
+    """Fixed windows of length `size`, one after the other, shifted by `offset` from the epoch.
+
+    Semantics as Flink's `TumblingEventTimeWindows.of(size, offset)` and Spark's `window`; before the epoch the start
+    is rounded down as well.
+    """
+
+    size: str
+    offset: str = "0 seconds"
+
+    @property
+    def period(self) -> str:
+        """The size."""
+        return self.size
+
+    def bounds(self, event_time: Column) -> Column:
+        """The one window of a row."""
+        start = self._start(event_time)
+        return F.array(_window(start, start + _micros(self.size)))
+
+    def late_windows(self, event_time: Column, stamp: Column) -> Column:
+        """One or none; asked for every row, and Spark interprets the search in an array."""
+        return self.late(self.bounds(event_time)[0], stamp).cast("int")
+
+    def in_none(self, event_time: Column) -> Column:
+        """Never."""
+        return F.lit(False)
+
+
+@dataclass(frozen=True)
+class Sliding(_Periodic):
+    """Windows of length `size` that start every `slide`, shifted by `offset` from the epoch.
+
+    A row is in every window that covers it: `size / slide` of them, rounded up or down; where `slide` is greater than
+    `size` some rows are in none. Semantics as Flink's `SlidingEventTimeWindows.of(size, slide, offset)`.
+    """
+
+    size: str
+    slide: str
+    offset: str = "0 seconds"
+
+    @property
+    def period(self) -> str:
+        """The slide."""
+        return self.slide
+
+    def bounds(self, event_time: Column) -> Column:
+        """The windows of a row, the earliest first."""
+        last = self._start(event_time)
+        size, slide = interval(self.size) // MICROSECOND, interval(self.slide) // MICROSECOND
+        starts = [last - F.lit(back * slide) for back in reversed(range(-(-size // slide)))]
+        windows = F.array(*(_window(start, start + F.lit(size)) for start in starts))
+        return F.filter(windows, lambda window: F.unix_micros(window["end"]) > F.unix_micros(event_time))

@@ -1,0 +1,181 @@
+"""Golden tests of clocks: which watermark each batch is stamped with, and what it closes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from pyspark.sql import SparkSession
+
+from streaming import Lake, Pipeline, Punctuated, Stream
+from streaming.audit.laws import audit
+from streaming.examples import bounded_disorder, late_counts, periodic_clock, punctuated_clock, silent_partition
+from streaming.log.batches import read_batches
+from streaming.log.clock_history import ClockReading, clock_history
+from streaming.log.read import read_log
+from streaming.service.drain import drain
+from streaming.views.first_results import read_first
+from streaming.views.late import late_pairs
+from tests.support.feeds import land, readings
+from tests.support.instants import NOW, T0, at
+from tests.support.runs import run, tuples
+
+HALF_PAST_TWELVE = (12 * 60 + 30) * 60
+MS = 0.001
+
+
+def history(lake: Lake, stream: Stream) -> list[ClockReading]:
+    """What the log says of its clock."""
+    return clock_history(read_batches(lake, stream))
+
+
+def stamps(lake: Lake, stream: Stream) -> list[datetime | None]:
+    """The stamp of each commit, oldest first."""
+    return [reading.stamp for reading in history(lake, stream)]
+
+
+def drained_at(spark: SparkSession, lake: Lake, pipeline: Pipeline, instant: datetime) -> None:
+    """One drain with its processing time."""
+    drain(spark, lake, pipeline, now=lambda: instant)
+
+
+def clock_holds(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> bool:
+    """Whether the audit finds every stamp to be the clock replayed."""
+    return next(finding.holds for finding in audit(spark, lake, pipeline) if finding.law == "one clock")
+
+
+def test_l6_every_row_moves_a_periodic_clock_and_only_the_trusted_sensor_a_punctuated_one(
+    spark: SparkSession, lake: Lake
+) -> None:
+    timeline = [readings(row) for row in ("s1@100", "s2@500", "s1@90", "s1@200")]
+
+    run(spark, lake, periodic_clock.pipeline, *timeline)
+    # The stamp of a batch is the watermark after the one before it: 40, 440, 440, and 440 after the last.
+    assert stamps(lake, periodic_clock.periodic_readings) == [None, at(40), at(440), at(440)]
+
+    run(spark, lake, punctuated_clock.pipeline, *timeline)
+    told = history(lake, punctuated_clock.punctuated_readings)
+    assert [reading.stamp for reading in told] == [None, at(40), at(40), at(40), at(140)]
+    assert [reading.cause for reading in told] == ["source"] * 4 + ["heartbeat"]
+    # s2@500 is valid, but it moves nothing.
+    assert [reading.greatest for reading in told] == [at(100), None, at(90), at(200), None]
+
+
+def test_l7_with_a_bound_of_10_seconds_a_row_is_late_for_a_short_window_and_in_time_for_a_long_one(
+    spark: SparkSession, lake: Lake
+) -> None:
+    def event(name: str, seconds: float) -> str:
+        return f"{name}@{HALF_PAST_TWELVE + seconds}"
+
+    def watermark(seconds: float) -> datetime:
+        return at(HALF_PAST_TWELVE + seconds)
+
+    timeline = [("e2", 10.0), ("e4", 20.0), ("l1", 8.0), ("e6", 30.0), ("l2", 5.0), ("e7", 35.0)]
+    # Beyond the golden case: exactly 10 seconds old, and a millisecond older.
+    last = ", ".join((event("e8", 25), event("l3", 25 - MS)))
+    run(spark, lake, bounded_disorder.pipeline, *(readings(event(*entry)) for entry in timeline), readings(last))
+
+    expected = [None, *map(watermark, (0, 10, 10, 20, 20, 25))]
+    assert stamps(lake, bounded_disorder.events) == expected
+    rows = read_log(spark, lake, bounded_disorder.events)
+    assert tuples(rows.where("event_time < _watermark"), "id") == [("l1",), ("l2",), ("l3",)]
+    assert tuples(late_pairs(rows, bounded_disorder.by_10_seconds), "id", "window_end") == [
+        ("l1", watermark(10)),
+        ("l2", watermark(10)),
+    ]
+    assert tuples(late_pairs(rows, bounded_disorder.by_30_seconds), "id") == []
+    assert tuples(read_first(spark, lake, bounded_disorder.by_10_seconds), "window_end", "events") == [
+        (watermark(20), 1)
+    ]
+    assert [sum(reading.late.values()) for reading in history(lake, bounded_disorder.events)] == [0, 0, 1, 0, 1, 0, 0]
+
+
+def test_l9_the_slowest_partition_holds_the_watermark_until_it_is_idle_and_never_moves_it_back(
+    spark: SparkSession, lake: Lake
+) -> None:
+    pipeline, stream = silent_partition.pipeline, silent_partition.gateway_readings
+    landed = iter(range(100))
+
+    def arrive(*rows: str) -> None:
+        for row in rows:
+            gateway = row.partition("@")[0]
+            land(stream.source.location(lake), readings(row), name=f"{gateway}-{next(landed):06}.json")
+
+    arrive("p0@10", "p1@3")  # two files, one batch: watermark 3
+    arrive("p0@20", "p1@7")  # watermark 7
+    drained_at(spark, lake, pipeline, NOW)
+    assert stamps(lake, stream) == [None, at(3), at(7)]  # the third is the drain's heartbeat
+
+    arrive("p0@30")
+    drained_at(spark, lake, pipeline, NOW + timedelta(minutes=1))
+    assert stamps(lake, stream)[3:] == [at(7)]  # p1 holds the watermark, which does not move: no heartbeat
+
+    drained_at(spark, lake, pipeline, NOW + timedelta(minutes=2))  # p1 has been silent for two minutes
+    assert stamps(lake, stream)[4:] == [at(30)]
+    first = [("p0", at(20), 1), ("p0", at(30), 1), ("p1", at(10), 2)]
+    columns = ("id", "window_end", "readings")
+    assert tuples(read_first(spark, lake, silent_partition.gateway_by_10_seconds), *columns) == first
+
+    arrive("p1@8")
+    drained_at(spark, lake, pipeline, NOW + timedelta(minutes=2, seconds=1))
+    assert stamps(lake, stream)[5:] == [at(30)]  # p1 counts again, and the watermark stays
+    late = late_pairs(read_log(spark, lake, stream), silent_partition.gateway_by_10_seconds)
+    assert tuples(late, "id", "event_time", "window_end") == [("p1", at(8), at(10))]
+    assert tuples(read_first(spark, lake, silent_partition.gateway_by_10_seconds), *columns) == first
+
+    told = history(lake, stream)
+    assert [reading.cause for reading in told] == ["source"] * 2 + ["heartbeat", "source", "heartbeat", "source"]
+    assert [reading.rows for reading in told] == [2, 2, 0, 1, 0, 1]
+    by_partition = [dict(batch.summary.greatest) for batch in read_batches(lake, stream)[::-1]]
+    assert by_partition == [
+        {"p0": at(10), "p1": at(3)},
+        {"p0": at(20), "p1": at(7)},
+        {},
+        {"p0": at(30)},
+        {},
+        {"p1": at(8)},
+    ]
+    assert clock_holds(spark, lake, pipeline)
+
+
+def test_the_last_windows_of_a_silent_source_close_from_exactly_heartbeat_after_on(
+    spark: SparkSession, lake: Lake
+) -> None:
+    clock = replace(late_counts.readings.clock, heartbeat_after="1 minute")
+    stream = replace(late_counts.readings, clock=clock)
+    view = replace(late_counts.count_by_sensor, of=stream)
+    pipeline = Pipeline(stream, (view,))
+    noon = (NOW - T0).total_seconds()
+
+    run(spark, lake, pipeline, readings(f"a@{noon}, a@{noon + 54.999}, a@{noon + 55}"))
+    assert stamps(lake, stream) == [None, at(noon + 50)]
+    drained_at(spark, lake, pipeline, at(noon + 60 - MS))
+    assert stamps(lake, stream)[2:] == []
+
+    for _ in range(2):  # the same silence again changes nothing
+        drained_at(spark, lake, pipeline, at(noon + 60))
+        assert stamps(lake, stream)[2:] == [at(noon + 55)]
+    drained_at(spark, lake, pipeline, at(noon + 65))
+    assert stamps(lake, stream)[3:] == [at(noon + 60)]
+    first = read_first(spark, lake, view)
+    assert tuples(first, "window_end", "readings") == [(at(noon + 10), 1), (at(noon + 60), 2)]
+
+    run(spark, lake, pipeline, readings(f"a@{noon + 70}"))  # at NOW: a processing time that went back
+    assert stamps(lake, stream)[4:] == [at(noon + 60), at(noon + 65)]
+    assert clock_holds(spark, lake, pipeline)
+
+
+def test_a_punctuated_clock_waits_for_each_partitions_first_mark(spark: SparkSession, lake: Lake) -> None:
+    stream = replace(silent_partition.gateway_readings, clock=Punctuated("id = 'mark'"))
+    pipeline = Pipeline(stream, (replace(silent_partition.gateway_by_10_seconds, of=stream),))
+    landing = stream.source.location(lake)
+    land(landing, readings("mark@20"), name="p0-1.json")
+    land(landing, [*readings("a@50"), "{oops"], name="p1-1.json")
+    land(landing, ["{"], name="p2-1.json")  # nothing valid: a partition nobody waits for
+    land(landing, readings("mark@15, a@90"), name="p1-2.json")
+
+    run(spark, lake, pipeline)
+
+    told = read_batches(lake, stream)[::-1]
+    assert [dict(batch.summary.greatest) for batch in told] == [{"p0": at(20), "p1": None}, {"p1": at(15)}, {}]
+    assert stamps(lake, stream) == [None, None, at(15)]

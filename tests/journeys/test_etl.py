@@ -1,0 +1,89 @@
+"""Golden tests of stateless applications: filter, conversion, validation against a schema, event-time extraction."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from streaming import log
+from streaming.examples import iso_events, records, sensors
+from streaming.lake.lake import Lake
+from streaming.log.filters import FilterCounts
+from tests.support.feeds import readings
+from tests.support.instants import T0, at, ms
+from tests.support.runs import run, tuples
+
+
+@pytest.fixture(scope="module")
+def measured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake after readings around the threshold of E2 (no value at all, too), and the four of E9."""
+    lake = Lake(str(tmp_path_factory.mktemp("measured")))
+    threshold, conversion = readings("e2@1=24.9, e2@2=25.0, e2@3"), readings("e9@1=32, e9@2=50, e9@3=212, e9@4=-40")
+    run(spark, lake, sensors.pipeline, threshold, conversion)
+    return lake
+
+
+def test_e2_a_threshold_filter_keeps_the_threshold_and_reports_rows_in_kept_and_removed(
+    spark: SparkSession, measured: Lake
+) -> None:
+    rows = log.read_log(spark, measured, sensors.sensors).where("id = 'e2'")
+
+    assert tuples(sensors.warm.rows(rows), "id", "temperature") == [("e2", 25.0)]
+    assert sensors.warm.counts(rows) == FilterCounts(rows_in=2, kept=1, removed=1)
+    # 24.9 is removed, not rejected; the reading without a value is rejected, not removed.
+    assert tuples(log.rejected(rows), "event_time", "_rejected") == [
+        (at(3), ["temperature_present: not (temperature is not null)"])
+    ]
+
+
+def test_e9_fahrenheit_becomes_celsius(spark: SparkSession, measured: Lake) -> None:
+    rows = log.read_log(spark, measured, sensors.sensors).where("id = 'e9'").orderBy("event_time").collect()
+
+    assert [row["temperature"] for row in rows] == [32, 50, 212, -40]
+    assert [row["celsius"] for row in rows] == pytest.approx([0, 10, 100, -40], abs=1e-9)
+
+
+def test_e18_a_payload_is_valid_or_rejected_with_all_its_reasons_and_its_bytes(spark: SparkSession, lake: Lake) -> None:
+    lines = ['{"id":"a","ts":1}', '{"id":"a"}', '{"id":1,"ts":"x"}', "{oops"]
+
+    drained = run(spark, lake, records.pipeline, lines)
+
+    rows = log.read_log(spark, lake, records.records)
+    assert tuples(log.valid(rows), "id", "ts", "_rejected") == [("a", 1, None)]
+    found = log.rejected(rows).orderBy("_origin.position").collect()
+    assert [(bytes(row["_raw"]).decode(), row["_rejected"]) for row in found] == [
+        ('{"id":"a"}', ["required: ts is missing"]),
+        (
+            '{"id":1,"ts":"x"}',
+            [
+                "type: id is not a JSON string, got bigint",
+                "type: ts is not a whole number within bigint, got string",
+            ],
+        ),
+        ("{oops", ["json: the payload is not one JSON object"]),
+    ]
+    assert [row["_origin"]["path"].endswith("/landing/records/0000.json") for row in found] == [True] * 3
+    assert len({row["_origin"]["position"] for row in found}) == 3
+    assert (drained.queries["log"].rows, drained.queries["log"].rejected) == (4, 3)
+
+
+def test_e19_event_time_is_text_with_an_offset_and_any_other_text_is_rejected(spark: SparkSession, lake: Lake) -> None:
+    texts = [
+        "2026-01-01T05:30:00+05:30",
+        "2025-12-31T19:00:00.001-05:00",
+        "2026-01-01T00:00:00",  # names no instant
+        "2026-01-01",
+        "yesterday",
+        "2026-02-30T00:00:00Z",
+    ]
+
+    run(spark, lake, iso_events.pipeline, [{"event_timestamp": text} for text in texts])
+
+    rows = log.read_log(spark, lake, iso_events.iso_events)
+    assert tuples(log.valid(rows), "event_timestamp", "epoch_ms") == [(T0, ms(T0)), (at(0.001), ms(T0) + 1)]
+    rejected = log.rejected(rows).select(
+        F.get_json_object(F.col("_raw").cast("string"), "$.event_timestamp").alias("text"),
+        F.size("_rejected").alias("reasons"),
+    )
+    assert tuples(rejected) == [(text, 1) for text in sorted(texts[2:])]

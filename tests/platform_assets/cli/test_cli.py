@@ -1,0 +1,101 @@
+"""The commands as they are typed: what they print, what comes next, and how they exit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from streaming.lake.lake import Lake
+from streaming.pipelines.flights import departures_by_origin, pipeline
+from tests.platform_assets.conftest import Tidemark
+from tests.support.departures import BROKEN, CLOSING, FIRST, LATE_ON_1, SECOND
+from tests.support.runs import run
+
+# A command takes the session that runs already.
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def test_each_command_names_the_next_and_a_broken_law_exits_with_1(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark
+) -> None:
+    run(spark, lake, pipeline, FIRST, SECOND, [*CLOSING, *BROKEN], LATE_ON_1)
+
+    code, told = tidemark("run flights --end-of-input")
+    assert (code, "Next: tidemark correct flights" in told) == (0, True)
+    code, told = tidemark("show flights late")
+    assert (code, told.count("2013-01-01 10:30:00")) == (0, 1)
+    code, told = tidemark("show flights rejected")
+    assert (code, "json: " in told) == (0, True)
+    code, told = tidemark("repair flights --preview")
+    assert (code, "1 rejected rows: 0 would pass, 1 would stay rejected. Nothing was written" in told) == (0, True)
+    code, told = tidemark("repair flights")
+    assert (code, "0 repaired, 1 stay rejected" in told, "Next: tidemark show flights rejected" in told) == (
+        0,
+        True,
+        True,
+    )
+    code, told = tidemark("lateness flights --delay 3days --complete 0.5")
+    assert (code, "15 min (declared)" in told, "3 d" in told, "Next: tidemark lateness flights" in told) == (
+        0,
+        True,
+        True,
+        True,
+    )
+    assert Path(lake.report("lateness_departures_by_origin.png")).read_bytes().startswith(b"\x89PNG")
+    code, told = tidemark("show flights clock")
+    # The late row was stamped with the watermark of CLOSING; the end of input closed the last windows.
+    assert (code, "source │ 2013-01-04 09:45:00 │ 2013-01-01 10:30:00 │ 1" in told) == (0, True), told
+    assert told.count("heartbeat") == 1
+    code, told = tidemark("show flights corrections")
+    assert (code, "ViewError" in told, "Next" in told) == (1, True, False)
+    code, told = tidemark("correct flights")
+    assert (code, "2013-01-01: 1 windows corrected" in told) == (0, True)
+    code, told = tidemark("correct flights")
+    assert (code, "no day has late pairs that are not corrected yet" in told) == (0, True)
+    code, told = tidemark("show flights corrections")
+    assert (code, "Next: tidemark audit flights" in told) == (0, True)
+    for table in ("log", "first", "current"):
+        code, told = tidemark(f"show flights {table} --limit 1")
+        assert (code, "and more; --limit 10" in told) == (0, True)
+    code, told = tidemark("audit flights")
+    assert (code, "every law holds" in told) == (0, True)
+
+    table = DeltaTable(lake.first(departures_by_origin))
+    table.alter.set_table_properties({"delta.appendOnly": "false"})
+    table.delete("origin = 'EWR'")
+    code, told = tidemark("audit flights")
+    assert (code, "a law is broken" in told) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("show flights", "ViewError: view 'departures_by_origin' is not built yet; run `tidemark run flights` first."),
+        ("audit flights", "LogError:"),
+        ("correct flights", "LogError:"),
+        ("repair flights", "LogError:"),
+        ("lateness flights", "LogError:"),
+        ("lateness flights --view nonesuch", "has no view 'nonesuch'"),
+        ("show flights clock", "LogError: stream 'flights' has no event log yet; run `tidemark run flights` first."),
+        ("run flights", "SourceError:"),
+        ("run nonesuch", "nonesuch"),
+        ("report on_time_performance", "NotBuiltYet:"),
+        ("report nonesuch", "UnknownReport:"),
+        ("feed nonesuch", "nonesuch"),
+    ],
+)
+def test_an_error_is_one_sentence_without_a_trace(command: str, error: str, tidemark: Tidemark) -> None:
+    code, told = tidemark(command)
+
+    assert code == 1
+    assert error in told
+    assert "Traceback" not in told
+
+
+def test_a_new_pipeline_is_written_and_nothing_is_overwritten(tidemark: Tidemark, lake: Lake) -> None:
+    assert tidemark(f"new clicks --folder {lake.root}")[0] == 0
+    code, told = tidemark(f"new clicks --folder {lake.root}")
+    assert (code, "clicks" in told, "Traceback" in told) == (1, True, False)

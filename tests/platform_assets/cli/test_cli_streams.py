@@ -1,0 +1,68 @@
+"""The commands on streams as they are typed, on what streams have said of themselves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from streaming.base.intervals import utc_now
+from streaming.declare.restarts import Failure
+from streaming.lake.lake import Lake
+from streaming.service.lease import take_lease
+from streaming.service.status import PROCESS, SUPERVISOR, ControlFolder, ProcessStatus, SupervisorStatus
+from tests.platform_assets.conftest import Tidemark
+from tests.support.pipelines.beats import pipeline
+
+STREAM = pipeline.stream
+
+
+@pytest.fixture(autouse=True)
+def pipelines_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_PIPELINES", "tests.support.pipelines")
+
+
+def told(lake: Lake, supervisor: SupervisorStatus, process: ProcessStatus | None = None) -> None:
+    control = ControlFolder(lake, STREAM)
+    control.write(SUPERVISOR, supervisor)
+    if process is not None:
+        control.write(PROCESS, process)
+
+
+def test_a_lake_where_nothing_ever_ran_says_how_to_begin(tidemark: Tidemark) -> None:
+    code, text = tidemark("status")
+    assert (code, "it was never started here" in text, "Next: tidemark up beats" in text) == (0, True, True)
+    code, text = tidemark("down")
+    assert (code, "no stream is running; `tidemark up NAME` starts one" in text) == (1, True)
+    code, text = tidemark("logs beats")
+    assert (code, "stream 'beats' was never started here" in text) == (1, True)
+    code, text = tidemark("up beets")
+    assert (code, "there is no pipeline 'beets'; declared are: beats" in text) == (1, True)
+
+
+def test_a_running_stream_is_one_row_and_one_that_failed_says_why(lake: Lake, tidemark: Tidemark) -> None:
+    now = utc_now()
+    supervisor = SupervisorStatus(
+        state="running", since=now - timedelta(hours=2), supervisor=1, host="vm", process=7, restarts=3
+    )
+    process = ProcessStatus(
+        pid=7, started=now, at=now, passed=now, newest_batch=1234, rejected=56, input_rate=789.0, backlog_files=5
+    )
+    told(lake, supervisor, process)
+    with take_lease(lake, STREAM, "stream"):
+        code, text = tidemark("status")
+    assert code == 0
+    for part in ("beats", "running", "2 h 0 min", "1,234", "789", "56", "5 files", "Next: tidemark status --watch"):
+        assert part in text
+
+    failure = Failure(at=now, ran=timedelta(seconds=1), error="division by zero", batch="beats.log 17")
+    told(lake, supervisor.model_copy(update={"state": "failed", "failures": (failure,), "process": None}))
+    code, text = tidemark("status")
+    assert (code, "beats: division by zero" in text, "Next: tidemark logs beats" in text) == (0, True, True)
+
+
+def test_a_stream_whose_supervisor_was_killed_is_told_to_be_stopped(lake: Lake, tidemark: Tidemark) -> None:
+    told(lake, SupervisorStatus(state="running", since=utc_now(), supervisor=4711, host="vm", process=7))
+    _, text = tidemark("status")
+    assert "stopped" in text
+    assert "its supervisor, process 4711 on vm, is gone" in text

@@ -1,0 +1,176 @@
+"""Runs as Dagster launches them: a worker process each, with real signals, whose traps no run in process shows.
+
+Dagster is started once for all of them; each has a pipeline of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import psutil
+import pytest
+from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
+from pyspark.sql import SparkSession
+
+from platform_assets.instance import open_instance
+from platform_assets.keys import log_key
+from platform_assets.tags import LOCATION
+from quality import verdicts_for
+from streaming.lake.lake import Lake
+from streaming.log.batches import read_batches
+from streaming.pipelines.flights import departures_by_origin
+from streaming.pipelines.flights import pipeline as flights
+from streaming.service.drain import drain
+from streaming.service.overview import look
+from streaming.tables import delta
+from streaming.views.corrections import plan
+from tests.support.departures import CLOSING, FIRST, LATE_ON_1, LATE_ON_3, SECOND, THIRD
+from tests.support.feeds import land_all
+from tests.support.instants import at
+from tests.support.pipelines.beats import pipeline as beats
+
+PROJECT = Path(__file__).resolve().parents[3]
+DEADLINE = 240
+
+
+@dataclass(frozen=True)
+class Dagster:
+    """A running Dagster on a lake."""
+
+    lake: Lake
+    instance: dg.DagsterInstance
+    client: DagsterGraphQLClient
+    output: Path
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Until it holds, within the deadline."""
+        deadline = time.monotonic() + DEADLINE
+        while not condition():
+            assert time.monotonic() < deadline, f"no {what} after {DEADLINE} s:\n{self.output.read_text()[-4000:]}"
+            time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
+    """What `tidemark ui` starts, with the pipelines of both tests."""
+    folder = tmp_path_factory.mktemp("launched")
+    lake, port, output = Lake(str(folder / "lake")), _free_port(), folder / "ui.log"
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("DAGSTER_HOME", str(folder / "dagster"))
+        environment.setenv("TIDEMARK_HOME", lake.root)
+        environment.setenv("TIDEMARK_MASTER", "local[2]")
+        environment.setenv("TIDEMARK_PIPELINES", "streaming.pipelines,tests.support.pipelines")
+        environment.setenv("PYTHONPATH", str(PROJECT))
+        with open_instance() as instance, _ui(port, output):
+            yield Dagster(lake, instance, DagsterGraphQLClient("127.0.0.1", port_number=port), output)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def _ui(port: int, output: Path) -> Iterator[None]:
+    script = (
+        f"from rich.console import Console; from platform_assets.demo.ui import start_ui; start_ui(Console(), {port})"
+    )
+    with output.open("w") as log:
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_late_data_are_corrected_and_the_report_follows_without_anybody_asking(
+    spark: SparkSession, dagster: Dagster
+) -> None:
+    lake, instance = dagster.lake, dagster.instance
+    land_all(lake, flights.stream, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
+    drain(spark, lake, flights, end_of_input=True)
+
+    def finished(job: str) -> list[dg.DagsterRun]:
+        runs = instance.get_runs(dg.RunsFilter(job_name=job))
+        failed = [run for run in runs if run.status == dg.DagsterRunStatus.FAILURE]
+        assert not failed, dagster.output.read_text()[-4000:]
+        return [run for run in runs if run.status == dg.DagsterRunStatus.SUCCESS]
+
+    dagster.wait_for(lambda: finished("flights_corrections"), "correction")
+    dagster.wait_for(lambda: finished("on_time_performance"), "report")
+    # More than one where the hour has just begun: the schedule asks, too.
+    workers = {run.run_id for run in finished("flights_corrections")}
+
+    assert plan(spark, lake, departures_by_origin) == []
+    assert delta.version_of(lake.report("on_time_performance")) == 0
+    # Great Expectations ran in the worker: its verdicts carry the worker's run.
+    version = delta.version_of(lake.corrections(departures_by_origin))
+    assert version is not None
+    verdicts = verdicts_for(lake, "flights/departures_by_origin_corrections", version)
+    assert {verdict.outcome for verdict in verdicts.values()} == {"passed"}
+    assert {verdict.run_id for verdict in verdicts.values()} <= workers
+
+
+def test_a_stream_is_launched_kept_and_ended_from_dagster(dagster: Dagster) -> None:
+    lake, instance, client = dagster.lake, dagster.instance, dagster.client
+    land_all(lake, beats.stream, [_beat(0)])
+
+    def launched() -> str | None:
+        try:
+            return client.submit_job_execution("beats_stream", repository_location_name=LOCATION)
+        except DagsterGraphQLClientError:
+            return None
+
+    def ingested(files: int) -> bool:
+        return len([batch for batch in read_batches(lake, beats.stream) if batch.cause == "source"]) == files
+
+    dagster.wait_for(launched, "run")
+    dagster.wait_for(lambda: ingested(1), "first batch")
+    process = look(lake, beats).process
+    assert process is not None
+    stream = psutil.Process(process.pid)
+    worker = stream.parent()
+    assert worker is not None
+    family = [worker, stream, *stream.children(recursive=True)]
+
+    os.kill(worker.pid, signal.SIGKILL)
+    dagster.wait_for(lambda: not [member for member in family if _alive(member)], "end of what the worker left")
+    land_all(lake, beats.stream, [_beat(10)])
+    dagster.wait_for(lambda: ingested(2), "second batch, by the run that the keeper asked for")
+    runs = instance.get_runs(dg.RunsFilter(job_name="beats_stream"))
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE]
+
+    client.terminate_run(runs[0].run_id)
+    dagster.wait_for(lambda: look(lake, beats).holder is None, "end")
+
+    def status() -> dg.DagsterRunStatus | None:
+        run = instance.get_run_by_id(runs[0].run_id)
+        return None if run is None else run.status
+
+    dagster.wait_for(lambda: status() == dg.DagsterRunStatus.CANCELED, "cancel")
+    (told,) = instance.fetch_materializations(log_key(beats), limit=1).records
+    assert told.asset_materialization is not None
+    assert told.asset_materialization.metadata["state"].value == "stopped"
+
+
+def _beat(second: int) -> dict[str, object]:
+    return {"id": "a", "at": at(second).isoformat(), "value": 1}
+
+
+def _alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

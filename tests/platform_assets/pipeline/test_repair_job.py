@@ -1,0 +1,86 @@
+"""The repair job: a preview by default, and what Dagster and the gate are told once it has written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_assets.events.backlog import waiting
+from platform_assets.keys import late_key, log_key, rejected_key
+from platform_assets.pipeline.repair import repair_config
+from quality import Suite, run_suite, suites_for
+from streaming import drain
+from streaming.lake.lake import Lake
+from streaming.log.batches import head
+from streaming.log.read import read_log
+from streaming.pipelines.flights import departures_by_origin, pipeline
+from streaming.tables import delta
+from tests.support.departures import BROKEN, FIRST, SECOND, THIRD
+from tests.support.feeds import land_all
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+# So early that the departures of the third day lie too far ahead; by the time of the job they do not.
+EARLY = datetime(2013, 1, 2, 9, tzinfo=UTC)
+
+
+def test_the_job_previews_unless_told_to_write_and_the_log_counts_a_repaired_row_once(
+    platform: dg.Definitions, instance: dg.DagsterInstance, spark: SparkSession, lake: Lake
+) -> None:
+    land_all(lake, pipeline.stream, [*FIRST, *SECOND], [*THIRD, *BROKEN])
+    drain(spark, lake, pipeline, end_of_input=True, now=lambda: EARLY)
+    before = delta.version_of(lake.log(pipeline.stream))
+    assert rejected_share(spark, lake).endswith("rejected=4, rows_read=10")
+
+    told = metadata(run(platform, instance, None))
+    assert (told["examined"], told["would_pass"]) == (4, 3)
+    assert "| EWR | 2013-01-03 10:00:00 to 2013-01-03 11:00:00 | 1 | flights none -> 1;" in told["preview"]
+    assert delta.version_of(lake.log(pipeline.stream)) == before
+
+    told = metadata(run(platform, instance, repair_config(pipeline, preview=False)))
+    assert (told["examined"], told["repaired"]) == (4, 3)
+    assert materialized(instance)["newest_batch"] == getattr(head(lake, pipeline.stream), "number", None)
+    left = observed(instance, rejected_key(pipeline))
+    assert left["dagster/row_count"] == 1 and "| json | 1 |" in left["reasons"]
+    assert observed(instance, late_key(departures_by_origin))["dagster/row_count"] == 0
+    assert waiting(instance, lake, departures_by_origin) is None
+    assert rejected_share(spark, lake).endswith("rejected=1, rows_read=10")
+
+    told = metadata(run(platform, instance, repair_config(pipeline, preview=False)))
+    assert (told["examined"], told["repaired"]) == (1, 0)
+
+
+def run(platform: dg.Definitions, instance: dg.DagsterInstance, config: Any) -> dg.ExecuteInProcessResult:
+    done = platform.resolve_job_def("flights_repair").execute_in_process(run_config=config, instance=instance)
+    assert done.success
+    return done
+
+
+def metadata(done: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    (output,) = [event.step_output_data for event in done.all_events if event.is_successful_output]
+    return {name: entry.value for name, entry in output.metadata.items()}
+
+
+def materialized(instance: dg.DagsterInstance) -> dict[str, Any]:
+    event = instance.get_latest_materialization_event(log_key(pipeline))
+    assert event is not None and event.asset_materialization is not None
+    return {name: entry.value for name, entry in event.asset_materialization.metadata.items()}
+
+
+def observed(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, Any]:
+    (record,) = instance.fetch_observations(key, limit=1).records
+    assert record.event_log_entry.asset_observation is not None
+    return {name: entry.value for name, entry in record.event_log_entry.asset_observation.metadata.items()}
+
+
+def rejected_share(spark: SparkSession, lake: Lake) -> str:
+    """What the expectation on the share of rejected rows observes."""
+    whole = suites_for(pipeline)["log"]
+    asked = Suite(tuple(one for one in whole.expectations if one.name == "rejected_share"), whole.only)
+    (finding,) = run_suite(lambda: read_log(spark, lake, pipeline.stream), asked)
+    assert finding.outcome == "failed"
+    return finding.observed

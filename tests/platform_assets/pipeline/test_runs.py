@@ -1,0 +1,136 @@
+"""The path of an event as Dagster runs, in process: drain, correct, publish."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_assets.keys import corrections_key, late_key, log_key, report_key, view_key
+from platform_assets.pipeline.jobs import corrections_config, drain_config
+from quality import suites_for
+from streaming.lake.lake import Lake
+from streaming.pipelines.flights import departures_by_origin, pipeline
+from streaming.tables import delta
+from streaming.views.corrections import plan
+from tests.support.departures import BROKEN, CLOSING, FIRST, LATE_ON_1, LATE_ON_3, SECOND, THIRD
+from tests.support.feeds import land_all
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+CORRECTIONS = corrections_key(departures_by_origin)
+REPORT = report_key("on_time_performance")
+VIEW = departures_by_origin.name
+
+
+def run(
+    platform: dg.Definitions, instance: dg.DagsterInstance, job: str, config: dict[str, Any] | None = None
+) -> dg.ExecuteInProcessResult:
+    return platform.resolve_job_def(job).execute_in_process(run_config=config, instance=instance, raise_on_error=False)
+
+
+def drain(platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake, *batches: Any) -> bool:
+    land_all(lake, pipeline.stream, *batches)
+    return run(platform, instance, "flights_drain", drain_config(pipeline, end_of_input=True)).success
+
+
+def metadata(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, Any]:
+    event = instance.get_latest_materialization_event(key)
+    assert event is not None and event.asset_materialization is not None
+    return {name: entry.value for name, entry in event.asset_materialization.metadata.items()}
+
+
+def failed_checks(result: dg.ExecuteInProcessResult) -> dict[str, str | None]:
+    evaluations = result.get_asset_check_evaluations()
+    assert all(evaluation.severity == dg.AssetCheckSeverity.ERROR for evaluation in evaluations)
+    return {evaluation.check_name: evaluation.description for evaluation in evaluations if not evaluation.passed}
+
+
+def reason(result: dg.ExecuteInProcessResult) -> str:
+    failures = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
+    (told,) = (failure.description for failure in failures if failure is not None and failure.description)
+    return str(told)
+
+
+def test_drain_correct_publish_and_a_second_run_changes_nothing(
+    platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
+) -> None:
+    assert drain(platform, instance, lake, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
+    log = metadata(instance, log_key(pipeline))
+    assert {"watermark", "delta_version", "dagster/row_count", "dagster/column_schema", "dagster/uri"} <= set(log)
+    assert metadata(instance, view_key(departures_by_origin))["dagster/row_count"] == 10
+    assert metadata(instance, late_key(departures_by_origin))["days_to_correct"] == 2
+
+    blocked = run(platform, instance, "on_time_performance")
+    assert not blocked.success
+    assert reason(blocked).startswith("gate closed: 2013-01-01 has 1 late rows in departures_by_origin")
+    assert delta.version_of(lake.report("on_time_performance")) is None
+
+    corrected = run(platform, instance, "flights_corrections")
+    assert corrected.success
+    # Days 1 and 3 are no range: one run all the same, and nothing claimed of day 2.
+    assert instance.get_materialized_partitions(CORRECTIONS) == {"2013-01-01", "2013-01-03"}
+    assert len(corrected.get_asset_check_evaluations()) == 6
+    (observed,) = instance.fetch_observations(late_key(departures_by_origin), limit=1).records
+    assert observed.event_log_entry.asset_observation is not None
+    assert observed.event_log_entry.asset_observation.metadata["days_to_correct"].value == 0
+
+    published = run(platform, instance, "on_time_performance")
+    assert published.success
+    report = metadata(instance, REPORT)
+    assert report["chart"].startswith("![on_time_performance](data:image/png;base64,")
+    assert report["pinned_versions"]["departures_by_origin_corrections"] == 2
+
+    tables = [lake.log(pipeline.stream), lake.first(departures_by_origin), lake.corrections(departures_by_origin)]
+    before = [delta.version_of(table) for table in tables]
+    assert drain(platform, instance, lake)
+    assert run(platform, instance, "flights_corrections").success
+    assert [delta.version_of(table) for table in tables] == before
+
+
+def test_the_days_asked_for_are_corrected_and_no_others_and_a_range_of_them_is_one_run(
+    spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
+) -> None:
+    assert drain(platform, instance, lake, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
+    assert run(platform, instance, "flights_corrections", corrections_config({VIEW: ["2013-01-03"]})).success
+    assert instance.get_materialized_partitions(CORRECTIONS) == {"2013-01-03"}
+    assert [str(entry.day) for entry in plan(spark, lake, departures_by_origin)] == ["2013-01-01"]
+
+    wrong = run(platform, instance, "flights_corrections", corrections_config({VIEW: ["yesterday"]}))
+    assert not wrong.success
+    (failure,) = (event.step_failure_data for event in wrong.all_events if event.is_step_failure)
+    assert "'yesterday' is no day; write days as ISO dates" in str(failure.error)
+
+    result = platform.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=instance,
+        asset_selection=[CORRECTIONS],
+        tags={"dagster/asset_partition_range_start": "2013-01-01", "dagster/asset_partition_range_end": "2013-01-03"},
+    )
+    assert {event.partition for event in result.get_asset_materialization_events()} == {"2013-01-01", "2013-01-03"}
+    assert plan(spark, lake, departures_by_origin) == []
+
+
+def test_bad_data_fails_the_drain_and_closes_the_report(
+    platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
+) -> None:
+    land_all(lake, pipeline.stream, FIRST, BROKEN, CLOSING)
+    drained = run(platform, instance, "flights_drain")
+    assert not drained.success
+    assert failed_checks(drained).keys() == {"rejected_share"}
+    blocked = run(platform, instance, "on_time_performance")
+    assert "expectation 'rejected_share' on flights/log version" in reason(blocked)
+    assert delta.version_of(lake.report("on_time_performance")) is None
+
+
+def test_a_check_that_cannot_run_is_an_error_and_says_so(
+    platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
+) -> None:
+    too_early = run(platform, instance, "on_time_performance")
+    assert not too_early.success
+    suites = suites_for(pipeline)
+    told = failed_checks(too_early)
+    assert {expectation.name for suite in suites.values() for expectation in suite.expectations} <= told.keys()
+    assert str(told["rejected_share"]).startswith("could not run: pipeline 'flights' has no table")
+    assert delta.version_of(lake.report("on_time_performance")) is None

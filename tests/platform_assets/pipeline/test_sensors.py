@@ -1,0 +1,130 @@
+"""Late data ask for corrections, once and only when there is something to correct."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_assets.events.counts import count_late
+from platform_assets.keys import late_key
+from platform_assets.resources import LakeResource
+from platform_assets.tags import PIPELINE_TAG, PROCESS_TAG
+from streaming import correct, plan
+from streaming.base.intervals import utc_now
+from streaming.lake.lake import Lake
+from streaming.pipelines.flights import departures_by_origin, pipeline
+from tests.support.departures import CLOSING, FIRST, LATE_ON_1, LATE_ON_3, SECOND, THIRD
+from tests.support.feeds import Payload
+from tests.support.runs import run
+
+
+class Timeline:
+    """A lake on which things happen one after the other, and what the sensor says in between."""
+
+    def __init__(self, spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake) -> None:
+        self.spark, self.platform, self.instance, self.lake = spark, platform, instance, lake
+
+    def arrive(self, *batches: Iterable[Payload], seen_by_dagster: bool = True) -> None:
+        """Drain new batches; Dagster's own drain counts the late pairs, as its last step."""
+        run(self.spark, self.lake, pipeline, *batches)
+        if seen_by_dagster:
+            count = count_late(self.instance, self.spark, self.lake, departures_by_origin)
+            event = dg.AssetMaterialization(late_key(departures_by_origin), metadata=count)
+            self.instance.report_runless_asset_event(event)
+
+    def correct(self, days: Sequence[str]) -> None:
+        correct(self.spark, self.lake, departures_by_origin, map(date.fromisoformat, days), utc_now)
+
+    def tick(self) -> dg.RunRequest | dg.SkipReason:
+        context = dg.build_sensor_context(instance=self.instance, resources={"lake": self._lake_resource()})
+        answer = self.platform.resolve_sensor_def("flights_late_data")(context)
+        assert isinstance(answer, dg.RunRequest | dg.SkipReason)
+        return answer
+
+    def follow(self, result: dg.ExecuteInProcessResult) -> dg.RunRequest | dg.SkipReason:
+        context = dg.build_run_status_sensor_context(
+            sensor_name="on_time_performance_follows",
+            dagster_event=next(event for event in result.all_events if event.is_job_success),
+            dagster_instance=self.instance,
+            dagster_run=result.dagster_run,
+            resources={"lake": self._lake_resource()},
+        )
+        answer = self.platform.resolve_sensor_def("on_time_performance_follows")(context)
+        assert isinstance(answer, dg.RunRequest | dg.SkipReason)
+        return answer
+
+    def plan_and_correct(self, **options: Any) -> dg.ExecuteInProcessResult:
+        job = self.platform.resolve_job_def("flights_corrections")
+        return job.execute_in_process(instance=self.instance, **options)
+
+    def _lake_resource(self) -> LakeResource:
+        return LakeResource(home=self.lake.root)
+
+
+@pytest.fixture
+def timeline(spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake) -> Timeline:
+    return Timeline(spark, platform, instance, lake)
+
+
+def asked(answer: dg.RunRequest | dg.SkipReason) -> tuple[str, list[str]]:
+    """The run key and the days of a request."""
+    assert isinstance(answer, dg.RunRequest), answer
+    return str(answer.run_key), answer.run_config["ops"]["correct_departures_by_origin"]["config"]["days"]
+
+
+def test_each_backlog_is_asked_for_once_with_exactly_its_days(timeline: Timeline) -> None:
+    # Before any data, and with nothing but data in time, nobody is asked.
+    assert isinstance(timeline.tick(), dg.SkipReason)
+    timeline.arrive(FIRST, SECOND, THIRD, CLOSING)
+    assert isinstance(timeline.tick(), dg.SkipReason)
+
+    # Two late flights, two days apart: the turning point. Dagster starts one run per run key.
+    timeline.arrive(LATE_ON_1, LATE_ON_3)
+    key, days = asked(timeline.tick())
+    assert days == ["2013-01-01", "2013-01-03"]
+    assert asked(timeline.tick()) == (key, days)
+
+    # One of them corrected by hand, the other still waits; then none.
+    timeline.correct(["2013-01-03"])
+    assert asked(timeline.tick())[1] == ["2013-01-01"]
+    timeline.correct(["2013-01-01"])
+    assert isinstance(timeline.tick(), dg.SkipReason)
+
+    # More late rows on a day that is corrected already: another backlog.
+    timeline.arrive(LATE_ON_1)
+    renewed, days = asked(timeline.tick())
+    assert days == ["2013-01-01"]
+    assert renewed != key
+
+
+def test_late_data_that_dagster_did_not_see_are_planned_by_the_run(timeline: Timeline) -> None:
+    timeline.arrive(FIRST, CLOSING, LATE_ON_1, seen_by_dagster=False)
+    assert asked(timeline.tick())[1] == []
+    timeline.plan_and_correct()
+    assert plan(timeline.spark, timeline.lake, departures_by_origin) == []
+    assert isinstance(timeline.tick(), dg.SkipReason)
+
+
+def test_nobody_is_asked_while_a_run_of_the_pipeline_is_in_progress(timeline: Timeline) -> None:
+    timeline.arrive(FIRST, CLOSING, LATE_ON_1)
+    timeline.instance.create_run_for_job(
+        timeline.platform.resolve_job_def("flights_corrections"),
+        status=dg.DagsterRunStatus.STARTED,
+        tags={PIPELINE_TAG: "flights"},
+    )
+    assert timeline.tick() == dg.SkipReason("a run of flights is in progress")
+
+
+def test_the_report_follows_once_nothing_waits_for_a_correction(timeline: Timeline) -> None:
+    timeline.arrive(FIRST, CLOSING)
+    quiet = timeline.plan_and_correct()
+    assert isinstance(timeline.follow(quiet), dg.RunRequest)
+    # A process that runs the jobs one after the other publishes by itself.
+    assert isinstance(timeline.follow(timeline.plan_and_correct(tags={PROCESS_TAG: "1"})), dg.SkipReason)
+    timeline.arrive(LATE_ON_1)
+    assert isinstance(timeline.follow(quiet), dg.SkipReason)

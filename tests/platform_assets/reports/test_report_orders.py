@@ -1,0 +1,97 @@
+"""A report in the fewest lines, through the gate."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from platform_assets.reports.errors import NothingToReport
+from platform_assets.reports.publish import judge_and_publish, publish
+from platform_assets.reports.report import Report, Section
+from platform_assets.reports.sources import Sources
+from quality import GateClosed, NotBuiltYet, Pins, Suite, always, pin, unique, verdicts_for
+from streaming.examples.orders import orders_per_day, pipeline
+from streaming.lake.lake import Lake
+from streaming.tables.history import commit_history
+from tests.support.runs import run
+
+DAY = date(2025, 12, 1)
+
+
+def order(order_id: str, ordered_at: str, amount: float) -> dict[str, object]:
+    return {"order_id": order_id, "ordered_at": ordered_at, "amount": amount}
+
+
+ORDERS = [order("a", "2025-12-01T09:00:00Z", 10.50), order("b", "2025-12-01T10:00:00Z", 4.50)]
+
+
+def revenue(sources: Sources) -> DataFrame:
+    return sources.current(orders_per_day).selectExpr("_day AS day", "revenue", "orders").orderBy("day")
+
+
+def revenue_suite(sources: Sources) -> Suite:
+    return Suite((unique("unique_key", ("day",)), always("revenue_modest", "revenue < 20", "small shop")))
+
+
+report = Report(pipeline, "Revenue per day.", (Section("revenue_per_day", "Per UTC day.", revenue, revenue_suite),))
+
+
+def published(lake: Lake) -> tuple[int, list[dict[str, object]], bytes]:
+    table = DeltaTable(lake.report("revenue_per_day"))
+    csv = Path(f"{lake.report('revenue_per_day')}.csv").read_bytes()
+    return table.version(), table.to_pyarrow_table().to_pylist(), csv
+
+
+def test_e21_periodic_report(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline, ORDERS, end_of_input=True)
+
+    done = judge_and_publish(spark, lake, report, "run-1")
+
+    rows = [{"day": DAY, "revenue": Decimal("15.00"), "orders": 2}]
+    csv = b'"day","revenue","orders"\n2025-12-01,15.00,2\n'
+    assert published(lake) == (0, rows, csv)
+    assert done.versions == {"revenue_per_day": 0}
+    commit = commit_history(lake.report("revenue_per_day"))[0]["userMetadata"]
+    assert (commit["run_id"], Pins.from_json(commit["pins"])) == ("run-1", done.pins)
+    assert {name: row.outcome for name, row in verdicts_for(lake, "reports/revenue_per_day", 0).items()} == {
+        "unique_key": "passed",
+        "revenue_modest": "passed",
+    }
+    assert not list(Path(lake.path("reports")).glob(".*"))
+
+    # Blocked by a late order: the report before it stays as it was.
+    run(spark, lake, pipeline, [order("c", "2025-12-01T11:00:00Z", 1.00)])
+    with pytest.raises(GateClosed, match="2025-12-01 has 1 late rows"):
+        judge_and_publish(spark, lake, report, "run-2")
+    with pytest.raises(GateClosed, match=r"has a stale verdict only|has no verdict"):
+        run(spark, lake, pipeline, [order("d", "2025-12-01T12:00:00Z", 100.00)])
+        publish(spark, lake, report, pin(lake, pipeline), "run-3")
+    assert published(lake) == (0, rows, csv)
+
+
+def test_a_report_that_breaks_its_own_suite_is_not_published(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline, [*ORDERS, order("c", "2025-12-01T11:00:00Z", 5.00)], end_of_input=True)
+
+    with pytest.raises(GateClosed) as caught:
+        judge_and_publish(spark, lake, report, "run-1")
+
+    assert str(caught.value).splitlines()[0] == (
+        "gate closed: expectation 'revenue_modest' on reports/revenue_per_day version 0 failed: "
+        "observed 1 rows, such as day=2025-12-01, revenue=20.00, orders=3; expected: small shop"
+    )
+    assert not Path(lake.path("reports")).exists()
+    assert verdicts_for(lake, "reports/revenue_per_day", 0)["revenue_modest"].outcome == "failed"
+
+
+def test_a_report_before_any_data_says_what_to_do(spark: SparkSession, lake: Lake) -> None:
+    with pytest.raises(NotBuiltYet, match="run `tidemark run orders` first"):
+        judge_and_publish(spark, lake, report, "run-1")
+
+    run(spark, lake, pipeline, ORDERS)  # ingested, but no window is closed
+    with pytest.raises((NotBuiltYet, NothingToReport), match="tidemark run orders"):
+        judge_and_publish(spark, lake, report, "run-2")

@@ -1,0 +1,53 @@
+"""What is known of SQL text without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming.base.errors import DeclarationError
+from streaming.base.sql import Column, columns_of, names_in
+
+
+def test_a_schema_is_names_types_and_what_is_required() -> None:
+    assert columns_of("id STRING not null, n bigint, at timestamp NOT NULL, d decimal(12, 2), `a b` array<int>") == (
+        Column("id", "string", True),
+        Column("n", "bigint", False),
+        Column("at", "timestamp", True),
+        Column("d", "decimal(12, 2)", False),
+        Column("a b", "array<int>", False),
+    )
+
+
+def test_the_fields_of_a_struct_are_no_columns() -> None:
+    assert [column.name for column in columns_of("id string, address struct<zip: string, city: string>")] == [
+        "id",
+        "address",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ("a + b * 2 > c", {"a", "b", "c"}),
+        ("address.zip = '1'", {"address"}),
+        ("count_if(delay between -120 and 3000)", {"delay"}),
+        ("`a b` is not null", {"a b"}),
+        ("1 = 1", set()),
+        ("timestamp_millis(ts) > timestamp'2026-01-01'", {"ts"}),
+    ],
+)
+def test_an_expression_tells_the_columns_it_reads(expression: str, names: set[str]) -> None:
+    assert names_in(expression) == names
+
+
+@pytest.mark.parametrize("text", ["a +", "(a", "a b c"])
+def test_what_is_not_sql_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(DeclarationError, match="cannot read the expression") as refused:
+        names_in(text)
+    assert repr(text) in str(refused.value)
+
+
+@pytest.mark.parametrize(("ddl", "reason"), [("", "''"), ("id", "'id'"), ("a int, b int, a string", "repeats a")])
+def test_a_schema_that_is_none_is_refused(ddl: str, reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
+        columns_of(ddl)

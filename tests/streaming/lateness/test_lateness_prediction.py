@@ -1,0 +1,193 @@
+"""What another delay would have meant, predicted from a log, against a replay event by event from Flink's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.base.intervals import from_micros, interval
+from streaming.clocks.clock import BoundedOutOfOrderness
+from streaming.clocks.state import BatchSummary, ClockState
+from streaming.lateness.delays import friendly, needed_delays
+from streaming.lateness.replay import Counts, outcome, replay
+from streaming.log.batch import Batch
+
+SIZE = 10_000
+MS = 1_000
+many = settings(max_examples=1000, derandomize=True, database=None, deadline=None)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Key and event time in ms of a row; its windows are 10 s long."""
+
+    key: str
+    at: int
+
+    @property
+    def end(self) -> int:
+        return self.at // SIZE * SIZE + SIZE
+
+
+Arrivals = tuple[tuple[Event, ...] | None, ...]
+"""Batches in the order in which they came; None is an end of input."""
+
+EVENTS = st.builds(Event, st.sampled_from("ab"), st.integers(0, 60_000))
+ARRIVALS = st.lists(
+    st.one_of(st.lists(EVENTS, max_size=6).map(tuple), st.lists(EVENTS, max_size=6).map(tuple), st.none()), max_size=8
+).map(tuple)
+DELAYS = st.one_of(st.sampled_from((0, 1, 5_000, SIZE - 1, SIZE, SIZE + 1)), st.integers(0, 70_000))
+
+
+@dataclass
+class Seen:
+    """What the oracle saw with a delay."""
+
+    pairs: int
+    late: int
+    waits: list[int]
+    open: list[int]
+
+
+def watched(arrivals: Arrivals, delay: int) -> Seen:
+    """The rules for one event after the other: late iff its window's end is at or behind the watermark at its batch."""
+    greatest: int | None = None
+    watermark: int | None = None
+    told: int | None = None
+    seen = Seen(0, 0, [], [])
+    opened: set[tuple[str, int]] = set()
+
+    def advanced() -> None:
+        nonlocal watermark
+        marks = [mark for mark in (watermark, None if greatest is None else greatest - delay) if mark is not None]
+        watermark = max(marks, default=None)
+        for group in sorted(opened):
+            if watermark is not None and group[1] <= watermark:
+                opened.remove(group)
+                # Only what the events themselves have closed has waited; the rest was cut off by the end of input.
+                if greatest is not None and greatest - delay >= group[1]:
+                    seen.waits.append(greatest - group[1])
+
+    for batch in arrivals:
+        advanced()
+        if batch is None:
+            # The latest end of any window so far, if the clock has not passed it.
+            if told is not None and watermark is not None:
+                watermark = max(watermark, told)
+            advanced()
+            continue
+        for event in batch:
+            seen.pairs += 1
+            if watermark is not None and event.end <= watermark:
+                seen.late += 1
+            else:
+                opened.add((event.key, event.end))
+        seen.open.append(len(opened))
+        for event in batch:
+            greatest = event.at if greatest is None else max(greatest, event.at)
+            told = event.end if told is None else max(told, event.end)
+    advanced()
+    return seen
+
+
+def logged(arrivals: Arrivals, delay: int) -> list[Batch]:
+    """The batches that a log with the clock of that delay holds after these arrivals."""
+    clock, state, batches, told = clock_of(delay), ClockState(), list[Batch](), None
+    for number, rows in enumerate(arrivals):
+        now = from_micros(number)
+        if rows is None:
+            state = state.closed_at(from_micros(told * MS)) if told is not None and state.watermark else state
+            summary = BatchSummary({}, 0, now)
+        else:
+            greatest = {"": from_micros(max(row.at for row in rows) * MS)} if rows else {}
+            summary = BatchSummary(greatest, max(len(rows), 1), now)
+        query = None if rows is None else "q"
+        batches.append(Batch(number, query, number, state, summary, clock, end_of_input=rows is None))
+        state = clock.advance(state, summary)
+        told = max([row.end for row in rows or ()] + ([] if told is None else [told]), default=None)
+    return batches
+
+
+def clock_of(delay: int) -> BoundedOutOfOrderness:
+    return BoundedOutOfOrderness(f"{delay} milliseconds")
+
+
+def rows_of(arrivals: Arrivals) -> Iterator[tuple[int, Event]]:
+    return ((number, event) for number, batch in enumerate(arrivals) for event in batch or ())
+
+
+def pairs_of(arrivals: Arrivals) -> Counts:
+    return Counts.of([(number, event.end * MS, 1) for number, event in rows_of(arrivals)])
+
+
+def groups_of(arrivals: Arrivals) -> Counts:
+    first: dict[tuple[str, int], int] = {}
+    for number, event in rows_of(arrivals):
+        first.setdefault((event.key, event.end), number)
+    return Counts.of([(number, end * MS, 1) for (_, end), number in first.items()])
+
+
+@many
+@given(ARRIVALS, DELAYS, DELAYS)
+def test_a_delay_is_predicted_exactly_from_the_log_of_another_delay(arrivals: Arrivals, had: int, asked: int) -> None:
+    predicted = outcome(
+        clock_of(had),
+        f"{asked} milliseconds",
+        logged(arrivals, had),
+        pairs_of(arrivals),
+        groups_of(arrivals),
+    )
+
+    seen = watched(arrivals, asked)
+    assert (predicted.pairs, predicted.late, predicted.results) == (seen.pairs, seen.late, len(seen.waits))
+    assert predicted.max_open == max(seen.open, default=0)
+    assert predicted.mean_open == pytest.approx(sum(seen.open) / len(seen.open) if seen.open else 0.0)
+    if seen.waits:
+        assert predicted.max_wait == timedelta(milliseconds=max(seen.waits))
+        assert predicted.mean_wait is not None
+        mean = Fraction(sum(seen.waits), len(seen.waits))
+        assert predicted.mean_wait / timedelta(milliseconds=1) == pytest.approx(float(mean), abs=0.002)
+    else:
+        assert (predicted.mean_wait, predicted.max_wait) == (None, None)
+
+
+@many
+@given(ARRIVALS, DELAYS, st.sampled_from((0.1, 0.5, 0.9, 0.99, 1.0)))
+def test_the_quantile_is_the_smallest_delay_that_reaches_the_share(arrivals: Arrivals, had: int, share: float) -> None:
+    needed = needed_delays(replay(clock_of(had), "0 seconds", logged(arrivals, had)), pairs_of(arrivals))
+
+    def on_time(delay: int) -> int:
+        seen = watched(arrivals, delay)
+        return seen.pairs - seen.late
+
+    found, total = needed.quantile(share), watched(arrivals, 0).pairs
+    assert needed.total == total
+    if found is None:
+        assert on_time(10**9) < share * total
+        return
+    delay = found // timedelta(milliseconds=1)
+    assert on_time(delay) >= share * total
+    assert delay == 0 or on_time(delay - 1) < share * total
+    assert needed.share_on_time(found) == (on_time(delay) / total if total else 1.0)
+
+
+@many
+@given(st.integers(0, 200 * 86_400_000))
+def test_a_friendly_delay_is_as_long_or_longer_by_at_most_three_halves_or_a_second(millis: int) -> None:
+    delay = timedelta(milliseconds=millis)
+    written = interval(friendly(delay))
+    assert delay <= written <= max(2.5 * delay, timedelta(seconds=1))
+    assert interval(friendly(written)) == written
+
+
+def test_nothing_in_the_log_is_nothing_late() -> None:
+    nothing = Counts.of([])
+    predicted = outcome(clock_of(5_000), "1 second", [], nothing, nothing)
+    assert (predicted.pairs, predicted.late, predicted.results, predicted.max_open) == (0, 0, 0, 0)
+    assert predicted.share_on_time == 1.0

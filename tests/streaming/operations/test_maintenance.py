@@ -1,0 +1,265 @@
+"""Maintenance changes no result, takes what died, leaves what is being written, and no memory is lost with the past."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from deltalake.table import TableOptimizer
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming import Lake, Pipeline, correct, drain, log, plan
+from streaming.audit.laws import audit
+from streaming.base.errors import LogError
+from streaming.examples.late_counts import count_by_sensor, pipeline
+from streaming.log.archive import archive, archived, newest_archived
+from streaming.operations.maintenance import Maintained, maintain
+from streaming.service.measures import Measure
+from streaming.service.progress import QueryProgress
+from streaming.service.progress_table import ProgressTable, read_progress
+from streaming.service.run import Run
+from streaming.tables import delta
+from streaming.views.corrections import corrected_through
+from streaming.views.position import position
+from tests.support.feeds import land_all, readings
+from tests.support.instants import NOW, T0
+from tests.support.runs import read_current, run, tuples
+
+NOTHING, WEEK, MONTH = timedelta(), timedelta(days=7), timedelta(days=30)
+stream = pipeline.stream
+counts = replace(count_by_sensor, late="update", allowed_lateness="2 seconds", early="1 hour")
+kept = Pipeline(stream, (counts,))
+
+
+def maintained(lake: Lake, **retentions: timedelta) -> dict[str, Maintained]:
+    """What was done to each table; by default nothing old is kept at all."""
+    done = maintain(lake, kept, **({"retention": NOTHING, "entry_retention": NOTHING} | retentions))
+    return {entry.table: entry for entry in done}
+
+
+def broken(spark: SparkSession, lake: Lake) -> list[str]:
+    return [f"{finding.law}: {finding.subject}" for finding in audit(spark, lake, kept) if not finding.holds]
+
+
+def commits(uri: str) -> list[int]:
+    """The versions whose commits are still there."""
+    return sorted(int(entry.stem) for entry in Path(uri, "_delta_log").glob("*.json"))
+
+
+def everything(spark: SparkSession, lake: Lake) -> list[list[tuple[Any, ...]]]:
+    """The rows of the log, and what the other tables amount to."""
+    return [tuples(log.read_log(spark, lake, stream)), tuples(read_current(spark, lake, counts))]
+
+
+def test_a_lake_without_a_past_goes_on_and_every_law_holds(spark: SparkSession, lake: Lake) -> None:
+    run(
+        spark,
+        lake,
+        kept,
+        readings("a@1, a@16"),
+        [*readings("a@3, b@19"), "{oops"],  # stamped 11, so that 3 is late, and soon enough for an update
+        readings("a@5, a@26"),  # stamped 14: 5 waits for a correction
+    )
+    assert [backlog.day for backlog in plan(spark, lake, counts)] == [T0.date()]
+    correct(spark, lake, counts, [T0.date()], lambda: NOW)
+    before, told = everything(spark, lake), log.read_batches(lake, stream)
+
+    done = maintained(lake)
+    assert everything(spark, lake) == before
+    assert done["log"].files_before > done["log"].files_after == 2  # a day, and the rows without one
+    assert done["log"].files_removed >= done["log"].files_before
+    assert done["log"].entries_removed and commits(lake.log(stream))[0] > 0
+    assert done["count_by_sensor"].entries_removed and commits(lake.first(counts))[0] > 0
+    assert log.read_batches(lake, stream) == told and sorted(archived(lake, stream)) == list(range(len(told)))
+    assert log.head(lake, stream) == told[0]
+    assert corrected_through(lake, counts) == {T0.date(): told[0].number}
+
+    run(spark, lake, kept, readings("b@31, a@4"), readings("a@60"))
+    after = log.read_batches(lake, stream)
+    assert [batch.number for batch in after] == [*range(len(after))][::-1] and after[-len(told) :] == told
+    assert after[0].number > told[0].number + 1
+    assert broken(spark, lake) == []
+
+    # Where nothing happens for a long time, nothing but maintenance is left in the history.
+    maintained(lake)
+    maintained(lake)
+    assert all(entry.files_before == entry.files_after for entry in maintained(lake).values())
+    assert log.read_batches(lake, stream) == after and log.head(lake, stream) == after[0]
+
+
+def test_what_a_view_has_not_read_stays_however_old_it_is(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(spark, lake, kept, readings("a@1"))
+    read = position(lake, counts)
+    assert read is not None and read.rows == delta.version_of(lake.log(stream)) + 1
+    with monkeypatch.context() as dies_before_its_views:
+        dies_before_its_views.setattr(Run, "start_views", lambda self, **trigger: [])
+        dies_before_its_views.setattr(Run, "refresh", lambda self: None)
+        run(spark, lake, kept, readings("a@11"), readings("b@27"))
+
+    done = maintained(lake)["log"]
+    assert done.held_by == ("count_by_sensor",) and done.files_removed == 0
+    assert commits(lake.log(stream))[0] <= read.entries
+
+    run(spark, lake, kept, readings("a@40"))
+    assert broken(spark, lake) == []
+    done = maintained(lake)["log"]
+    assert done.held_by == () and done.files_removed > 4
+
+
+class CompactedAfterEachBatch:
+    """Maintenance in the midst of a run."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self.compactions = 0
+
+    def update(self, progress: QueryProgress) -> None:
+        """Called after each batch of each query."""
+        done = maintained(self.lake, retention=WEEK)
+        self.compactions += sum(entry.files_after < entry.files_before for entry in done.values())
+
+
+def test_a_pipeline_runs_on_while_its_tables_are_compacted(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, kept, readings("a@1"))
+    land_all(lake, stream, readings("a@12, b@19"), readings("a@26"), readings("a@3, b@41"))
+    maintenance = CompactedAfterEachBatch(lake)
+    drain(spark, lake, kept, progress=maintenance, now=lambda: NOW)
+    assert maintenance.compactions >= 4
+    assert broken(spark, lake) == []
+
+
+def small(spark: SparkSession, *numbers: int) -> DataFrame:
+    """A few rows of one day."""
+    return spark.createDataFrame([(number, T0.date()) for number in numbers], "n int, _day date")
+
+
+def numbers(spark: SparkSession, uri: str) -> list[int]:
+    return sorted(row["n"] for row in delta.read(spark, uri).collect())
+
+
+def data_files(uri: str) -> set[str]:
+    return {str(path) for path in Path(uri).rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def killed(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_files_of_an_attempt_that_died_are_taken_and_those_of_a_running_one_are_not(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = lake.log(stream)
+    delta.create(uri, small(spark).schema, append_only=True, description="a log of numbers")
+    delta.append(small(spark, 1), uri, txn=None, metadata=dict)
+    committed = data_files(uri)
+    with monkeypatch.context() as dies, pytest.raises(KeyboardInterrupt):
+        dies.setattr(DeltaTable, "create_write_transaction", killed)
+        delta.append(small(spark, 2), uri, txn=None, metadata=dict)
+    dead = data_files(uri) - committed
+    assert len(dead) == 1
+    found: list[int] = []
+
+    def written() -> dict[str, int]:
+        """The files of the next attempt are there, and not committed yet."""
+        assert len(data_files(uri) - committed - dead) == 1
+        found.append(maintained(lake, retention=WEEK)["log"].files_removed)
+        eight_days_ago = time.time() - 8 * 86_400
+        for file in dead:
+            os.utime(file, (eight_days_ago, eight_days_ago))
+        found.append(maintained(lake, retention=WEEK)["log"].files_removed)
+        return {}
+
+    delta.append(small(spark, 3), uri, txn=None, metadata=written)
+    assert found == [0, 1] and not dead & data_files(uri)
+    assert numbers(spark, uri) == [1, 3]
+
+
+def test_a_day_that_is_corrected_meanwhile_is_compacted_at_the_next_attempt(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = lake.corrections(counts)
+    delta.create(uri, small(spark).schema, append_only=False, description="corrections")
+    delta.append(small(spark, 1), uri, txn=None, metadata=dict)
+    delta.append(small(spark, 2), uri, txn=None, metadata=dict)
+    compact, overtaken = TableOptimizer.compact, []
+
+    def late(optimizer: TableOptimizer) -> Any:
+        if not overtaken and optimizer.table.table_uri.rstrip("/").endswith(uri):
+            overtaken.append(delta.replace_days(small(spark, 3), uri, [T0.date()], metadata={}))
+            delta.append(small(spark, 4), uri, txn=None, metadata=dict)
+        return compact(optimizer)
+
+    monkeypatch.setattr(TableOptimizer, "compact", late)
+    delta.create(lake.log(stream), small(spark).schema, append_only=True, description="an empty log")
+    done = maintained(lake)
+    assert overtaken == [1] and done["count_by_sensor_corrections"].files_after == 1
+    assert numbers(spark, uri) == [3, 4]
+
+
+def test_what_progress_says_of_a_batch_goes_after_a_month(lake: Lake) -> None:
+    written = ProgressTable(lake, stream, lambda: NOW)
+    for number, age in enumerate((40, 31, 29, 29, 0)):
+        ended = NOW - timedelta(days=age, seconds=9 - number)
+        written.add([Measure("log", number, ended, ended, 1)])
+        written.flush()
+    maintained = {entry.table: entry for entry in maintain(lake, kept, now=lambda: NOW)}
+    assert [measure.batch for measure in read_progress(lake, stream, NOW - timedelta(days=365))] == [2, 3, 4]
+    assert (maintained["progress"].files_before, maintained["progress"].files_after) == (3, 2)
+    version = delta.version_of(lake.progress(stream))
+    maintain(lake, kept, now=lambda: NOW)
+    assert delta.version_of(lake.progress(stream)) == version
+
+
+def test_a_batch_is_archived_once_by_two_at_a_time_and_by_one_that_died(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = {number: {"batch": number} for number in range(4)}
+    assert archive(lake, stream, {0: described[0]}) == 1
+    write = write_deltalake
+
+    def overtaken(*arguments: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        assert archive(lake, stream, {number: described[number] for number in (0, 1, 2)}) == 2
+        write(*arguments, **options)
+
+    monkeypatch.setattr("streaming.log.archive.write_deltalake", overtaken)
+    with pytest.raises(CommitFailedError):
+        archive(lake, stream, described)
+    assert archived(lake, stream) == {number: described[number] for number in (0, 1, 2)}
+    assert archive(lake, stream, described) == 1
+    assert archive(lake, stream, described) == 0
+    assert archived(lake, stream) == described and newest_archived(lake, stream) == described[3]
+
+
+def test_entries_younger_than_the_retention_stay_and_a_history_that_nobody_archived_is_refused(
+    spark: SparkSession, lake: Lake
+) -> None:
+    run(spark, lake, kept, readings("a@1"))
+    uri = lake.log(stream)
+    there, month_ago = commits(uri), time.time() - 31 * 86_400
+    assert maintained(lake, retention=WEEK, entry_retention=MONTH)["log"].entries_removed == 0
+    os.utime(Path(uri, "_delta_log", f"{0:020}.json"), (month_ago, month_ago))
+    DeltaTable(uri).create_checkpoint()
+    # Version 1 is young, and can only be read with version 0.
+    assert maintained(lake, retention=WEEK, entry_retention=MONTH)["log"].entries_removed == 0
+    for version in there:
+        os.utime(Path(uri, "_delta_log", f"{version:020}.json"), (month_ago, month_ago))
+    # All but the last, each with its checksum, which the first one, that made the table, does not have.
+    assert maintained(lake, retention=WEEK, entry_retention=MONTH)["log"].entries_removed == 2 * (len(there) - 1) - 1
+
+    Path(uri, "_delta_log", f"{there[-1]:020}.json").unlink()
+    assert [batch.number for batch in log.read_batches(lake, stream)] == [1, 0]
+    shutil.rmtree(lake.batches(stream))
+    for forgotten in (log.head, log.read_batches):
+        with pytest.raises(LogError, match=r"log '.*/log' was cleaned away, and no archive at .*Restore"):
+            forgotten(lake, stream)

@@ -1,0 +1,105 @@
+"""Alerts on a running stream, in minutes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from streaming.base.errors import DeclarationError
+from streaming.declare.limits import Limits
+from streaming.declare.restarts import Failure
+from streaming.service.alerts import ALERTS, AlertStatus, evaluate
+from streaming.service.overview import Overview
+from streaming.service.status import ProcessStatus, State
+from tests.support.instants import at
+from tests.support.pipelines.beats import pipeline
+
+LIMITS = Limits(watermark_stands_for="30 minutes", rejected_share=0.05, backlog_grows_for="10 minutes")
+HEALTHY = ProcessStatus(
+    pid=1,
+    started=at(0),
+    at=at(0),
+    passed=at(0),
+    phase="running",
+    watermark=at(0),
+    watermark_moved=at(0),
+    rejected_share=0.05,
+    backlog_files=7,
+)
+
+
+def minute(count: float) -> datetime:
+    return at(60 * count)
+
+
+def seen(state: State = "running", process: ProcessStatus | None = HEALTHY, why: str = "") -> Overview:
+    return Overview(pipeline, state, at(0), why, None, 0, (), process)
+
+
+def raised(overview: Overview, now: datetime, limits: Limits = LIMITS) -> list[str]:
+    return [verdict.name for verdict in evaluate(overview, limits, now) if not verdict.passed]
+
+
+def test_every_alert_has_a_verdict_whatever_the_state() -> None:
+    for overview in (seen(), seen("stopped", None), seen("failed", None, "a bug"), seen("starting", None)):
+        assert [verdict.name for verdict in evaluate(overview, LIMITS, minute(1))] == list(ALERTS)
+
+
+def test_a_stream_that_was_ended_or_paused_on_purpose_alarms_nobody() -> None:
+    for state in ("stopped", "paused", "draining", "restarting"):
+        assert raised(seen(state, None), minute(1000)) == []
+
+
+def test_a_failed_stream_is_told_with_its_batch_and_its_files() -> None:
+    failure = Failure(
+        at=at(0), ran=timedelta(seconds=1), error="division by zero", batch="beats.log 17", origins="17.json"
+    )
+    failed = replace(seen("failed", None, "division by zero"), failures=(failure,))
+    (told, *_) = evaluate(failed, LIMITS, minute(1))
+    assert told == AlertStatus("stream_is_up", False, "failed in beats.log 17 (17.json): division by zero")
+
+
+def test_a_stream_whose_supervisor_is_gone_is_told() -> None:
+    assert raised(seen("stopped", None, "its supervisor, process 7 on vm, is gone"), minute(1)) == ["stream_is_up"]
+
+
+def test_a_watermark_may_stand_for_the_limit_and_not_longer() -> None:
+    assert raised(seen(), minute(30)) == []
+    assert raised(seen(), minute(30.1)) == ["stream_watermark_moves"]
+    assert raised(seen(), minute(31), replace(LIMITS, watermark_stands_for=None)) == []
+
+
+def test_a_stream_without_a_watermark_yet_is_not_standing() -> None:
+    fresh = HEALTHY.model_copy(update={"watermark": None, "watermark_moved": None})
+    assert raised(seen(process=fresh), minute(1000)) == []
+
+
+def test_rejected_rows_may_be_the_limit_and_not_more() -> None:
+    more = HEALTHY.model_copy(update={"rejected_share": 0.0501})
+    assert raised(seen(process=HEALTHY), minute(1)) == []
+    assert raised(seen(process=more), minute(1)) == ["stream_rejects_few"]
+    assert raised(seen(process=more), minute(1), replace(LIMITS, rejected_share=None)) == []
+
+
+def test_a_backlog_may_grow_for_the_limit_and_not_longer() -> None:
+    growing = HEALTHY.model_copy(update={"backlog_grows_since": at(0)})
+    assert raised(seen(process=growing), minute(10)) == []
+    assert raised(seen(process=growing), minute(10.1)) == ["stream_backlog_shrinks"]
+    assert raised(seen(process=growing), minute(11), replace(LIMITS, backlog_grows_for=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "text"),
+    [
+        ({"rejected_share": 1}, "rejected_share=1 is no share; use one from 0 to below 1"),
+        ({"rejected_share": -0.1}, "rejected_share=-0.1 is no share"),
+        ({"watermark_stands_for": "soon"}, "'soon' is not an interval"),
+        ({"backlog_grows_for": "long"}, "'long' is not an interval"),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(declared: dict[str, object], text: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        Limits(**declared)  # type: ignore[arg-type]
+    assert text in str(refused.value)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import Lake
+from streaming.log.batches import read_batches
+from streaming.service.measures import Measure, latency, together
+from tests.support.instants import NOW, at
+from tests.support.pipelines.beats import pipeline
+from tests.support.runs import run
+
+
+def test_o9_latency(spark: SparkSession, lake: Lake) -> None:
+    """Rows that the source had 1 to 100 ms ago: the percentiles are interpolated."""
+    delays = spark.range(1, 101).selectExpr("timestamp_millis(1000 - id) as had")
+    micros = delays.selectExpr("percentile(unix_micros(had), array(0.5d, 0.05d, 0.01d)) as found").first()
+    assert micros is not None
+    waited = [1000 - entry / 1000 for entry in micros["found"]]
+    assert waited == pytest.approx([50.5, 95.05, 99.01])
+
+
+def test_a_batch_knows_when_the_source_had_its_rows_and_a_heartbeat_has_none(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline, [{"id": "a", "at": "2026-01-01T00:00:00Z", "value": 1}])
+    heartbeat, batch = read_batches(lake, pipeline.stream)
+    assert heartbeat.source_times is None
+    assert batch.source_times is not None
+    modified = batch.source_times[0]
+    assert batch.source_times == (modified,) * 3
+    visible = modified.replace(microsecond=0) + (NOW - at(0))
+    assert latency(batch, visible) == ((visible - modified).total_seconds(),) * 3
+    assert latency(heartbeat, NOW) is None
+
+
+def test_rates_are_rows_over_the_while_and_over_the_time_in_which_batches_ran() -> None:
+    slow = Measure("log", 1, at(0), at(4), rows=30, rejected=3, late=1, latency=(1.0, 2.0, 3.0))
+    quick = Measure("log", 2, at(10), at(11), rows=70, rejected=0, late=0, latency=(0.1, 0.2, 0.3))
+    found = together([slow, quick], seconds=20)
+    assert (found.rows, found.rejected, found.late, found.batches) == (100, 3, 1, 2)
+    assert (found.input_rate, found.processing_rate, found.batch_seconds) == (5, 20, 2.5)
+    # Seven rows in ten have waited 0.1 s at the median; one in twenty waited as long as the slow batch's.
+    assert found.latency == (0.1, 2.0, 3.0)
+
+
+def test_nothing_measured_has_no_rate_and_no_latency() -> None:
+    found = together([], seconds=60)
+    assert (found.input_rate, found.processing_rate, found.batch_seconds, found.latency) == (0, 0, None, None)
+    empty = Measure("log", 1, at(0), at(1), rows=0)
+    assert together([replace(empty, latency=(1.0, 1.0, 1.0))], seconds=60).latency is None

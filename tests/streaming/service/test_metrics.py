@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from streaming.service.metrics import METRICS, StreamCollector
+from streaming.service.overview import Overview
+from streaming.service.status import ProcessStatus, QueryStatus
+from tests.support.instants import at
+from tests.support.pipelines.beats import pipeline
+
+RUNNING = Overview(
+    pipeline,
+    "running",
+    at(0),
+    "",
+    None,
+    2,
+    (),
+    ProcessStatus(
+        pid=1,
+        started=at(0),
+        at=at(60),
+        passed=at(60),
+        queries={"by_id": QueryStatus(rows=3, last_seconds=0.5, state_rows=7, state_bytes=700)},
+        watermark=at(10),
+        rejected=4,
+        late=5,
+        input_rate=6.5,
+        processing_rate=60.0,
+        latency=(0.5, 0.95, 0.99),
+        backlog_files=8,
+        backlog_bytes=9,
+        memory_bytes=10,
+    ),
+)
+STOPPED = Overview(pipeline, "stopped", None, "it was never started here", None, 0, (), None)
+
+
+def scraped(*streams: Overview) -> str:
+    registry = CollectorRegistry()
+    registry.register(StreamCollector(lambda: streams, lambda: at(70)))
+    return generate_latest(registry).decode()
+
+
+def test_o7_metrics() -> None:
+    text = scraped(RUNNING)
+    assert {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")} == set(METRICS)
+    for sample in (
+        'tidemark_stream_up{pipeline="beats"} 1.0',
+        'tidemark_stream_restarts{pipeline="beats"} 2.0',
+        'tidemark_stream_rejected_rows{pipeline="beats"} 4.0',
+        'tidemark_stream_watermark_lag_seconds{pipeline="beats"} 60.0',
+        'tidemark_stream_latency_seconds{pipeline="beats",quantile="0.95"} 0.95',
+        'tidemark_query_state_rows{pipeline="beats",query="by_id"} 7.0',
+    ):
+        assert sample in text
+
+
+def test_a_stream_that_does_not_run_says_so_and_nothing_else() -> None:
+    samples = [line for line in scraped(STOPPED).splitlines() if not line.startswith("#")]
+    assert samples == ['tidemark_stream_up{pipeline="beats"} 0.0', 'tidemark_stream_restarts{pipeline="beats"} 0.0']
+
+
+def test_a_watermark_is_no_metric_before_there_is_one() -> None:
+    assert RUNNING.process is not None
+    fresh = RUNNING.process.model_copy(update={"watermark": None, "latency": None})
+    text = scraped(Overview(pipeline, "running", at(0), "", None, 0, (), fresh))
+    assert "watermark" not in text
+    assert "latency" not in text

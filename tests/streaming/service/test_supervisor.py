@@ -1,0 +1,148 @@
+"""Streams under their supervisor: real processes, real signals. A start costs seconds, so each test is a long life."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import Lake
+from streaming.audit.laws import audit
+from streaming.base.errors import LeaseError, SupervisorError
+from streaming.base.intervals import utc_now
+from streaming.service import supervisor as supervising
+from streaming.service.drain import drain
+from streaming.service.overview import look, request
+from streaming.service.progress_table import read_progress
+from streaming.views.first_results import read_first
+from tests.streaming.service.streams import (
+    JVM_OPTIONS,
+    STREAM,
+    Feeder,
+    family,
+    ingested,
+    jvm,
+    process_of,
+    supervised,
+    until,
+)
+from tests.support.pipelines.beats import by_id, pipeline
+
+
+def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Supervisor, driver and JVM killed, process frozen: one successor each time, nothing lost, nothing twice."""
+    feeder, killed = Feeder(lake), []
+    feeder.beat()
+    first = subprocess.Popen(
+        [sys.executable, "-m", "streaming.service", "supervise", "beats"],
+        env={**os.environ, "TIDEMARK_HOME": lake.root},
+        start_new_session=True,
+    )
+    until(lambda: ingested(lake) == 1, "ingested", lake)
+    process = look(lake, pipeline).process
+    assert process is not None
+    left = family(process.pid)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    until(lambda: not [member for member in left if member.is_running()], "gone", lake, within=15)
+    assert look(lake, pipeline).state == "stopped"
+    assert "is gone" in look(lake, pipeline).why
+
+    with supervised(lake) as supervisor:
+        feeder.beat()
+        until(lambda: ingested(lake) == 2, "taken over", lake)
+        with pytest.raises(LeaseError, match=r"'beats' is already held by process \d+ on .* \(stream, since"):
+            drain(spark, lake, pipeline)
+
+        def kill(number: int, victim: Callable[[int], int]) -> None:
+            pid = process_of(supervisor)
+            killed.extend(family(pid))
+            os.kill(victim(pid), number)
+            feeder.beat()
+            until(lambda: ingested(lake) == feeder.landed, "committing again", lake)
+            assert process_of(supervisor) != pid
+
+        kill(signal.SIGKILL, lambda pid: pid)
+        assert supervisor.status.failures[-1].error == "the process was killed by signal 9"
+        kill(signal.SIGKILL, lambda pid: jvm(pid).pid)
+        assert supervisor.status.failures[-1].error == "the JVM ended with code -9"
+        monkeypatch.setattr(supervising, "_SILENT_AFTER", timedelta(seconds=10))
+        kill(signal.SIGSTOP, lambda pid: pid)
+        assert "it has said nothing since" in supervisor.status.failures[-1].error
+        monkeypatch.undo()
+
+        assert supervisor.status.restarts == 3
+        assert not [member for member in killed if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
+        killed.extend(family(process_of(supervisor)))
+    assert not [member for member in killed if member.is_running()]
+    assert supervisor.status.state == "stopped"
+
+    drain(spark, lake, pipeline, end_of_input=True)
+    assert [finding for finding in audit(spark, lake, pipeline) if finding.broken] == []
+    assert ingested(lake) == feeder.landed
+
+
+def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_again_and_again(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paused, resumed, restarted by requests of other processes; a hanging batch is killed; all before the crash is
+    published."""
+    feeder = Feeder(lake)
+    feeder.beat()
+    with pytest.raises(SupervisorError, match=r"'beats' is not running. `tidemark up beats` starts it"):
+        request(lake, pipeline, "pause", "0", utc_now())
+    with supervised(lake, replace(pipeline, hangs_after="15 seconds")) as supervisor:
+        until(lambda: ingested(lake) == 1, "ingested", lake)
+        request(lake, pipeline, "pause", "1", utc_now())
+        until(lambda: supervisor.status.state == "paused", "paused", lake)
+        assert supervisor.status.process is None
+        feeder.beat()
+        request(lake, pipeline, "resume", "2", utc_now())
+        until(lambda: ingested(lake) == 2, "resumed", lake)
+        first = process_of(supervisor)
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"{JVM_OPTIONS} -Dbeats.hang=600000")
+        request(lake, pipeline, "restart", "3", utc_now())
+        request(lake, pipeline, "restart", "3", utc_now())
+        until(lambda: supervisor.status.state == "running" and process_of(supervisor) != first, "restarted", lake)
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", JVM_OPTIONS)
+        second = process_of(supervisor)
+        feeder.beat()
+        until(lambda: ingested(lake) == 3, "ingested after the restart", lake)
+        assert (process_of(supervisor), supervisor.status.restarts, supervisor.status.failures) == (second, 0, ())
+        feeder.beat(value=-1)  # its batch hangs in this process
+        until(lambda: ingested(lake) == 4, "ingested by the process after it", lake)
+        (hung,) = supervisor.status.failures
+        assert (hung.batch, hung.origins.endswith("landing/beats/0003.json")) == ("beats.log 3", True)
+        assert hung.error.startswith("the batch hangs: it has been running since")
+        landing = Path(STREAM.source.location(lake))
+        landing.rename(landing.with_name("away"))
+        until(lambda: supervisor.status.state == "restarting", "restarting without its source", lake)
+        assert "landing/beats' does not exist; create it" in look(lake, pipeline).why
+        landing.with_name("away").rename(landing)
+        feeder.beat()
+        until(lambda: ingested(lake) == 5, "going on with its source", lake)
+        feeder.beat(value=0)  # crashes its batch
+        until(lambda: supervisor.status.state == "failed", "failed", lake)
+
+    last = supervisor.status.failures[-1]
+    assert [failure.batch for failure in supervisor.status.failures[-3:]] == ["", "beats.log 5", "beats.log 5"]
+    assert last.origins.endswith("landing/beats/0005.json")
+    assert "Division by zero" in last.error
+    seen = look(lake, pipeline)
+    assert (seen.state, seen.running, seen.why) == ("failed", False, last.error)
+    assert ingested(lake) == 5
+    # The watermark after the fifth beat, at 40 s with 5 s of delay, has closed three windows, and no more.
+    assert read_first(spark, lake, by_id).count() == 3
+    measures = read_progress(lake, STREAM, utc_now() - timedelta(hours=1))
+    # Batch 2 is of the process that was killed, perhaps before it wrote.
+    assert {measure.batch for measure in measures if measure.query == "log"} - {2} == {0, 1, 3, 4}
+    assert {measure.query for measure in measures} == {"log", "by_id"}

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from streaming.base.errors import JarError
+from streaming.spark.jars import COORDINATES, spark_jars
+
+NAMES = [
+    "delta-spark_4.2_2.13-4.4.0.jar",
+    "delta-storage-4.4.0.jar",
+    "hadoop-bare-naked-local-fs-0.1.0.jar",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    chosen = tmp_path / "jars"
+    monkeypatch.setenv("TIDEMARK_JARS", str(chosen))
+    return chosen
+
+
+def put_jars(folder: Path, *names: str) -> None:
+    folder.mkdir()
+    for name in names:
+        with zipfile.ZipFile(folder / name, "w") as jar:
+            jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\n")
+
+
+def without_maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point Spark's resolver at an empty folder, as on a machine that reaches no repository."""
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    empty = tmp_path / "empty"
+    settings = conf / "ivy.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="nothing"/><resolvers><filesystem name="nothing">'
+        f'<artifact pattern="{empty}/[artifact].[ext]"/></filesystem></resolvers></ivysettings>'
+    )
+    (conf / "spark-defaults.conf").write_text(f"spark.jars.ivySettings {settings}\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
+
+
+def test_the_projects_jars_are_there_in_the_order_of_their_coordinates() -> None:
+    paths = spark_jars()
+    assert [path.name for path in paths] == NAMES
+    assert all(zipfile.is_zipfile(path) for path in paths)
+
+
+def test_jars_that_are_there_are_not_resolved_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_jars(folder, *NAMES)
+    # Without a Java nothing could be resolved.
+    monkeypatch.setenv("JAVA_HOME", str(folder))
+    assert spark_jars() == [folder / name for name in NAMES]
+
+
+def test_a_failed_download_names_only_the_absent_coordinate_and_what_to_do(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_jars(folder, NAMES[0], NAMES[2])
+    (folder / NAMES[1]).write_bytes(b"the first half of a download")
+    without_maven(tmp_path, monkeypatch)
+    with pytest.raises(JarError) as raised:
+        spark_jars()
+    message = str(raised.value)
+    assert COORDINATES[1] in message
+    assert COORDINATES[0] not in message
+    for part in ("not found", "spark.jars.ivySettings", f"copy {NAMES[1]} by hand into {str(folder)!r}"):
+        assert part in message
+    assert sorted(path.name for path in folder.iterdir()) == NAMES
+
+
+def test_a_folder_that_cannot_be_made_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    folder = tmp_path / "file" / "jars"
+    monkeypatch.setenv("TIDEMARK_JARS", str(folder))
+    with pytest.raises(JarError, match=f"in '{folder}' .*set TIDEMARK_JARS"):
+        spark_jars()
+
+
+def test_the_command_that_make_calls_says_an_error_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = subprocess.run(
+        [sys.executable, "-c", "from streaming.spark.jars import main; main()"],
+        env={"TIDEMARK_JARS": str(tmp_path / "file"), "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "JAVA_HOME" in done.stderr

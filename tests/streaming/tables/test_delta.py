@@ -1,0 +1,208 @@
+"""The one way into a table: once per transaction, whole days replaced, old versions readable."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.lake.lake import Lake
+from streaming.tables import delta
+from streaming.tables.history import commit_history, commits_of
+from streaming.tables.storage import files_of
+
+FIRST, SECOND = date(2026, 1, 1), date(2026, 1, 2)
+
+
+def results(spark: SparkSession, *rows: tuple[int, date | None]) -> DataFrame:
+    """Rows of a tiny table partitioned by day."""
+    return spark.createDataFrame(list(rows), "n int, _day date")
+
+
+def content(spark: SparkSession, uri: str, version: int | None = None) -> set[tuple[int, date | None]]:
+    """The rows of one version."""
+    return {tuple(row) for row in delta.read(spark, uri, version).collect()}
+
+
+def append_numbered(rows: DataFrame, uri: str, numbers: Iterable[int]) -> None:
+    """The same rows in a commit for each number, which it tells."""
+    for number in numbers:
+        delta.append(rows, uri, txn=None, metadata=lambda number=number: {"number": number})
+
+
+def test_replacing_a_day_leaves_the_other_days_and_the_old_version_alone(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST), (2, SECOND), (3, None))
+    delta.create(uri, rows.schema, append_only=False, description="three rows")
+    delta.replace_days(rows, uri, [FIRST, SECOND], metadata={})
+    assert delta.replace_days(results(spark, (10, FIRST)), uri, [FIRST], metadata={"why": "late"}) == 1
+    assert content(spark, uri) == {(10, FIRST), (2, SECOND), (3, None)}
+    delta.replace_days(results(spark), uri, [FIRST], metadata={})
+    assert content(spark, uri) == {(2, SECOND), (3, None)}
+    assert content(spark, uri, 1) == {(1, FIRST), (2, SECOND), (3, None)}
+    assert [commit["userMetadata"] for commit in commit_history(uri, 2)] == [{}, {"why": "late"}]
+
+
+def test_history_of_an_older_version_ends_with_it_while_others_go_on_writing(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="one row a commit")
+    append_numbered(rows, uri, range(20))
+    opened = delta.open_table(uri, 18)
+    assert opened is not None
+    append_numbered(rows, uri, [20])
+
+    told = {commit["version"]: commit["userMetadata"] for commit in commits_of(opened)}
+    assert told == {0: None} | {number + 1: {"number": number} for number in range(18)}
+    assert [commit["version"] for commit in commits_of(opened, 2)] == [18, 17]
+
+
+def test_a_transaction_is_known_after_its_commit_and_not_before(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="one row")
+    assert not delta.has_written(uri, delta.Txn("query", 0))
+    delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=dict)
+    assert delta.has_written(uri, delta.Txn("query", 0))
+    assert not delta.has_written(uri, delta.Txn("query", 1))
+    assert not delta.has_written(uri, delta.Txn("another", 0))
+
+
+def test_a_second_writer_of_the_same_batch_finds_it_written_and_adds_nothing(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="one row")
+
+    def overtaken() -> dict[str, str]:
+        # Another process commits the same batch between our write and our commit.
+        delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=dict)
+        return {}
+
+    assert delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=overtaken) == 0
+    assert content(spark, uri) == {(1, FIRST)}
+    assert delta.read(spark, uri).count() == 1
+
+
+def test_an_append_only_table_refuses_to_lose_rows(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="one row")
+    delta.append(rows, uri, txn=None, metadata=dict)
+    with pytest.raises(Exception, match=r"(?i)append"):
+        delta.replace_days(rows, uri, [FIRST], metadata={})
+    assert content(spark, uri) == {(1, FIRST)}
+
+
+def test_no_instant_is_too_early_or_too_late_for_the_bounds_of_a_file(spark: SparkSession, lake: Lake) -> None:
+    uri, first, last = lake.path("t"), -62_135_596_800_000_000, 253_402_300_799_999_999
+    instants = [(first,), (-1,), (last,), (first - 1,), (last + 1,)]  # the last two are outside Python's years
+    frame = spark.createDataFrame(instants, "micros bigint").selectExpr(
+        "micros", "timestamp_micros(micros) as at", "cast(null as date) as _day"
+    )
+    delta.create(uri, frame.schema, append_only=True, description="a file for each instant")
+    for (micros,) in instants:
+        delta.append(frame.where(f"micros = {micros}"), uri, txn=None, metadata=dict, statistics=("at",))
+
+    def found(condition: str) -> list[int]:
+        return sorted(row["micros"] for row in delta.read(spark, uri).where(condition).select("micros").collect())
+
+    assert found("at <= timestamp'0001-01-01T00:00:00Z'") == [first - 1, first]
+    assert found("at = timestamp'1969-12-31T23:59:59.999999Z'") == [-1]
+    assert found("at >= timestamp'9999-12-31T23:59:59.999999Z'") == [last, last + 1]
+    table = delta.open_table(uri)
+    assert table is not None
+    stats = [json.loads(action["stats"]) for action in _added(table)]
+    bounds = sorted((entry["minValues"]["at"], entry["maxValues"]["at"]) for entry in stats if entry["minValues"])
+    assert bounds == [
+        ("0001-01-01T00:00:00.000Z", "0001-01-01T00:00:00.000Z"),
+        ("1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.000Z"),
+    ]
+
+
+def _added(table: DeltaTable) -> list[dict[str, Any]]:
+    """The add actions of the table's commits, as they are stored."""
+    log = Path(table.table_uri.removeprefix("file://")) / "_delta_log"
+    lines = [json.loads(line) for commit in sorted(log.glob("*.json")) for line in commit.read_text().splitlines()]
+    return [line["add"] for line in lines if "add" in line]
+
+
+def test_no_commit_removes_an_entry_however_old(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="one row a commit")
+    append_numbered(rows, uri, range(12))
+    for entry in Path(uri, "_delta_log").iterdir():
+        os.utime(entry, (0, 0))
+    append_numbered(rows, uri, range(12, 22))  # beyond the next checkpoint, which is when Delta cleans up
+    told = [commit["userMetadata"] for commit in commit_history(uri)]
+    assert told == [*({"number": number} for number in reversed(range(22))), None]
+
+
+def test_the_checksum_of_a_commit_is_what_the_entries_up_to_it_come_to(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = results(spark, (1, FIRST), (2, SECOND))
+    delta.create(uri, rows.schema, append_only=False, description="two days")
+    delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=dict)
+    delta.replace_days(results(spark, (3, FIRST)), uri, [FIRST], metadata={})
+    delta.append(rows.withColumn("new", F.lit("text")), uri, txn=None, metadata=dict)  # the column is a commit before
+
+    sizes: dict[str, int] = {}
+    newest: dict[str, Any] = {}
+    told = []
+    for entry in sorted(Path(uri, "_delta_log").glob("*.json")):
+        for kind, action in (next(iter(json.loads(line).items())) for line in entry.read_text().splitlines()):
+            if kind == "add":
+                sizes[action["path"]] = action["size"]
+            elif kind == "remove":
+                del sizes[action["path"]]
+            else:
+                newest[kind] = action
+        if entry.with_suffix(".crc").exists():
+            checksum = json.loads(entry.with_suffix(".crc").read_text())
+            assert (checksum["numFiles"], checksum["tableSizeBytes"]) == (len(sizes), sum(sizes.values()))
+            assert (checksum["metadata"], checksum["protocol"]) == (newest["metaData"], newest["protocol"])
+            assert (checksum["numMetadata"], checksum["numProtocol"]) == (1, 1)
+            told.append(int(entry.stem))
+    assert told == [1, 2, 4]
+
+
+def test_spark_sees_a_new_version_without_a_job(spark: SparkSession, lake: Lake) -> None:
+    uri, without = lake.path("t"), lake.path("without")
+    rows = results(spark, (1, FIRST))
+    delta.create(uri, rows.schema, append_only=True, description="a row")
+    delta.append(rows, uri, txn=None, metadata=dict)
+    shutil.copytree(uri, without)
+    for checksum in Path(without, "_delta_log").glob("*.crc"):
+        checksum.unlink()
+
+    def jobs(table: str) -> int:
+        spark.sparkContext.setJobGroup(table, table)
+        assert delta.read(spark, table).schema == rows.schema
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(table))
+
+    try:
+        assert jobs(uri) == 0
+        assert jobs(without) > 0
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        spark.sparkContext.setJobDescription(None)
+
+
+def test_threads_that_read_rows_without_spark_never_call_python(lake: Lake) -> None:
+    """One that did while its process ended aborted it, in one process of eight at worst."""
+    uri = lake.path("a table")
+    for number in range(3):
+        write_deltalake(uri, pa.table({"n": [number]}), mode="append")
+    opened = DeltaTable(uri)
+    assert delta.contents(opened, [("n", ">", 0)]).sort_by("n").to_pydict() == {"n": [1, 2]}
+    assert files_of(opened).base_fs.type_name == "local"

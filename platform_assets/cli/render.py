@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from streaming.audit import Finding
+from streaming.operators import Finding
 
 _WIDEST = 60
 

@@ -129,7 +129,7 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on printing until Ctrl-C.")] = False,
 ) -> None:
     """What a stream process and its supervisor have said."""
-    output = ControlFolder(current_lake(), find_pipeline(pipeline_name).stream).output
+    output = ControlFolder(current_lake(), find_pipeline(pipeline_name)).output
     if not output.is_file():
         raise SupervisorError(f"stream {pipeline_name!r} was never started here; `tidemark up {pipeline_name}` does.")
     command = ["tail", "-n", str(lines), *(["-F"] if follow else []), str(output)]
@@ -165,7 +165,7 @@ def _start(lake: Lake, pipeline: Pipeline) -> subprocess.Popen[bytes] | None:
     if seen.running:
         console.print(f"{pipeline.name} runs already: {seen.holder}", highlight=False)
         return None
-    control = ControlFolder(lake, pipeline.stream)
+    control = ControlFolder(lake, pipeline)
     control.path.mkdir(parents=True, exist_ok=True)
     with control.output.open("ab") as output:
         return subprocess.Popen(

@@ -16,8 +16,9 @@ import dagster as dg
 from platform_assets.keys import late_key
 from streaming import Lake, Pipeline, Windowed
 from streaming.log import head, read_batches
+from streaming.operators import PendingDay
 from streaming.tables import delta
-from streaming.views import PendingDay, corrected_through
+from streaming.views import corrected_through
 
 _LATE = "backlog"
 _SETTLED = "settled_through"

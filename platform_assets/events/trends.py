@@ -9,7 +9,6 @@ import dagster as dg
 from platform_assets import keys
 from platform_assets.resources import LakeResource
 from streaming import Pipeline
-from streaming.log import QUERY
 from streaming.service import Measure, read_progress, together
 
 HOURS = dg.HourlyPartitionsDefinition(start_date="2026-01-01-00:00")
@@ -31,7 +30,7 @@ def trend_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
     def trend(context: dg.AssetExecutionContext, lake: LakeResource) -> None:
         for key in context.partition_keys:
             hour = HOURS.time_window_for_partition_key(key)
-            measures = read_progress(lake.lake, pipeline.stream, hour.start)
+            measures = read_progress(lake.lake, pipeline, hour.start)
             within = [measure for measure in measures if measure.ended < hour.end]
             context.add_asset_metadata(hour_metadata(within, hour.end - hour.start), partition_key=key)
 
@@ -40,7 +39,7 @@ def trend_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
 
 def hour_metadata(measures: list[Measure], length: timedelta) -> dict[str, Any]:
     """The numbers of one partition, from the batches that ended in it."""
-    log = together([measure for measure in measures if measure.query == QUERY], length.total_seconds())
+    log = together([measure for measure in measures if measure.is_of_log], length.total_seconds())
     p50, p95, p99 = log.latency or (None, None, None)
     found = {
         "rows": log.rows,
@@ -77,7 +76,7 @@ def trend_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition:
     def last_hour(context: dg.ScheduleEvaluationContext, lake: LakeResource) -> dg.RunRequest | dg.SkipReason:
         now: datetime = context.scheduled_execution_time
         start = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
-        if not read_progress(lake.lake, pipeline.stream, start):
+        if not read_progress(lake.lake, pipeline, start):
             return dg.SkipReason(f"{pipeline.name} has not run since {start:%H:%M}")
         return dg.RunRequest(partition_key=start.strftime("%Y-%m-%d-%H:%M"))
 

@@ -13,6 +13,7 @@ from streaming.base import WINDOW
 from streaming.feeds.nycflights import airlines
 from streaming.log import valid
 from streaming.pipelines.flights import departures_by_origin, pipeline
+from streaming.views import assign
 
 NAME = "on_time_performance"
 CARRIERS = "on_time_performance_carriers"
@@ -58,7 +59,7 @@ def by_carrier(sources: Sources) -> DataFrame:
     view = departures_by_origin
     closed = sources.current(view).select(*view.identity)
     departures = (
-        view.assign(valid(sources.log))
+        assign(valid(sources.log), view)
         .withColumns({"window_start": F.col(f"{WINDOW}.start"), "window_end": F.col(f"{WINDOW}.end")})
         .join(closed, list(view.identity), "left_semi")
     )

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import log
-from streaming.audit.findings import Finding
 from streaming.audit.source import changed_files
-from streaming.audit.view import PinnedView, audit_view
 from streaming.clocks import ClockState
-from streaming.declare import Pipeline
+from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import Batch
+from streaming.operators import Finding, LogAtVersion, runtime_of
 from streaming.tables import delta
 
 
@@ -27,24 +26,36 @@ def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Findi
         LogError: nothing has been ingested yet.
         ViewError: a view is not built yet.
     """
-    stream = pipeline.stream
-    # The log last: everything that is published follows from what is in it by then.
-    published = [PinnedView.now(spark, lake, view) for view in pipeline.views]
+    runtimes = [runtime_of(operator, lake) for operator in pipeline.operators]
+    # Pin the operators before the logs: every published row was computed from log rows committed earlier, so a log
+    # version read afterwards holds them all.
+    pinned = [runtime.pin(spark) for runtime in runtimes]
+    logs: dict[str, LogAtVersion] = {}
+    for stream in pipeline.streams:
+        logs[stream.name] = _pin_log(spark, lake, stream)
+        yield from _laws_of_log(spark, lake, stream, logs[stream.name])
+    for runtime, tables in zip(runtimes, pinned, strict=True):
+        yield from runtime.laws(spark, tables, logs)
+
+
+def _pin_log(spark: SparkSession, lake: Lake, stream: Stream) -> LogAtVersion:
     version = delta.version_of(lake.log(stream))
     # Read again by each law, which takes a few of its columns: kept in memory, ten million rows are too many for it.
     rows = log.read_log(spark, lake, stream, version)
-    batches = log.read_batches(lake, stream, version)[::-1]
+    return LogAtVersion(version, rows, log.read_batches(lake, stream, version)[::-1])
+
+
+def _laws_of_log(spark: SparkSession, lake: Lake, stream: Stream, pinned: LogAtVersion) -> Iterator[Finding]:
+    rows, batches = pinned.rows, pinned.batches
     yield _conservation_by_batch(rows, batches, stream.name)
-    yield _conservation_by_file(spark, lake, pipeline, rows)
-    yield _stamps(rows, batches, pipeline)
+    yield _conservation_by_file(spark, lake, stream, rows)
+    yield _stamps(rows, batches, stream)
     yield _once(batches, stream.name)
     if any(batch.cause == "repair" for batch in batches):
         yield _repairs(rows, stream.name)
-    for tables in published:
-        yield from audit_view(spark, lake, tables, rows, batches, version)
 
 
-def _conservation_by_batch(rows: DataFrame, batches: list[Batch], name: str) -> Finding:
+def _conservation_by_batch(rows: DataFrame, batches: Sequence[Batch], name: str) -> Finding:
     valid, rejected = F.col("_day").isNotNull(), F.col("_rejected").isNotNull()
     counted = {
         row["_batch"]: (row["valid"], row["rejected"], row["unclear"])
@@ -64,15 +75,13 @@ def _conservation_by_batch(rows: DataFrame, batches: list[Batch], name: str) -> 
     return Finding("conservation", name, len(batches), broken, "batches: rows read = valid + rejected")
 
 
-def _conservation_by_file(spark: SparkSession, lake: Lake, pipeline: Pipeline, rows: DataFrame) -> Finding:
-    stream = pipeline.stream
+def _conservation_by_file(spark: SparkSession, lake: Lake, stream: Stream, rows: DataFrame) -> Finding:
     findings = [finding for finding in changed_files(spark, lake, stream) if finding.kind == "changed"]
     files = rows.where("_origin is not null").select("_origin.path").distinct().count()
     return Finding("conservation", stream.name, files, len(findings), "files ingested: not changed since")
 
 
-def _stamps(rows: DataFrame, batches: list[Batch], pipeline: Pipeline) -> Finding:
-    stream = pipeline.stream
+def _stamps(rows: DataFrame, batches: Sequence[Batch], stream: Stream) -> Finding:
     stamped = {
         row["_batch"]: (row["stamps"], row["micros"])
         for row in rows.groupBy("_batch")
@@ -100,7 +109,7 @@ def _not_before(state: ClockState, expected: ClockState) -> bool:
     return expected.watermark is None or (state.watermark is not None and state.watermark >= expected.watermark)
 
 
-def _once(batches: list[Batch], name: str) -> Finding:
+def _once(batches: Sequence[Batch], name: str) -> Finding:
     sources = [(batch.query, batch.query_batch) for batch in batches if batch.query]
     numbers = [batch.number for batch in batches]
     broken = len(sources) - len(set(sources)) + sum(number != index for index, number in enumerate(numbers))

@@ -28,10 +28,13 @@ from streaming.base.errors import (
     ViewError,
 )
 from streaming.base.intervals import (
+    END_OF_EVENT_TIMES,
     EPOCH,
+    FIRST_EVENT_TIME,
     FIRST_INSTANT,
     MICROSECOND,
     MILLISECOND,
+    date_literal,
     from_micros,
     interval,
     literal,
@@ -51,8 +54,10 @@ from streaming.base.sql import (
 
 __all__ = [
     "DAY",
+    "END_OF_EVENT_TIMES",
     "EPOCH",
     "EVENT_TIME",
+    "FIRST_EVENT_TIME",
     "FIRST_INSTANT",
     "INGESTED_AT",
     "MICROSECOND",
@@ -79,6 +84,7 @@ __all__ = [
     "check_names",
     "columns_of",
     "constant",
+    "date_literal",
     "from_micros",
     "interval",
     "literal",

@@ -53,5 +53,9 @@ class ViewError(StreamingError):
     """A view has not been built yet, or was asked for something it does not hold."""
 
 
+class SinkError(StreamingError):
+    """A target refused a batch as a whole, or is away; the same batch is delivered again."""
+
+
 class QueryFailed(StreamingError):
     """A streaming query ended with an error; the text names the query and the cause."""

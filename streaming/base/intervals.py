@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -22,6 +22,16 @@ FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)
+
+FIRST_EVENT_TIME = datetime(100, 1, 1, tzinfo=UTC)
+"""The earliest event time of a valid row.
+
+Python knows the years 1 to 9999 only, and a window may reach 99 years from a row: the bounds of every window, and the
+days around them, have to be instants of those years.
+"""
+
+END_OF_EVENT_TIMES = datetime(9900, 1, 1, tzinfo=UTC)
+"""Every valid row's event time lies before it, for the reason given at `FIRST_EVENT_TIME`."""
 
 
 def interval(text: str) -> timedelta:
@@ -53,6 +63,11 @@ def from_micros(micros: int) -> datetime:
 def literal(instant: datetime | None) -> Column:
     """The instant as a Spark timestamp, exact and independent of the machine's time zone."""
     return F.timestamp_micros(F.lit(None if instant is None else to_micros(instant)).cast("bigint"))
+
+
+def date_literal(day: date) -> Column:
+    """The day as a Spark date; unlike `F.lit(day)`, which leaves out leading zeros, right before the year 1000 too."""
+    return F.date_from_unix_date(F.lit((day - EPOCH.date()).days))
 
 
 def utc_now() -> datetime:

@@ -10,6 +10,7 @@ from streaming.clocks.clock import (
 from streaming.clocks.state import (
     BatchSummary,
     ClockState,
+    latest,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "ClockState",
     "Punctuated",
     "clock_from_json",
+    "latest",
 ]

@@ -13,6 +13,9 @@ from streaming.declare.late_policy import (
 from streaming.declare.limits import (
     Limits,
 )
+from streaming.declare.operator import (
+    Operator,
+)
 from streaming.declare.pipeline import (
     Pipeline,
 )
@@ -39,6 +42,7 @@ __all__ = [
     "Aggregate",
     "Failure",
     "Limits",
+    "Operator",
     "Pipeline",
     "Rule",
     "Stream",

@@ -14,7 +14,7 @@ ones wait for the schedule. `drop`: they change no result, and are still in the 
 EACH_BATCH = "each batch"
 
 
-def check_policy(view: str, late: str, allowed_lateness: str | None, early: str | None, merging: bool) -> None:
+def check_policy(view: str, late: str, allowed_lateness: str | None, early: str | None, updatable: bool) -> None:
     """Refuse what cannot be followed.
 
     Raises:
@@ -31,7 +31,7 @@ def check_policy(view: str, late: str, allowed_lateness: str | None, early: str 
         )
     if allowed_lateness is not None:
         interval(allowed_lateness)
-    if late == "update" and merging:
+    if late == "update" and not updatable:
         raise DeclarationError(
             f"view {view!r} has late='update' on windows that merge, whose bounds a late row moves; use late='correct'."
         )

@@ -1,11 +1,14 @@
-"""The declaration of a pipeline: one stream and the views that one process keeps."""
+"""The declaration of a pipeline: the streams, operators and deliveries that one process runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from streaming.base import DeclarationError, check_name, interval
+from streaming.declare.delivery import Delivery
 from streaming.declare.limits import Limits
+from streaming.declare.operator import Operator
 from streaming.declare.restarts import ExponentialBackoff, RestartStrategy
 from streaming.declare.stream import Stream
 from streaming.declare.windowed import Windowed
@@ -13,9 +16,12 @@ from streaming.declare.windowed import Windowed
 _TAKEN = ("log", "batches", "rejected", "late", "progress", "trend")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Pipeline:
-    """A stream and its views, run together in one process.
+    """Streams, what is computed from them and what is delivered, run together in one process.
+
+    `Pipeline(name="shop", streams=(orders, payments), operators=(...), deliveries=(...))` is the whole form.
+    `Pipeline(flights, (departures_by_origin,))` is short for a pipeline of one stream, which it is named after.
 
     Where it runs continuously, a batch begins every `trigger` at the earliest. `restart` says what happens when its
     process dies, and `identical_failures` how often the same batch may fail in the same way. `stop_within` bounds the
@@ -23,52 +29,115 @@ class Pipeline:
     `limits` an alert is raised.
 
     Raises:
-        DeclarationError: there is no view, a name is repeated or reserved, a view reads another stream, or an interval
-            cannot be read.
+        DeclarationError: there is no stream or no operator, a name is repeated or reserved, an operator reads a stream
+            that the pipeline does not have, or an interval cannot be read.
     """
 
-    stream: Stream
-    views: tuple[Windowed, ...]
-    owner: str = "team:data"
-    trigger: str = "1 second"
-    restart: RestartStrategy = field(default_factory=ExponentialBackoff)
-    identical_failures: int = 3
-    stop_within: str = "45 seconds"
-    hangs_after: str = "10 minutes"
-    limits: Limits = field(default_factory=Limits)
+    name: str
+    streams: tuple[Stream, ...]
+    operators: tuple[Operator, ...]
+    deliveries: tuple[Delivery, ...]
+    owner: str
+    trigger: str
+    restart: RestartStrategy
+    identical_failures: int
+    stop_within: str
+    hangs_after: str
+    limits: Limits
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        stream: Stream | None = None,
+        views: Iterable[Operator] = (),
+        *,
+        name: str | None = None,
+        streams: Iterable[Stream] = (),
+        operators: Iterable[Operator] = (),
+        deliveries: Iterable[Delivery] = (),
+        owner: str = "team:data",
+        trigger: str = "1 second",
+        restart: RestartStrategy | None = None,
+        identical_failures: int = 3,
+        stop_within: str = "45 seconds",
+        hangs_after: str = "10 minutes",
+        limits: Limits | None = None,
+    ) -> None:
+        held = (*([] if stream is None else [stream]), *streams)
+        if not held:
+            raise DeclarationError(
+                f"pipeline {name!r} has no stream; give it streams=(...), or one as its first value."
+            )
+        if name is None and len(held) > 1:
+            names = ", ".join(repr(entry.name) for entry in held)
+            raise DeclarationError(f"a pipeline of the streams {names} needs a name of its own; give it name='...'.")
+        values = {
+            "name": held[0].name if name is None else name,
+            "streams": held,
+            "operators": (*views, *operators),
+            "deliveries": tuple(deliveries),
+            "owner": owner,
+            "trigger": trigger,
+            "restart": ExponentialBackoff() if restart is None else restart,
+            "identical_failures": identical_failures,
+            "stop_within": stop_within,
+            "hangs_after": hangs_after,
+            "limits": Limits() if limits is None else limits,
+        }
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+        self._check()
+
+    def _check(self) -> None:
+        check_name("pipeline", self.name)
         for length in (self.trigger, self.stop_within, self.hangs_after):
             interval(length)
         if self.identical_failures < 1:
             raise DeclarationError(
                 f"identical_failures={self.identical_failures!r} would never start {self.name!r}; use 1 or more."
             )
-        names = [view.name for view in self.views]
-        if not names:
+        if not self.operators:
             raise DeclarationError(f"pipeline {self.name!r} has no views; give it at least one.")
-        for view in self.views:
-            check_name("view", view.name)
-            if names.count(view.name) > 1 or view.name in _TAKEN:
+        for stream in self.streams:
+            if [entry.name for entry in self.streams].count(stream.name) > 1:
+                raise DeclarationError(f"pipeline {self.name!r} has stream {stream.name!r} twice; name each once.")
+        self._check_reads()
+        self._check_tables()
+
+    def _check_reads(self) -> None:
+        for operator in self.operators:
+            check_name("view", operator.name)
+            for stream in operator.reads:
+                if stream not in self.streams:
+                    names = ", ".join(repr(entry.name) for entry in self.streams)
+                    raise DeclarationError(
+                        f"view {operator.name!r} reads stream {stream.name!r}, but the pipeline's "
+                        f"{'is' if len(self.streams) == 1 else 'are'} {names}; add it to the pipeline's streams."
+                    )
+
+    def _check_tables(self) -> None:
+        names = [operator.name for operator in self.operators]
+        for operator in self.operators:
+            if names.count(operator.name) > 1 or operator.name in _TAKEN:
                 raise DeclarationError(
-                    f"view name {view.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "
+                    f"view name {operator.name!r} of pipeline {self.name!r} is taken; every view needs its own, and "
                     f"{', '.join(_TAKEN)} belong to the stream."
                 )
-            for suffix in ("_corrections", "_updates", "_open"):
-                if view.name.removesuffix(suffix) in {*names} - {view.name}:
+            for suffix in operator.reserved_suffixes:
+                if operator.table_name(suffix) in names:
                     raise DeclarationError(
-                        f"view name {view.name!r} of pipeline {self.name!r} is the place of the {suffix[1:]} of view "
-                        f"{view.name.removesuffix(suffix)!r}; rename one of them."
+                        f"view name {operator.table_name(suffix)!r} of pipeline {self.name!r} is the place of the "
+                        f"{suffix} of view {operator.name!r}; rename one of them."
                     )
-            if view.of != self.stream:
-                raise DeclarationError(
-                    f"view {view.name!r} reads stream {view.of.name!r}, but the pipeline's is {self.name!r}."
-                )
 
     @property
-    def name(self) -> str:
-        """A pipeline is named after its stream."""
-        return self.stream.name
+    def stream(self) -> Stream:
+        """The first stream, which is the only one of the short form."""
+        return self.streams[0]
+
+    @property
+    def views(self) -> tuple[Windowed, ...]:
+        """The operators that are windowed views."""
+        return tuple(operator for operator in self.operators if isinstance(operator, Windowed))
 
     @property
     def corrected(self) -> tuple[Windowed, ...]:
@@ -78,10 +147,26 @@ class Pipeline:
     @property
     def updated(self) -> tuple[Windowed, ...]:
         """The views that the stream process itself updates."""
-        return tuple(view for view in self.views if view.late == "update")
+        return tuple(view for view in self.views if view.updated)
+
+    def operators_of(self, stream: Stream) -> tuple[Operator, ...]:
+        """The operators that read the stream."""
+        return tuple(operator for operator in self.operators if stream in operator.reads)
+
+    def operator(self, name: str | None = None) -> Operator:
+        """The operator of that name; without a name, the first one.
+
+        Raises:
+            DeclarationError: there is no such operator.
+        """
+        for operator in self.operators:
+            if name in (None, operator.name):
+                return operator
+        names = ", ".join(operator.name for operator in self.operators)
+        raise DeclarationError(f"pipeline {self.name!r} has no view {name!r}; its views: {names}.")
 
     def view(self, name: str | None = None) -> Windowed:
-        """The view of that name; without a name, the first one.
+        """The windowed view of that name; without a name, the first one.
 
         Raises:
             DeclarationError: there is no such view.
@@ -89,6 +174,5 @@ class Pipeline:
         for view in self.views:
             if name in (None, view.name):
                 return view
-        raise DeclarationError(
-            f"pipeline {self.name!r} has no view {name!r}; its views: {', '.join(v.name for v in self.views)}."
-        )
+        names = ", ".join(view.name for view in self.views) or "none"
+        raise DeclarationError(f"pipeline {self.name!r} has no view {name!r}; its views: {names}.")

@@ -2,6 +2,7 @@
 
 from streaming.lake.lake import (
     Lake,
+    Named,
 )
 from streaming.lake.settings import (
     Settings,
@@ -9,5 +10,6 @@ from streaming.lake.settings import (
 
 __all__ = [
     "Lake",
+    "Named",
     "Settings",
 ]

@@ -19,12 +19,12 @@ class Named(Protocol):
         """The folder."""
 
 
-class OfStream(Named, Protocol):
-    """What keeps its tables in the folder of a stream."""
+class Placed(Named, Protocol):
+    """What keeps its tables in the folder of something else: an operator in that of its stream."""
 
     @property
-    def of(self) -> Named:
-        """The stream."""
+    def folder(self) -> str:
+        """The folder."""
 
 
 @dataclass(frozen=True)
@@ -53,25 +53,29 @@ class Lake:
         """The archive of what the log's commits said of their batches."""
         return self.path(stream.name, "batches")
 
-    def first(self, view: OfStream) -> str:
+    def table(self, operator: Placed, suffix: str = "") -> str:
+        """A table of an operator; without a suffix its own."""
+        return self.path(operator.folder, f"{operator.name}_{suffix}" if suffix else operator.name)
+
+    def first(self, view: Placed) -> str:
         """The first results of a view."""
-        return self.path(view.of.name, view.name)
+        return self.table(view)
 
-    def corrections(self, view: OfStream) -> str:
+    def corrections(self, view: Placed) -> str:
         """The corrections of a view."""
-        return self.path(view.of.name, f"{view.name}_corrections")
+        return self.table(view, "corrections")
 
-    def updates(self, view: OfStream) -> str:
+    def updates(self, view: Placed) -> str:
         """What the stream process itself corrected of a view with `late="update"`."""
-        return self.path(view.of.name, f"{view.name}_updates")
+        return self.table(view, "updates")
 
-    def open(self, view: OfStream) -> str:
+    def open(self, view: Placed) -> str:
         """The windows of a view with `early` that are still open."""
-        return self.path(view.of.name, f"{view.name}_open")
+        return self.table(view, "open")
 
-    def progress(self, stream: Named) -> str:
-        """What every batch of a running stream cost and brought."""
-        return self.path(stream.name, "progress")
+    def progress(self, pipeline: Named) -> str:
+        """What every batch of a running pipeline cost and brought."""
+        return self.path(pipeline.name, "progress")
 
     def report(self, name: str) -> str:
         """The published table of a report."""
@@ -82,15 +86,19 @@ class Lake:
         return self.path("quality", "verdicts")
 
     def checkpoint(self, stream: Named, query: str) -> str:
-        """The checkpoint of one query; `log` is the ingest query, any other name a view's."""
+        """The checkpoint of one query; `log` is the ingest query, any other name an operator's."""
         return self.path("_checkpoints", stream.name, query)
 
-    def machine_folder(self, stream: Named) -> Path:
-        """Where the processes of this machine meet over a stream: beside its checkpoints, if they are here."""
-        local = self.local("_checkpoints", stream.name)
+    def operator_checkpoint(self, operator: Placed) -> str:
+        """The checkpoint of an operator that runs as a query."""
+        return self.path("_checkpoints", operator.folder, operator.name)
+
+    def machine_folder(self, pipeline: Named) -> Path:
+        """Where the processes of this machine meet over a pipeline: beside its checkpoints, if they are here."""
+        local = self.local("_checkpoints", pipeline.name)
         if local is not None:
             return local
-        digest = hashlib.sha256(self.path("_checkpoints", stream.name).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(self.path("_checkpoints", pipeline.name).encode()).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"tidemark-{digest}"
 
     def local(self, *parts: str) -> Path | None:

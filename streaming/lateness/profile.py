@@ -11,11 +11,13 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import log
-from streaming.base import WINDOW, ViewError, interval
+from streaming.base import MICROSECOND, WINDOW, ViewError, interval
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.lateness.delays import NeededDelays, friendly, needed_delays
 from streaming.lateness.replay import NEVER, Counts, Outcome, Timeline, outcome, replay
+from streaming.views import group
+from streaming.views import pairs as pairs_of
 
 _NO_DELAY = "0 seconds"
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
@@ -86,7 +88,7 @@ def profile(
                 f"no row of {view.of.name!r} is in a window of view {view.name!r} yet, so nothing can be said of its "
                 f"lateness; run `tidemark run {view.of.name}` when data has arrived."
             )
-        groups = _sessions(rows, view) if view.window.merging else _windows(pairs, view)
+        groups = _groups(rows, view)
         per_first = Counts.of(_triples(groups.groupBy("first", "end").agg(F.count(F.lit(1)))))
         measured = _with_needed(spark, pairs, undelayed)
         by_key = _spreads(measured, _keys(view), _MOST_KEYS)
@@ -122,30 +124,27 @@ def _keys(view: Windowed) -> list[str]:
 
 
 def _pairs(rows: DataFrame, view: Windowed) -> DataFrame:
-    """One row per pair: keys, source partition, batch, and in microseconds the window and when it is `due`.
+    """One row per pair: keys, source partition, batch, and in microseconds when it is `due`.
 
     A pair is late once the watermark has reached the instant at which it was due.
     """
-    due = "start" if view.window.merging else "end"
-    return view.pairs(rows).select(
+    return pairs_of(rows, view).select(
         *(F.col(name).alias(key) for name, key in zip(view.by, _keys(view), strict=True)),
         view.of.source.partition_of(F.col("_origin")).alias("partition"),
         F.col("_batch").alias("batch"),
-        F.unix_micros(f"{WINDOW}.start").alias("start"),
-        F.unix_micros(f"{WINDOW}.end").alias("end"),
-        F.unix_micros(f"{WINDOW}.{due}").alias("due"),
+        (F.unix_micros(f"{WINDOW}.{view.window.decided_by}") + _grace(view)).alias("due"),
     )
 
 
-def _windows(pairs: DataFrame, view: Windowed) -> DataFrame:
-    """One row per key and window: its end and the `first` batch that brought a row."""
-    return pairs.groupBy(*_keys(view), "start", "end").agg(F.min("batch").alias("first"))
+def _groups(rows: DataFrame, view: Windowed) -> DataFrame:
+    """One row per key and window over all rows: when it closes (`end`), and the `first` batch that brought a row."""
+    groups = group(pairs_of(rows, view), view, extra={"_first": F.min("_batch")})
+    end = F.unix_micros(f"{WINDOW}.end") + _grace(view)
+    return groups.select(end.alias("end"), F.col("_first").alias("first"))
 
 
-def _sessions(rows: DataFrame, view: Windowed) -> DataFrame:
-    """The same of sessions, merged over all rows."""
-    merged = view.group(view.pairs(rows), extra={"_first": F.min("_batch")})
-    return merged.select(F.unix_micros(f"{WINDOW}.end").alias("end"), F.col("_first").alias("first"))
+def _grace(view: Windowed) -> Column:
+    return F.lit(view.window.grace // MICROSECOND)
 
 
 def _triples(counted: DataFrame) -> list[tuple[int, int, int]]:

@@ -38,7 +38,7 @@ from streaming.log.read import (
     valid,
 )
 from streaming.log.summary import (
-    summary_columns,
+    OperatorCounts,
 )
 from streaming.log.validate import (
     RowValidator,
@@ -49,6 +49,7 @@ __all__ = [
     "Batch",
     "Filter",
     "Ingest",
+    "OperatorCounts",
     "RowValidator",
     "append_batch",
     "append_heartbeat",
@@ -65,7 +66,6 @@ __all__ = [
     "rejected",
     "repaired",
     "stamp",
-    "summary_columns",
     "valid",
     "version_after",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -10,11 +10,11 @@ from pyspark.sql.types import StructType
 
 from streaming.base import EPOCH, INGESTED_AT, CheckpointError, constant
 from streaming.clocks import BatchSummary, ClockState
-from streaming.declare import Pipeline, Stream
+from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.append import append_batch
 from streaming.log.batch import Batch
-from streaming.log.summary import _greatest_by_partition, _instant, _instants, summary_columns
+from streaming.log.summary import OperatorCounts, _greatest_by_partition, _instant, _instants, summary_columns
 from streaming.log.validate import RowValidator
 from streaming.spark import query_id
 from streaming.tables import delta
@@ -33,59 +33,67 @@ def stamp(rows: DataFrame, declared: Sequence[str], number: int, watermark: date
 
 
 class Ingest:
-    """Appends the batches of a pipeline's source to its log; `now` gives the processing time."""
+    """Appends the batches of a stream's source to its log; `now` gives the processing time.
+
+    `counts`: what each commit counts for the operators that read the log, by their names.
+    """
 
     def __init__(
         self,
         spark: SparkSession,
         lake: Lake,
-        pipeline: Pipeline,
+        stream: Stream,
+        counts: Mapping[str, OperatorCounts],
         now: Callable[[], datetime],
     ) -> None:
         self._spark = spark
         self._lake = lake
-        self._pipeline = pipeline
+        self._stream = stream
+        self._counts = counts
         self._now = now
-        self._judge = RowValidator(pipeline.stream)
-        self._counts = summary_columns(pipeline)
+        self._validate = RowValidator(stream)
+        self._summary = summary_columns(stream, counts)
         self._repeats = True
 
     def __call__(self, parsed: DataFrame, query_batch: int, head: Batch | None) -> Batch | None:
         """Append the rows that the format has `parsed` as the batch after `head`; None where the log holds them."""
-        stream = self._pipeline.stream
+        stream = self._stream
         checkpoint = self._lake.checkpoint(stream, QUERY)
         query = query_id(checkpoint)
         if query is None:
             raise CheckpointError(f"the checkpoint of {stream.name!r} vanished while its query runs; stop and restart.")
         txn = delta.Txn(query, query_batch)
-        # Batches that the log holds already come first after a start, if at all.
+        # After a restart Spark may replay batches committed before the crash; they come first, so after the first new
+        # one the table need not be asked again.
         self._repeats = self._repeats and delta.has_written(self._lake.log(stream), txn)
         if self._repeats:
             return None
         stream.source.check(self._spark, checkpoint, query_batch)
         processed_at = self._now()
-        judged = self._judge(stream.source.located(parsed), processed_at)
-        return append_validated(judged, self._lake, self._pipeline, head, processed_at, self._counts, txn)
+        validated = self._validate(stream.source.located(parsed), processed_at)
+        return append_validated(validated, self._lake, stream, head, processed_at, self._counts, txn, self._summary)
 
 
 def append_validated(
-    judged: DataFrame,
+    validated: DataFrame,
     lake: Lake,
-    pipeline: Pipeline,
+    stream: Stream,
     head: Batch | None,
     processed_at: datetime,
-    counts: Sequence[Column],
+    counts: Mapping[str, OperatorCounts],
     txn: delta.Txn | None,
+    summary: Sequence[Column] | None = None,
 ) -> Batch:
-    """Stamp `judged` rows with the clock as it is after `head` and append them as the next batch, in one commit.
+    """Stamp `validated` rows with the clock as it is after `head` and append them as the next batch, in one commit.
 
-    `counts` are the `summary_columns` of the pipeline; `txn` names the Spark batch that the rows come from, if any.
+    `summary` are the `summary_columns` of `counts`, which whoever appends many batches builds once; `txn` names the
+    Spark batch that the rows come from, if any.
     """
-    stream = pipeline.stream
     state = next_state(head, stream)
     number = 0 if head is None else head.number + 1
     observed = Observation()
-    rows = stamp(judged, stream.columns, number, stream.clock.watermark(state))
+    aggregates = summary_columns(stream, counts) if summary is None else summary
+    rows = stamp(validated, stream.columns, number, stream.clock.watermark(state))
     partitioned = stream.source.partition is not None
 
     def describe() -> Batch:
@@ -100,8 +108,8 @@ def append_validated(
             summary=BatchSummary(greatest, found["rows"], processed_at),
             clock=stream.clock,
             rejected=found["rejected"],
-            late={view.name: found[f"late_{view.name}"] for view in pipeline.views},
-            unassigned={view.name: found[f"unassigned_{view.name}"] for view in pipeline.views},
+            late={name: found[f"late_{name}"] for name in counts},
+            unassigned={name: found[f"unassigned_{name}"] for name in counts},
             source_times=_instants(found["source_times"]) if txn is not None else None,
         )
 
@@ -109,7 +117,7 @@ def append_validated(
     if partitioned:
         rows.persist()
     try:
-        return append_batch(rows.observe(observed, *counts), lake, stream, txn, describe)
+        return append_batch(rows.observe(observed, *aggregates), lake, stream, txn, describe)
     finally:
         if partitioned:
             rows.unpersist()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
@@ -10,11 +11,9 @@ from pyspark.sql import functions as F
 
 from streaming import log
 from streaming.base import from_micros
-from streaming.declare import Pipeline, Stream
+from streaming.declare import Stream
 
 SHARES_BEFORE = (0.5, 0.05, 0.01)
-
-
 """Of a batch, the share of rows that the source had before each of `Batch.source_times`.
 
 Less the instant of the commit, these are the median, 95th and 99th percentile of latency: what came first waited
@@ -48,30 +47,30 @@ def _instant(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
-def summary_columns(pipeline: Pipeline) -> list[Column]:
+@dataclass(frozen=True)
+class OperatorCounts:
+    """What the commit of a batch counts for one operator, as columns over stamped rows; both are null for other rows.
+
+    `late`: how many late pairs a row makes; `unassigned`: whether it is in no window.
+    """
+
+    late: Column
+    unassigned: Column
+
+
+def summary_columns(stream: Stream, counts: Mapping[str, OperatorCounts]) -> list[Column]:
     """What a commit says of its stamped rows, as aggregates.
 
-    `rows`, `rejected`, `greatest`, `source_times` (see `SHARES_BEFORE`), and per view `late_<view>` and
-    `unassigned_<view>`.
+    `rows`, `rejected`, `greatest`, `source_times` (see `SHARES_BEFORE`), and for each operator in `counts`
+    `late_<operator>` and `unassigned_<operator>`.
     """
-    stream = pipeline.stream
     valid = F.col("_day").isNotNull()
-    time, stamped = F.col(stream.event_time), F.col("_watermark")
+    source_time = F.unix_micros(stream.source.time_of(F.col("_origin")))
     return [
         F.count(F.lit(1)).alias("rows"),
         _number_of(~valid).alias("rejected"),
         _greatest(stream),
-        F.percentile(
-            F.unix_micros(stream.source.time_of(F.col("_origin"))), F.array(*(F.lit(share) for share in SHARES_BEFORE))
-        ).alias("source_times"),
-        *(
-            F.coalesce(F.sum(F.when(view.condition(), view.window.late_windows(time, stamped))), F.lit(0)).alias(
-                f"late_{view.name}"
-            )
-            for view in pipeline.views
-        ),
-        *(
-            _number_of(F.when(view.condition(), view.window.in_none(time))).alias(f"unassigned_{view.name}")
-            for view in pipeline.views
-        ),
+        F.percentile(source_time, F.array(*(F.lit(share) for share in SHARES_BEFORE))).alias("source_times"),
+        *(F.coalesce(F.sum(each.late), F.lit(0)).alias(f"late_{name}") for name, each in counts.items()),
+        *(_number_of(each.unassigned).alias(f"unassigned_{name}") for name, each in counts.items()),
     ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import INGESTED_AT, constant, interval, literal, names_in
+from streaming.base import END_OF_EVENT_TIMES, FIRST_EVENT_TIME, INGESTED_AT, constant, interval, literal, names_in
 from streaming.declare import Stream
 
 
@@ -25,7 +25,7 @@ class RowValidator:
         self._reasons = all_reasons(self._all_reasons())
         time, raw = F.col(stream.event_time), F.col("_raw").cast("binary")
         self._columns: tuple[Column, ...] = (
-            # Nobody could read an instant that Python does not know; the payload keeps what was sent.
+            # Python cannot read an instant outside the years 1 to 9999; the payload keeps what was sent.
             *(
                 F.when(_known(time), time).alias(name) if name == stream.event_time else F.col(name)
                 for name in stream.columns
@@ -78,7 +78,7 @@ def _event_time_reason(stream: Stream) -> Column:
     clock, ingested_at = stream.clock, F.col(INGESTED_AT)
     reason = (
         F.when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
-        .when(~_known(time), F.lit(f"event_time: {stream.event_time} lies outside the years 1 to 9999"))
+        .when(~_known(time), F.lit(f"event_time: {stream.event_time} lies outside the years 100 to 9899"))
         .when(
             time > ingested_at + _length(clock.max_ahead),
             F.lit(f"max_ahead: {stream.event_time} is more than {clock.max_ahead} after its ingestion"),
@@ -93,9 +93,8 @@ def _event_time_reason(stream: Stream) -> Column:
 
 
 def _known(time: Column) -> Column:
-    """Whether the instant lies in the years 1 to 9999, UTC."""
-    first, last = (literal(instant.replace(tzinfo=UTC)) for instant in (datetime.min, datetime.max))
-    return time.between(first, last)
+    """Whether the instant may be an event time: it lies in the years 100 to 9899, UTC."""
+    return (time >= literal(FIRST_EVENT_TIME)) & (time < literal(END_OF_EVENT_TIMES))
 
 
 def _length(text: str) -> Column:

@@ -19,7 +19,8 @@ from streaming.base import LogError
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import QUERY, RowValidator
-from streaming.service import Run, RunBatch, await_queries
+from streaming.operators import RunBatch
+from streaming.service import Run, await_queries
 from streaming.sources import Files
 
 PARSE, JUDGE, APPEND, PLAN = "read + parse", "rules", "write + commit", "plan + checkpoint"
@@ -123,8 +124,10 @@ def _replayed(
         lines = payloads[number * size : (number + 1) * size]
         (landing / f"{number:03}").write_text("".join(f"{line}\n" for line in lines))
     stream = replace(pipeline.stream, source=Files(str(landing), files_per_batch=1))
-    replayed = replace(pipeline, stream=stream, views=tuple(replace(view, of=stream) for view in pipeline.views))
-    judge, taken, views = RowValidator(stream), defaultdict[str, list[float]](list), list[StreamingQuery]()
+    views = [replace(view, of=stream) for view in pipeline.views if view.of == pipeline.stream]
+    replayed = replace(pipeline, name=stream.name, streams=(stream,), operators=tuple(views), deliveries=())
+    validate, taken = RowValidator(stream), defaultdict[str, list[float]](list)
+    queries: dict[str, StreamingQuery] = {}
 
     def around(query: str, run_batch: RunBatch) -> RunBatch:
         def timed(rows: DataFrame, number: int) -> None:
@@ -133,27 +136,27 @@ def _replayed(
                 return
             located = stream.source.located(rows)
             parsed = _seconds(lambda: _nowhere(located))
-            judged = _seconds(lambda: _nowhere(judge(located, at)))
+            judged = _seconds(lambda: _nowhere(validate(located, at)))
             taken[PARSE].append(parsed)
             taken[JUDGE].append(max(0.0, judged - parsed))
             taken[APPEND].append(max(0.0, _seconds(lambda: run_batch(rows, number)) - judged))
             # Batch by batch: views that came afterwards would take the whole log at once.
-            views.extend([] if views else run.start_views(processingTime=_VIEWS_LOOK_EVERY))
-            for view in views:
-                view.processAllAvailable()
+            queries.update({} if queries else run.start_operators(processingTime=_VIEWS_LOOK_EVERY))
+            for started in queries.values():
+                started.processAllAvailable()
 
         return timed
 
     # The time of the sample, so that no row is too old.
     run = Run(spark, Lake(str(folder)), replayed, lambda: at, lambda query, rows, batch: None, around)
-    ingest = run.start_ingest(availableNow=True)
+    ingest = list(run.start_ingest(availableNow=True).values())
     try:
-        await_queries([ingest])
+        await_queries(ingest)
     finally:
-        for view in views:
-            view.stop()
+        for started in queries.values():
+            started.stop()
     medians = {name: statistics.median(seconds[_COUNT_FROM:]) for name, seconds in taken.items()}
-    return {**medians, PLAN: sum(map(_besides, [ingest, *views]))}
+    return {**medians, PLAN: sum(map(_besides, [*ingest, *queries.values()]))}
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -10,11 +10,11 @@ from deltalake import DeltaTable
 
 from streaming import log
 from streaming.base import utc_now
-from streaming.declare import Pipeline
+from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
+from streaming.operators import ReadPosition, runtime_of
 from streaming.service import forget_progress
 from streaming.tables import clean_up, commit_history, delta, storage
-from streaming.views import Position, position
 
 _HOUR = timedelta(hours=1)
 _WEEK = timedelta(days=7)
@@ -67,43 +67,43 @@ def maintain(
     What a view's stream has not read yet stays, however old it is. Runs beside the stream, corrections and reports, and
     may be killed and run again at any time. Retentions shorter than a run or a report takes are for lakes at rest.
     """
-    log.archive_batches(lake, pipeline.stream)
     at = now()
-    forget_progress(lake, pipeline.stream, at - _MONTH)
-    positions = {view.name: position(lake, view) for view in pipeline.views}
-    known = {name: found for name, found in positions.items() if found is not None}
-    done = [_log(lake, pipeline, known, at, retention, entry_retention)]
+    forget_progress(lake, pipeline, at - _MONTH)
+    done: list[Maintained | None] = []
+    for stream in pipeline.streams:
+        log.archive_batches(lake, stream)
+        positions = {operator.name: runtime_of(operator, lake).position() for operator in pipeline.operators_of(stream)}
+        begun = {name: position for name, position in positions.items() if position is not None}
+        done.append(_log(lake, stream, begun, at, retention, entry_retention))
     done += [_table(table, at, retention, entry_retention) for table in _tables(lake, pipeline)]
     return [entry for entry in done if entry is not None]
 
 
 def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
-    tables = [_Table(lake.batches(pipeline.stream)), _Table(lake.progress(pipeline.stream))]
-    for view in pipeline.views:
+    tables = [*(_Table(lake.batches(stream)) for stream in pipeline.streams), _Table(lake.progress(pipeline))]
+    for operator in pipeline.operators:
         tables += [
-            _Table(lake.first(view)),
-            _Table(lake.updates(view)),
-            _Table(lake.corrections(view), cleaned=False),
-            _Table(lake.open(view), compacted=False),
+            _Table(lake.table(operator, table.suffix), compacted=not table.is_replaced, cleaned=not table.keeps_history)
+            for table in operator.tables
         ]
     return tables
 
 
 def _log(
     lake: Lake,
-    pipeline: Pipeline,
-    positions: dict[str, Position],
+    stream: Stream,
+    positions: dict[str, ReadPosition],
     at: datetime,
     retention: timedelta,
     entry_retention: timedelta,
 ) -> Maintained | None:
-    uri = lake.log(pipeline.stream)
+    uri = lake.log(stream)
     holding = _holding(uri, positions, at - retention)
     through = min((found.entries for found in positions.values()), default=None)
     return _table(_Table(uri), at, retention, entry_retention, through, holding)
 
 
-def _holding(uri: str, positions: dict[str, Position], expired: datetime) -> tuple[str, ...]:
+def _holding(uri: str, positions: dict[str, ReadPosition], expired: datetime) -> tuple[str, ...]:
     """The views with unread rows that were committed before `expired`, so that compaction may have put them away."""
     old = [
         commit["version"]

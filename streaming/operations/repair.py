@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import log
-from streaming.declare import Pipeline, Windowed
+from streaming.declare import Pipeline, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, RowValidator, append_validated, next_state, stamp, summary_columns
+from streaming.log import Batch, RowValidator, append_validated, next_state, stamp
+from streaming.operators import runtime_of
 from streaming.service import take_lease
+from streaming.views import aggregate, pairs
 
 
 @dataclass(frozen=True)
@@ -68,23 +70,35 @@ def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[]
         LogError: nothing has been ingested yet, or the log has a column with another type than the declaration's.
     """
     processed_at = now()
-    with take_lease(lake, pipeline.stream):
-        judged = _judged(spark, lake, pipeline, processed_at).persist()
-        try:
-            examined, passing = _counted(judged)
-            batch = None
-            if passing:
-                batch = append_validated(
-                    log.valid(judged),
-                    lake,
-                    pipeline,
-                    log.head(lake, pipeline.stream),
-                    processed_at,
-                    summary_columns(pipeline),
-                    txn=None,
-                )
-        finally:
-            judged.unpersist()
+    with take_lease(lake, pipeline):
+        repaired = [_repair(spark, lake, pipeline, stream, processed_at) for stream in pipeline.streams]
+    return Repaired(
+        sum(each.examined for each in repaired),
+        sum(each.repaired for each in repaired),
+        next((each.batch for each in repaired if each.batch is not None), None),
+    )
+
+
+def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, processed_at: datetime) -> Repaired:
+    validated = _validated(spark, lake, stream, processed_at).persist()
+    try:
+        examined, passing = _counted(validated)
+        if not passing:
+            return Repaired(examined, 0, None)
+        counts = {
+            operator.name: runtime_of(operator, lake).counts(stream) for operator in pipeline.operators_of(stream)
+        }
+        batch = append_validated(
+            log.valid(validated),
+            lake,
+            stream,
+            log.head(lake, stream),
+            processed_at,
+            {name: each for name, each in counts.items() if each is not None},
+            txn=None,
+        )
+    finally:
+        validated.unpersist()
     return Repaired(examined, passing, batch)
 
 
@@ -94,33 +108,39 @@ def preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[
     Raises:
         LogError: nothing has been ingested yet.
     """
-    stream = pipeline.stream
-    judged = _judged(spark, lake, pipeline, now()).persist()
+    previews = [_preview(spark, lake, pipeline, stream, now()) for stream in pipeline.streams]
+    changes = {name: windows for each in previews for name, windows in each.changes.items()}
+    return Preview(sum(each.examined for each in previews), sum(each.repaired for each in previews), changes)
+
+
+def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, processed_at: datetime) -> Preview:
+    validated = _validated(spark, lake, stream, processed_at).persist()
     try:
-        examined, passing = _counted(judged)
+        examined, passing = _counted(validated)
         head = log.head(lake, stream)
         number = 0 if head is None else head.number + 1
-        coming = stamp(log.valid(judged), stream.columns, number, stream.clock.watermark(next_state(head, stream)))
+        coming = stamp(log.valid(validated), stream.columns, number, stream.clock.watermark(next_state(head, stream)))
         there = log.read_log(spark, lake, stream)
         # The table lacks what was declared since its last row came.
         before = there.unionByName(coming.limit(0), allowMissingColumns=True)
         after = there.unionByName(coming, allowMissingColumns=True)
-        changes = {view.name: _changes(view, before, after, number) if passing else () for view in pipeline.views}
+        views = [view for view in pipeline.views if view.of == stream]
+        changes = {view.name: _changes(view, before, after, number) if passing else () for view in views}
     finally:
-        judged.unpersist()
+        validated.unpersist()
     return Preview(examined, passing, changes)
 
 
-def _judged(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: datetime) -> DataFrame:
+def _validated(spark: SparkSession, lake: Lake, stream: Stream, now: datetime) -> DataFrame:
     """The rejected rows that are not repaired, judged at `now`; each origin tells in which batch it was rejected."""
-    rejected = log.rejected(log.read_log(spark, lake, pipeline.stream))
+    rejected = log.rejected(log.read_log(spark, lake, stream))
     origin = F.col("_origin").withField("repairs", F.col("_batch")).alias("_origin")
-    parsed = pipeline.stream.format.parse(rejected.select("_raw", origin))
-    return RowValidator(pipeline.stream)(parsed, now)
+    parsed = stream.format.parse(rejected.select("_raw", origin))
+    return RowValidator(stream)(parsed, now)
 
 
-def _counted(judged: DataFrame) -> tuple[int, int]:
-    counts = judged.agg(F.count(F.lit(1)), F.count("_day")).first()
+def _counted(validated: DataFrame) -> tuple[int, int]:
+    counts = validated.agg(F.count(F.lit(1)), F.count("_day")).first()
     assert counts is not None
     return counts[0], counts[1]
 
@@ -129,8 +149,8 @@ def _changes(view: Windowed, before: DataFrame, after: DataFrame, number: int) -
     """The windows whose results differ, in order; rows of batch `number` are those that come."""
     added = F.count_if(F.col("_batch") == number)
     changed = _outer(
-        _whole(view, view.aggregate(view.pairs(before)), "_before"),
-        _whole(view, view.aggregate(view.pairs(after), _added=added), "_after", "_added"),
+        _whole(view, aggregate(pairs(before, view), view), "_before"),
+        _whole(view, aggregate(pairs(after, view), view, _added=added), "_after", "_added"),
         view,
     ).where((F.col("_added") > 0) | F.col("_after").isNull())
     return tuple(

@@ -27,9 +27,8 @@ from streaming import (
     Stream,
     Tumbling,
     Windowed,
-    count,
+    agg,
     drain,
-    mean,
     start_session,
 )
 from streaming.feeds import LandingWriter
@@ -58,7 +57,7 @@ ${name}_by_hour = Windowed(
     of=$name,
     by=("key",),
     window=Tumbling("1 hour"),
-    aggregates={"rows": count(), "mean_value": mean("value")},
+    aggregates={"rows": agg.count(), "mean_value": agg.mean("value")},
 )
 
 pipeline = Pipeline(stream=$name, views=(${name}_by_hour,))
@@ -97,12 +96,13 @@ from pyspark.sql import DataFrame, SparkSession
 from $declared_in import ${name}_by_hour, $name
 from streaming import Lake, Settings, start_session
 from streaming.log import read_log
+from streaming.views import aggregate, pairs
 
 
 def run(spark: SparkSession, lake: Lake) -> DataFrame:
     """The view's results over every valid row, late ones too."""
-    pairs = ${name}_by_hour.pairs(read_log(spark, lake, $name))
-    return ${name}_by_hour.aggregate(pairs).select(*${name}_by_hour.columns)
+    every_pair = pairs(read_log(spark, lake, $name), ${name}_by_hour)
+    return aggregate(every_pair, ${name}_by_hour).select(*${name}_by_hour.columns)
 
 
 def main() -> None:

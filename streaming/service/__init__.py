@@ -36,7 +36,6 @@ from streaming.service.query_errors import (
 )
 from streaming.service.run import (
     Run,
-    RunBatch,
 )
 from streaming.service.status import (
     Action,
@@ -60,7 +59,6 @@ __all__ = [
     "Overview",
     "QueryStatus",
     "Run",
-    "RunBatch",
     "StreamCollector",
     "Supervisor",
     "SupervisorStatus",

@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import QueryFailed, StreamingError, interval
+from streaming.clocks import latest
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.log import QUERY, Batch
+from streaming.log import Batch
 from streaming.service.measures import Measure
 from streaming.service.query_errors import explain, refuse_native_drops
 from streaming.service.reporter import Reporter
@@ -50,11 +51,11 @@ class Continuous:
         self._now = now
         self._run = Run(spark, lake, pipeline, now, self._on_batch, self.watch.around)
         self._trigger = {"processingTime": pipeline.trigger}
-        self._ingest: StreamingQuery | None = None
-        self._views: dict[str, StreamingQuery] = {}
+        self._ingest: dict[str, StreamingQuery] = {}
+        self._operators: dict[str, StreamingQuery] = {}
         self._follow_up = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
         self._following: Future[None] | None = None
-        self._followed = -1
+        self._followed: dict[str, int] = {}
         self._beat_at = self._inspected_at = datetime.min.replace(tzinfo=now().tzinfo)
         self._reporter = Reporter(self._run, self.watch, self._queries, now, on_measures, on_status)
 
@@ -78,17 +79,16 @@ class Continuous:
                 wake.clear()
             self._reporter.phase = "draining" if end == "drain" else "stopping"
             if end == "drain":
-                self._stop([QUERY])
+                self._stop([*self._ingest])
                 self._publish()
-                self._run.settle()
+                self._run.advance_idle_clocks()
                 self._publish()
-                if self._run.head is not None:
-                    self._run.refresh()
+                self._run.catch_up()
         except StreamingError:
             self._publish_the_rest()
             raise
         finally:
-            self._stop([QUERY, *self._views])
+            self._stop([*self._ingest, *self._operators])
             self._follow_up.shutdown(cancel_futures=True)
             self._reporter.end()
 
@@ -100,9 +100,8 @@ class Continuous:
     def _step(self) -> None:
         self._reporter.passed_at = self._now()
         self._raise_failures()
-        if self._run.head is not None and not self._views:
-            queries = self._run.start_views(**self._trigger)
-            self._views = {view.name: query for view, query in zip(self._pipeline.views, queries, strict=True)}
+        if len(self._run.heads) == len(self._pipeline.streams) and not self._operators:
+            self._operators = self._run.start_operators(**self._trigger)
         self._heartbeat()
         self._follow()
 
@@ -120,53 +119,51 @@ class Continuous:
 
     def _inspect(self) -> None:
         """What costs a call to the storage, or a hundred progress reports to read."""
-        for query in self._views.values():
+        for query in self._operators.values():
             refuse_native_drops(query)
         # To Spark a folder that is gone looks like one without files.
-        self._pipeline.stream.source.check_there(self._run.spark, self._pipeline.stream.source.location(self._run.lake))
+        for stream in self._pipeline.streams:
+            stream.source.check_there(self._run.spark, stream.source.location(self._run.lake))
 
     def _heartbeat(self) -> None:
         """While the source is silent: the last batch has moved the clock, and a silent clock may go on by itself."""
-        if QUERY in self.watch.running() or self._busy_lately():
+        if self.watch.running().keys() & self._ingest.keys() or self._busy_lately():
             return
-        spacing = self._pipeline.stream.clock.heartbeat_after or self._pipeline.trigger
-        if self._now() - self._beat_at >= interval(spacing) and self._run.settle():
+        declared = [stream.clock.heartbeat_after for stream in self._pipeline.streams if stream.clock.heartbeat_after]
+        spacing = min(declared, key=interval, default=self._pipeline.trigger)
+        if self._now() - self._beat_at >= interval(spacing) and self._run.advance_idle_clocks():
             self._beat_at = self._now()
 
     def _busy_lately(self) -> bool:
-        last = self._reporter.status.queries.get(QUERY, QueryStatus()).last_ended
+        queries = self._reporter.status.queries
+        last = latest(*(queries.get(name, QueryStatus()).last_ended for name in self._ingest))
         return last is not None and self._now() - last < 2 * interval(self._pipeline.trigger)
 
     def _follow(self) -> None:
         """Updates and open windows follow the log in a thread of their own, so that no batch waits for them."""
-        head = self._run.head
-        if head is None or head.number == self._followed or (self._following and not self._following.done()):
+        newest = {name: head.number for name, head in self._run.heads.items()}
+        if not newest or newest == self._followed or (self._following and not self._following.done()):
             return
-        self._followed = head.number
-
-        def follow() -> None:
-            self._run.updates()
-            self._run.early_results(head)
-
-        self._following = self._follow_up.submit(follow)
+        self._followed = newest
+        self._following = self._follow_up.submit(self._run.keep_up)
 
     def _publish(self) -> None:
         """Bring every view up to the newest batch of the log."""
-        for query in self._views.values():
+        for query in self._operators.values():
             query.processAllAvailable()
 
     def _publish_the_rest(self) -> None:
         """What was appended before the log's query failed is published all the same, if the views can."""
-        if self.watch.failed is None or self.watch.failed.query != QUERY:
+        if self.watch.failed is None or self.watch.failed.query not in self._ingest:
             return
         with ThreadPoolExecutor(1) as publishing:
-            publishing.submit(self._run.settle)
+            publishing.submit(self._run.advance_idle_clocks)
             done = publishing.submit(self._publish)
             try:
                 done.result(_PUBLISHED_WITHIN)
             except Exception:
                 # The failure of the log is the one to tell; views publish the rest after the next start.
-                self._stop(list(self._views))
+                self._stop(list(self._operators))
 
     def _stop(self, names: list[str]) -> None:
         """End queries between two batches."""
@@ -179,4 +176,4 @@ class Continuous:
                 query.stop()
 
     def _queries(self) -> dict[str, StreamingQuery]:
-        return {**({} if self._ingest is None else {QUERY: self._ingest}), **self._views}
+        return {**self._ingest, **self._operators}

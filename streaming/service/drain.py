@@ -20,10 +20,15 @@ from streaming.service.run import Run
 
 @dataclass(frozen=True)
 class Drained:
-    """What a drain did: per query its totals, in the order in which they ran; the log's head afterwards."""
+    """What a drain did: per query its totals, in the order in which they ran; per stream the log's head afterwards."""
 
     queries: dict[str, QueryProgress]
-    head: Batch | None
+    heads: dict[str, Batch]
+
+    @property
+    def head(self) -> Batch | None:
+        """The head of the first stream's log, which is the only one of most pipelines; None while it is empty."""
+        return next(iter(self.heads.values()), None)
 
 
 def drain(
@@ -50,23 +55,22 @@ def drain(
 
     def on_batch(query: str, rows: int, batch: Batch | None) -> None:
         if batch is not None:
-            run.early_results(batch)
+            run.after_batch(batch)
         numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.state.watermark)
         name = f"{pipeline.name}.{query}"
         totals[query] = totals.get(query, QueryProgress(name)).after(rows, *numbers)
         told.update(totals[query])
 
-    with take_lease(lake, pipeline.stream):
+    with take_lease(lake, pipeline):
         run = Run(spark, lake, pipeline, now, on_batch)
         run.bootstrap()
-        await_queries([run.start_ingest(availableNow=True)])
-        run.settle()
+        await_queries(list(run.start_ingest(availableNow=True).values()))
+        run.advance_idle_clocks()
         if end_of_input:
             run.end_of_input()
-        if run.head is not None:
-            views = run.start_views(availableNow=True)
-            await_queries(views)
-            for query in views:
-                refuse_native_drops(query)
-            run.refresh()
-    return Drained(totals, run.head)
+        queries = list(run.start_operators(availableNow=True).values())
+        await_queries(queries)
+        for query in queries:
+            refuse_native_drops(query)
+        run.catch_up()
+    return Drained(totals, run.heads)

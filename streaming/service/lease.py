@@ -19,8 +19,7 @@ from typing import IO
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from streaming.base import LeaseError
-from streaming.declare import Stream
-from streaming.lake import Lake
+from streaming.lake import Lake, Named
 from streaming.tables import storage
 
 TIMEOUT = timedelta(seconds=60)
@@ -48,50 +47,50 @@ class Holder:
 class Lease:
     """The right to write the tables and checkpoints of one stream; a child process may inherit `fileno`."""
 
-    def __init__(self, lake: Lake, stream: Stream, handle: IO[str], holder: Holder) -> None:
+    def __init__(self, lake: Lake, pipeline: Named, handle: IO[str], holder: Holder) -> None:
         self._lake = lake
-        self._stream = stream
+        self._pipeline = pipeline
         self._handle = handle
         self.holder = holder
         self.lost = threading.Event()
         """Set once another machine has taken over, because no sign of life had reached it for `TIMEOUT`."""
         self._released = threading.Event()
-        self._renewing = threading.Thread(target=self._renew, name=f"lease {stream.name}", daemon=True)
+        self._renewing = threading.Thread(target=self._renew, name=f"lease {pipeline.name}", daemon=True)
 
     def fileno(self) -> int:
         """The descriptor that carries the lock: as long as any process has it open, the lease is held."""
         return self._handle.fileno()
 
     def _begin(self) -> None:
-        _write(self._lake, self._stream, self.holder)
+        _write(self._lake, self._pipeline, self.holder)
         self._renewing.start()
 
     def _end(self) -> None:
         self._released.set()
         self._renewing.join()
-        found = _read(self._lake, self._stream)
+        found = _read(self._lake, self._pipeline)
         if found is not None and found.token == self.holder.token:
-            storage.remove(_record(self._lake, self._stream))
+            storage.remove(_record(self._lake, self._pipeline))
 
     def _renew(self) -> None:
         while not self._released.wait(_RENEWED_EVERY):
             try:
-                found = _read(self._lake, self._stream)
+                found = _read(self._lake, self._pipeline)
                 if found is not None and found.token != self.holder.token:
                     self.lost.set()
                     return
                 self.holder = Holder(**{**asdict(self.holder), "renewed": _now().isoformat()})
-                _write(self._lake, self._stream, self.holder)
+                _write(self._lake, self._pipeline, self.holder)
             except OSError as error:
                 # A full disk passes; until then, on this machine, the lock is enough.
-                _log.warning("%s: the lease could not be renewed (%s)", self._stream.name, error)
+                _log.warning("%s: the lease could not be renewed (%s)", self._pipeline.name, error)
 
 
 @contextmanager
 def take_lease(
-    lake: Lake, stream: Stream, what: str = "drain", *, wait: float = 1.0, host: str | None = None
+    lake: Lake, pipeline: Named, what: str = "drain", *, wait: float = 1.0, host: str | None = None
 ) -> Iterator[Lease]:
-    """Hold the checkpoints and tables of `stream` while the body runs; `wait` seconds for one that is just ending.
+    """Hold the checkpoints and tables of a pipeline while the body runs; `wait` seconds for one that is just ending.
 
     On one machine the lock decides: it ends with its holder, whatever ends that. For others a record beside the
     checkpoints counts, which the holder renews; one that is older than `TIMEOUT` is taken over. A holder that slept
@@ -101,7 +100,7 @@ def take_lease(
         LeaseError: another process holds it, or the folder cannot be written.
     """
     host = host or socket.gethostname()
-    path = _lock_path(lake, stream)
+    path = _lock_path(lake, pipeline)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = path.open("a+")
@@ -119,12 +118,12 @@ def take_lease(
                 with attempt:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise _held(lake, stream, _read(lake, stream)) from error
-        found = _read(lake, stream)
+            raise _held(lake, pipeline, _read(lake, pipeline)) from error
+        found = _read(lake, pipeline)
         if found is not None and found.host != host and not _expired(found):
-            raise _held(lake, stream, found)
+            raise _held(lake, pipeline, found)
         now = _now().isoformat()
-        held = Lease(lake, stream, handle, Holder(host, os.getpid(), what, now, now, uuid.uuid4().hex))
+        held = Lease(lake, pipeline, handle, Holder(host, os.getpid(), what, now, now, uuid.uuid4().hex))
         try:
             held._begin()
         except OSError as error:
@@ -135,10 +134,10 @@ def take_lease(
             held._end()
 
 
-def holder_of(lake: Lake, stream: Stream, host: str | None = None) -> Holder | None:
+def holder_of(lake: Lake, pipeline: Named, host: str | None = None) -> Holder | None:
     """Who holds the pipeline now, or None; takes nothing."""
-    found = _read(lake, stream)
-    path = _lock_path(lake, stream)
+    found = _read(lake, pipeline)
+    path = _lock_path(lake, pipeline)
     if not path.exists():
         return found if found is not None and found.host != (host or socket.gethostname()) else None
     with path.open("a+") as handle:
@@ -157,31 +156,31 @@ def _unwritable(path: Path, error: OSError) -> LeaseError:
     )
 
 
-def _held(lake: Lake, stream: Stream, holder: Holder | None) -> LeaseError:
+def _held(lake: Lake, pipeline: Named, holder: Holder | None) -> LeaseError:
     return LeaseError(
-        f"pipeline {stream.name!r} is already held by {holder or 'another process'} on this lake ({lake.root}); wait "
-        f"until it ends, or stop it (`tidemark down {stream.name}` ends a stream). Nothing was changed."
+        f"pipeline {pipeline.name!r} is already held by {holder or 'another process'} on this lake ({lake.root}); wait "
+        f"until it ends, or stop it (`tidemark down {pipeline.name}` ends a stream). Nothing was changed."
     )
 
 
-def _lock_path(lake: Lake, stream: Stream) -> Path:
-    return lake.machine_folder(stream) / ".lease"
+def _lock_path(lake: Lake, pipeline: Named) -> Path:
+    return lake.machine_folder(pipeline) / ".lease"
 
 
-def _record(lake: Lake, stream: Stream) -> str:
-    return lake.checkpoint(stream, "lease.json")
+def _record(lake: Lake, pipeline: Named) -> str:
+    return lake.checkpoint(pipeline, "lease.json")
 
 
-def _read(lake: Lake, stream: Stream) -> Holder | None:
-    content = storage.read_bytes(_record(lake, stream))
+def _read(lake: Lake, pipeline: Named) -> Holder | None:
+    content = storage.read_bytes(_record(lake, pipeline))
     try:
         return None if content is None else Holder(**json.loads(content))
     except (ValueError, TypeError):
         return None
 
 
-def _write(lake: Lake, stream: Stream, holder: Holder) -> None:
-    storage.replace_bytes(_record(lake, stream), json.dumps(asdict(holder)).encode(), holder.token)
+def _write(lake: Lake, pipeline: Named, holder: Holder) -> None:
+    storage.replace_bytes(_record(lake, pipeline), json.dumps(asdict(holder)).encode(), holder.token)
 
 
 def _expired(holder: Holder) -> bool:

@@ -32,6 +32,11 @@ class Measure:
     state_bytes: int | None = None
 
     @property
+    def is_of_log(self) -> bool:
+        """Whether the batch went into a log, not into an operator's table."""
+        return self.number is not None
+
+    @property
     def seconds(self) -> float:
         """How long the batch took."""
         return (self.ended - self.started).total_seconds()

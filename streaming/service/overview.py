@@ -52,8 +52,8 @@ class Overview:
 
 def look(lake: Lake, pipeline: Pipeline) -> Overview:
     """The state of a pipeline; reads a few small files, starts nothing and takes nothing."""
-    control = ControlFolder(lake, pipeline.stream)
-    holder = holder_of(lake, pipeline.stream)
+    control = ControlFolder(lake, pipeline)
+    holder = holder_of(lake, pipeline)
     said = control.read(SUPERVISOR, SupervisorStatus)
     if said is None:
         return Overview(pipeline, "stopped", None, "it was never started here", holder, 0, (), None)
@@ -83,4 +83,4 @@ def request(lake: Lake, pipeline: Pipeline, action: Action, id_: str, now: datet
             f"stream {pipeline.name!r} is not running{held}. `tidemark up {pipeline.name}` starts it, "
             f"`tidemark status {pipeline.name}` says why it ended."
         )
-    ControlFolder(lake, pipeline.stream).write(REQUEST, Request(id=id_, action=action, at=now))
+    ControlFolder(lake, pipeline).write(REQUEST, Request(id=id_, action=action, at=now))

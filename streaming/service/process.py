@@ -24,6 +24,7 @@ from streaming.lake import Lake, Settings
 from streaming.log import QUERY
 from streaming.service.continuous import Continuous, Ending
 from streaming.service.progress_table import ProgressTable
+from streaming.service.run import ingested_stream
 from streaming.service.status import PROCESS, ControlFolder, LastWords, ProcessStatus
 from streaming.service.transient_errors import transient_cause
 from streaming.spark import start_session
@@ -49,7 +50,7 @@ class StreamProcess:
         self._pipeline = pipeline
         self._supervisor = supervisor
         self._told_last = last_words
-        self._control = ControlFolder(lake, pipeline.stream)
+        self._control = ControlFolder(lake, pipeline)
         self._ending: Ending | None = None
         self._wake = threading.Event()
         self._spark: SparkSession | None = None
@@ -65,7 +66,7 @@ class StreamProcess:
             self._spark = start_session()
             # Spark has put handlers of its own in place.
             self._listen()
-            progress = ProgressTable(self._lake, self._pipeline.stream, utc_now)
+            progress = ProgressTable(self._lake, self._pipeline, utc_now)
             continuous = Continuous(self._spark, self._lake, self._pipeline, utc_now, progress.add, self._told)
             _log.info("%s: running", self._pipeline.name)
             try:
@@ -141,10 +142,11 @@ class StreamProcess:
 
 def origins(lake: Lake, pipeline: Pipeline, query: str, batch: int) -> str:
     """What a batch of the log's query was made from, for a person to read; empty for another query's."""
-    if query != QUERY:
+    stream = ingested_stream(pipeline, query)
+    if stream is None:
         return ""
     try:
-        return pipeline.stream.source.describe_batch(lake.checkpoint(pipeline.stream, QUERY), batch)
+        return stream.source.describe_batch(lake.checkpoint(stream, QUERY), batch)
     except Exception as error:
         # The storage may be what failed; the cause is told, the place is left open.
         return f"unknown ({type(error).__name__})"

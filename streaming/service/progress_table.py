@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from streaming.declare import Stream
-from streaming.lake import Lake
+from streaming.lake import Lake, Named
 from streaming.service.measures import Measure
 from streaming.tables import delta, storage
 
@@ -44,9 +43,9 @@ SCHEMA = pa.schema(
 class ProgressTable:
     """Appends measures to the table, many in one commit; only the stream process writes it."""
 
-    def __init__(self, lake: Lake, stream: Stream, now: Callable[[], datetime]) -> None:
-        self._uri = lake.progress(stream)
-        self._name = stream.name
+    def __init__(self, lake: Lake, pipeline: Named, now: Callable[[], datetime]) -> None:
+        self._uri = lake.progress(pipeline)
+        self._name = pipeline.name
         self._now = now
         self._pending: list[Measure] = []
         self._written = now()
@@ -77,18 +76,18 @@ class ProgressTable:
             self._pending = []
 
 
-def read_progress(lake: Lake, stream: Stream, since: datetime) -> list[Measure]:
+def read_progress(lake: Lake, pipeline: Named, since: datetime) -> list[Measure]:
     """The batches that ended at `since` or later, in the order in which they ended; none where there is no table."""
-    table = delta.open_table(lake.progress(stream))
+    table = delta.open_table(lake.progress(pipeline))
     if table is None:
         return []
     rows = delta.contents(table, [("_day", ">=", since.date()), ("ended", ">=", since)])
     return [_measure(row) for row in rows.sort_by("ended").to_pylist()]
 
 
-def forget_progress(lake: Lake, stream: Stream, before: datetime) -> None:
+def forget_progress(lake: Lake, pipeline: Named, before: datetime) -> None:
     """Take the rows of all days before the one of `before` out of the table; does nothing where there are none."""
-    table = delta.open_table(lake.progress(stream))
+    table = delta.open_table(lake.progress(pipeline))
     if table is None:
         return
     # Whole partitions, of days that nothing is appended to any more; and no commit where there is none.

@@ -46,14 +46,16 @@ class Reporter:
     ) -> None:
         self.phase: Phase = "bootstrapping"
         self.passed_at = now()
-        stream, lake = run.pipeline.stream, run.lake
         self._run = run
         self._watch = watch
         self._queries = queries
         self._now = now
         self._on_measures = on_measures
         self._on_status = on_status
-        self._waiting = FilesBacklog(stream.source.location(lake), lake.checkpoint(stream, QUERY))
+        self._waiting = [
+            FilesBacklog(stream.source.location(run.lake), run.lake.checkpoint(stream, QUERY))
+            for stream in run.pipeline.streams
+        ]
         self._counted_at: datetime | None = None
         self._counts: dict[str, Any] = {}
         self._recent: deque[Measure] = deque()
@@ -88,17 +90,17 @@ class Reporter:
         measures = [self._with_state(measure) for measure in self._watch.measured()]
         if measures:
             self._on_measures(measures)
-        self._recent.extend(measure for measure in measures if measure.query == QUERY)
+        self._recent.extend(measure for measure in measures if measure.is_of_log)
         while self._recent and now - self._recent[0].ended > _RATES_OVER:
             self._recent.popleft()
         self.status = self._told(now, measures)
         self._on_status(self.status)
 
     def _told(self, now: datetime, measures: list[Measure]) -> ProcessStatus:
-        before, head = self.status, self._run.head
+        before, heads = self.status, self._run.heads
         known = min(_RATES_OVER, now - before.started).total_seconds()
         lately = together(self._recent, known)
-        watermark = None if head is None else head.state.watermark
+        watermark = self._run.watermark
         last = list(self._recent)[-_SLOW_AFTER:]
         slow = interval(self._run.pipeline.trigger).total_seconds()
         return before.model_copy(
@@ -107,7 +109,7 @@ class Reporter:
                 "passed": self.passed_at,
                 "phase": self.phase,
                 "queries": self._query_statuses(measures),
-                "newest_batch": None if head is None else head.number,
+                "newest_batch": max((head.number for head in heads.values()), default=None),
                 "watermark": watermark,
                 "watermark_moved": now if watermark != before.watermark else before.watermark_moved,
                 "rejected": before.rejected + sum(measure.rejected or 0 for measure in measures),
@@ -145,7 +147,7 @@ class Reporter:
         return statuses
 
     def _with_state(self, measure: Measure) -> Measure:
-        query = None if measure.query == QUERY else self._queries().get(measure.query)
+        query = None if measure.is_of_log else self._queries().get(measure.query)
         progress = None if query is None else query.lastProgress
         if progress is None:
             return measure
@@ -158,14 +160,15 @@ class Reporter:
     def _counted(self, now: datetime) -> dict[str, Any]:
         """What takes a while to count, and is counted now and then."""
         if self._counted_at is None or now - self._counted_at >= _COUNTED_EVERY:
-            waiting, before = self._waiting.count(), self.status
-            known = waiting.files if before.backlog_files is None else before.backlog_files
-            grows = before.backlog_grows_since or (now if waiting.files > known else None)
+            backlogs, before = [waiting.count() for waiting in self._waiting], self.status
+            files = sum(backlog.files for backlog in backlogs)
+            known = files if before.backlog_files is None else before.backlog_files
+            grows = before.backlog_grows_since or (now if files > known else None)
             self._counted_at = now
             self._counts = {
-                "backlog_files": waiting.files,
-                "backlog_bytes": waiting.size,
-                "backlog_grows_since": None if waiting.files < known else grows,
+                "backlog_files": files,
+                "backlog_bytes": sum(backlog.size for backlog in backlogs),
+                "backlog_grows_since": None if files < known else grows,
                 "memory_bytes": _memory(),
             }
         return self._counts

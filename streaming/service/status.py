@@ -10,8 +10,8 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from streaming.declare import Failure, Stream
-from streaming.lake import Lake
+from streaming.declare import Failure
+from streaming.lake import Lake, Named
 
 State = Literal["starting", "running", "draining", "restarting", "paused", "failed", "stopped"]
 Phase = Literal["starting", "bootstrapping", "running", "draining", "stopping"]
@@ -107,8 +107,8 @@ Kind = TypeVar("Kind", bound=_File)
 class ControlFolder:
     """The folder of this machine where a pipeline's processes leave word: beside the checkpoints of a local lake."""
 
-    def __init__(self, lake: Lake, stream: Stream) -> None:
-        self.path = lake.machine_folder(stream) / ".control"
+    def __init__(self, lake: Lake, pipeline: Named) -> None:
+        self.path = lake.machine_folder(pipeline) / ".control"
 
     def write(self, name: str, content: _File, room: int = 0) -> None:
         """Put `content` in place whole: a reader sees the old file or the new one.

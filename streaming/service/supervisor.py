@@ -60,7 +60,7 @@ class Supervisor:
         self._pipeline = pipeline
         self._on_state = on_state
         self._now = now
-        self._control = ControlFolder(lake, pipeline.stream)
+        self._control = ControlFolder(lake, pipeline)
         self._wake = threading.Event()
         self._asked: Action | None = None
         self._child: Child | None = None
@@ -95,7 +95,7 @@ class Supervisor:
         Raises:
             LeaseError: another process holds the pipeline.
         """
-        with take_lease(self._lake, self._pipeline.stream, "stream", wait=_PREDECESSOR_ENDS_WITHIN) as held:
+        with take_lease(self._lake, self._pipeline, "stream", wait=_PREDECESSOR_ENDS_WITHIN) as held:
             waiting = self._control.read(REQUEST, Request)
             # What was asked of a supervisor that is gone is not asked of this one.
             self._tell("starting", handled="" if waiting is None else waiting.id)

@@ -10,8 +10,8 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 
 from streaming.log import Batch
+from streaming.operators import RunBatch
 from streaming.service.measures import Measure, latency
-from streaming.service.run import RunBatch
 
 
 class StopRequested(Exception):

@@ -15,6 +15,8 @@ from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, read_log
 from streaming.tables import delta, storage
+from streaming.views.kinds import kind_of
+from streaming.views.results import finish, group, pairs
 
 _BATCH, _WATERMARK, _FLOOR = "bootstrap", "bootstrap.watermark", "bootstrap.floor"
 
@@ -50,7 +52,7 @@ class Bootstrap:
 
 def has_started(lake: Lake, view: Windowed) -> bool:
     """Whether the view's stream has fixed a first batch: from there on its checkpoint knows where it is."""
-    return any(storage.listed(f"{lake.checkpoint(view.of, view.name)}/offsets"))
+    return any(storage.listed(f"{lake.operator_checkpoint(view)}/offsets"))
 
 
 def bootstrap_view(spark: SparkSession, lake: Lake, view: Windowed, head: Batch, now: Callable[[], datetime]) -> int:
@@ -63,12 +65,12 @@ def bootstrap_view(spark: SparkSession, lake: Lake, view: Windowed, head: Batch,
     if before is not None and before.batch >= head.number:
         return 0
     log = read_log(spark, lake, view.of)
-    pairs = view.pairs(log.where(F.col("_batch") <= head.number)).where("not _late")
+    on_time = pairs(log.where(F.col("_batch") <= head.number), view).where("not _late")
     watermark = head.state.watermark
     after = None if before is None else before.watermark
-    written = closed_results(pairs, view, after, watermark).withColumn("_written_at", literal(now()))
+    written = closed_results(on_time, view, after, watermark).withColumn("_written_at", literal(now()))
     create_first(lake, view, written.schema)
-    through = Bootstrap(head.number, watermark, _floor(pairs, view, watermark))
+    through = Bootstrap(head.number, watermark, _floor(on_time, view, watermark))
     return delta.append(
         written,
         lake.first(view),
@@ -85,20 +87,21 @@ def create_first(lake: Lake, view: Windowed, schema: StructType) -> None:
     delta.create(lake.first(view), schema, append_only=True, description=described)
 
 
-def closed_results(pairs: DataFrame, view: Windowed, after: datetime | None, through: datetime | None) -> DataFrame:
-    """Results of the windows of `pairs` with `after` < end <= `through`, nothing where there is no watermark yet."""
+def closed_results(of: DataFrame, view: Windowed, after: datetime | None, through: datetime | None) -> DataFrame:
+    """Results of the windows of the pairs `of` that closed after the watermark `after` and by `through`."""
     # The bounds of a session are aggregates here, so that the filter stays above the merge.
     end = F.col(f"{WINDOW}.end")
-    closed = F.lit(False) if through is None else end <= literal(through)
-    return view.finish(view.group(pairs).where(closed if after is None else closed & (end > literal(after))))
+    closed = F.lit(False) if through is None else end <= literal(view.window.closed_by(through))
+    newly = closed if after is None else closed & (end > literal(view.window.closed_by(after)))
+    return finish(group(of, view).where(newly), view)
 
 
-def _floor(pairs: DataFrame, view: Windowed, watermark: datetime | None) -> datetime | None:
-    if watermark is None or not view.window.merging:
+def _floor(of: DataFrame, view: Windowed, watermark: datetime | None) -> datetime | None:
+    if watermark is None or not kind_of(view).merges:
         return watermark
     # A row of an open session may itself be over. Sessions of a key never touch, so all rows of those that are closed
     # lie before those that are open.
-    open_sessions = view.group(pairs).where(F.col(f"{WINDOW}.end") > literal(watermark))
+    open_sessions = group(of, view).where(F.col(f"{WINDOW}.end") > literal(view.window.closed_by(watermark)))
     earliest = open_sessions.agg(F.unix_micros(F.min(f"{WINDOW}.start"))).first()
     assert earliest is not None
     return watermark if earliest[0] is None else min(watermark, from_micros(earliest[0]) - MICROSECOND)

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import date, datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, ViewError, literal
+from streaming.base import WINDOW, ViewError, date_literal, literal
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, head, read_log
+from streaming.operators import PendingDay
 from streaming.tables import commits_of, delta
+from streaming.views.kinds import kind_of
 from streaming.views.late import late_pairs
+from streaming.views.results import finish, group, pairs
 from streaming.views.updates import in_lateness
-
-
-@dataclass(frozen=True)
-class PendingDay:
-    """A day whose late pairs are newer than its correction.
-
-    `late_pairs` counts all pairs of the day, `newest_batch` the latest batch that brought one, `through_batch` the
-    batch up to which the stored correction goes (null where there is none).
-    """
-
-    day: date
-    late_pairs: int
-    newest_batch: int
-    through_batch: int | None
 
 
 def plan(
@@ -47,9 +35,10 @@ def plan(
         return []
     log = read_log(spark, lake, view.of, log_version)
     through = corrected_through(lake, view, corrections_version)
-    days = _changed_sessions(log, view) if view.window.merging else _late_days(log, view)
+    merges = kind_of(view).merges
+    days = _changed_sessions(log, view) if merges else _late_days(log, view)
     # A correction is out of date as soon as a session that was open in it has ended.
-    ended = _ended_since(spark, lake, view, log_version, corrections_version) if view.window.merging else {}
+    ended = _ended_since(spark, lake, view, log_version, corrections_version) if merges else {}
     backlog = [
         PendingDay(row["day"], row["late_pairs"], ended.get(row["day"], row["newest_batch"]), through.get(row["day"]))
         for row in days.groupBy("day")
@@ -71,8 +60,9 @@ def _late_days(log: DataFrame, view: Windowed) -> DataFrame:
 
 def _changed_sessions(log: DataFrame, view: Windowed) -> DataFrame:
     """Late pairs per day of the whole session they belong to: a late row may move its start to an earlier day."""
-    sessions = view.group(
-        view.pairs(log),
+    sessions = group(
+        pairs(log, view),
+        view,
         extra={
             "_late_pairs": F.count_if("_late"),
             "_newest_batch": F.max(F.when(F.col("_late"), F.col("_batch"))),
@@ -92,9 +82,10 @@ def _ended_since(
     """Days with a session that was still open when it was corrected and has ended since, by the newest batch."""
     corrections = read_corrections(spark, lake, view, corrections_version)
     newest = head(lake, view.of, log_version)
-    if corrections is None or newest is None:
+    if corrections is None or newest is None or newest.state.watermark is None:
         return {}
-    ended = corrections.where(F.col("_retracted") & (F.col("window_end") <= literal(newest.state.watermark)))
+    closed = F.col("window_end") <= literal(view.window.closed_by(newest.state.watermark))
+    ended = corrections.where(F.col("_retracted") & closed)
     return {row["_day"]: newest.number for row in ended.select("_day").distinct().collect()}
 
 
@@ -141,9 +132,9 @@ def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> Dat
     has no values: it stands for results that are void, of a window for which the function gives none, or of a session
     that a late row has joined to one still open.
     """
-    near = log.where(view.window.near(day) & (F.col("_batch") <= through.number))
-    late = view.group(view.pairs(near), extra={"_late_rows": F.count_if("_late")}).where(
-        (F.to_date(f"{WINDOW}.start") == F.lit(day)) & (F.col("_late_rows") > 0)
+    near = log.where(view.window.rows_for_day(day) & (F.col("_batch") <= through.number))
+    late = group(pairs(near, view), view, extra={"_late_rows": F.count_if("_late")}).where(
+        (F.to_date(f"{WINDOW}.start") == date_literal(day)) & (F.col("_late_rows") > 0)
     )
     identity: list[Column | str] = [
         *view.by,
@@ -152,10 +143,11 @@ def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> Dat
         "_late_rows",
         F.to_date(f"{WINDOW}.start").alias("_day"),
     ]
-    results = view.finish(late, "_late_rows").withColumn("_retracted", F.lit(False))
-    if view.window.merging:
-        results = results.where(F.col("window_end") <= literal(through.state.watermark))
-    if view.window.merging or view.function is not None:
+    results = finish(late, view, "_late_rows").withColumn("_retracted", F.lit(False))
+    merges = kind_of(view).merges
+    if merges and through.state.watermark is not None:
+        results = results.where(F.col("window_end") <= literal(view.window.closed_by(through.state.watermark)))
+    if merges or view.function is not None:
         windows = late.select(*identity)
         same = [windows[name].eqNullSafe(results[name]) for name in view.identity]
         without = windows.join(results, same, "left_anti").withColumn("_retracted", F.lit(True))

@@ -9,6 +9,7 @@ from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
 from streaming.declare import Windowed
+from streaming.views.kinds import kind_of
 
 
 def current_results(
@@ -33,18 +34,20 @@ def current_results(
         layers.append(layer(corrections, F.col("_through_batch"), corrected=True, shown=~F.col("_retracted")))
     if len(layers) == 1:
         return layers[0].select(*columns, "_corrected")
-    newest = _merged(layers[0], layers[1], view) if view.window.merging else _newest(layers, view)
-    return newest.where("_shown").select(*columns, "_corrected")
+    corrected = _newest(layers[1:], view)
+    return (
+        _not_corrected(layers[0], corrected, view).unionByName(corrected).where("_shown").select(*columns, "_corrected")
+    )
 
 
 def _newest(layers: list[DataFrame], view: Windowed) -> DataFrame:
+    """Of each window the results of the layer that has seen most batches."""
     order = SortedBy.partitionBy(*view.identity).orderBy(F.desc("_through"))
     ranked = reduce(DataFrame.unionByName, layers).withColumn("_rank", F.rank().over(order))
-    return ranked.where("_rank = 1")
+    return ranked.where("_rank = 1").drop("_rank")
 
 
-def _merged(first: DataFrame, corrections: DataFrame, view: Windowed) -> DataFrame:
-    """Sessions that touch are one, so that a corrected one stands for every first result that it touches."""
-    same = [first[key].eqNullSafe(corrections[key]) for key in view.by]
-    touch = (first["window_start"] <= corrections["window_end"]) & (corrections["window_start"] <= first["window_end"])
-    return first.join(corrections, [*same, touch], "left_anti").unionByName(corrections)
+def _not_corrected(first: DataFrame, corrected: DataFrame, view: Windowed) -> DataFrame:
+    """The first results for whose window nothing else stands."""
+    same_key = [first[key].eqNullSafe(corrected[key]) for key in view.by]
+    return first.join(corrected, [*same_key, kind_of(view).same_window(first, corrected)], "left_anti")

@@ -8,12 +8,14 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, CheckpointError, ViewError, constant, literal
+from streaming.base import MICROSECOND, WINDOW, CheckpointError, ViewError, constant, literal
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.spark import native_drops, query_id
 from streaming.tables import delta
 from streaming.views.bootstrap import Bootstrap, create_first
+from streaming.views.kinds import kind_of
+from streaming.views.results import assign, counted_rows, finish, group
 
 # Spark's watermark begins at the epoch. Seen from two days before year 1, no instant lies before that.
 _SHIFT = 62_135_596_800_000_000 + 2 * 86_400_000_000
@@ -26,7 +28,7 @@ _BYTES_PER_CORE = 32 * 2**20
 
 
 def first_results(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
-    """The streaming frame of a view's first results before `Windowed.finish`: one row per window, once it is closed.
+    """The streaming frame of a view's first results before `finish`: one row per window, once it is closed.
 
     Spark's own window operator runs on the stamped clock (facts S1-S7) and by itself drops nothing. A view with a
     `Bootstrap` begins with the log as it is, any other with the log's first version.
@@ -43,21 +45,20 @@ def first_results(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
         .withColumn("_clock", stamp if since is None else F.when(F.col("_batch") > since.batch, stamp))
         .withWatermark("_clock", "0 seconds")
     )
-    assigned = view.assign(log)
+    assigned = assign(log, view)
+    # Spark closes a window when the watermark reaches its end; moved on by its grace, that is when it may close.
+    shift = _SHIFT + view.window.grace // MICROSECOND
     others = [name for name in assigned.columns if name not in ("_clock", WINDOW)]
     clock = F.coalesce("_clock", stamp, F.timestamp_micros(F.lit(0)))
-    on_time = assigned.select(*others, _shifted_window(_SHIFT), F.col("_clock").alias("_clock", metadata={})).where(
+    on_time = assigned.select(*others, _shifted_window(shift), F.col("_clock").alias("_clock", metadata={})).where(
         # ONE predicate that mentions the clock: any other is pushed below the watermark node and would swallow the
         # rows that carry it (fact S4).
-        F.when(view.condition(), view.window.on_time(F.col(WINDOW), _not_before(clock, since)))
+        F.when(counted_rows(view), view.window.on_time(F.col(WINDOW), _not_before(clock, since)))
     )
-    groups = view.group(on_time, clocked=True)
-    results = groups.select(*(name for name in groups.columns if name != WINDOW), _shifted_window(-_SHIFT))
-    if since is None or since.watermark is None or not view.window.merging:
-        return results
-    # Among the rows past the floor may be sessions that were closed, and written, before the stream began. Their end is
-    # an aggregate, so that the filter stays up here; that of other windows is a key and would be pushed down.
-    return results.where(F.col(f"{WINDOW}.end") > literal(since.watermark))
+    groups = group(on_time, view, clocked=True)
+    results = groups.select(*(name for name in groups.columns if name != WINDOW), _shifted_window(-shift))
+    written = None if since is None or since.watermark is None else view.window.closed_by(since.watermark)
+    return kind_of(view).past(results, written)
 
 
 def _bytes_per_batch(spark: SparkSession) -> int:
@@ -101,7 +102,7 @@ class FirstResults:
         self._repeats = True
 
     def __call__(self, results: DataFrame, query_batch: int) -> None:
-        query = query_id(self._lake.checkpoint(self._view.of, self._view.name))
+        query = query_id(self._lake.operator_checkpoint(self._view))
         if query is None:
             raise CheckpointError(f"the checkpoint of view {self._view.name!r} vanished while its query runs; restart.")
         uri = self._lake.first(self._view)
@@ -112,7 +113,7 @@ class FirstResults:
             # The state must be consumed all the same, or Spark can never commit this batch (fact B1).
             results.write.format("noop").mode("overwrite").save()
             return
-        written = self._view.finish(results).withColumn("_written_at", constant(self._now(), "window_start"))
+        written = finish(results, self._view).withColumn("_written_at", constant(self._now(), "window_start"))
         create_first(self._lake, self._view, written.schema)
         rows = delta.append(
             written,

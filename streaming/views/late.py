@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from streaming.base import WINDOW, ViewError
 from streaming.declare import Stream, Windowed
 from streaming.log import valid
+from streaming.views.results import assign, counted_rows, group, members, pairs
 
 
 def late_pairs(log: DataFrame, view: Windowed) -> DataFrame:
@@ -16,7 +17,7 @@ def late_pairs(log: DataFrame, view: Windowed) -> DataFrame:
     `log` is a batch read of the event log.
     """
     return (
-        view.pairs(log)
+        pairs(log, view)
         .where("_late")
         .select(
             *log.columns,
@@ -38,7 +39,7 @@ def late_rows(log: DataFrame, stream: Stream) -> DataFrame:
 def unassigned(log: DataFrame, view: Windowed) -> DataFrame:
     """The valid rows that the view counts and that lie in none of its windows, with the log's columns."""
     none = F.col(WINDOW).isNull()
-    return view.assign(log.where(view.condition())).where(none).select(*log.columns)
+    return assign(log.where(counted_rows(view)), view).where(none).select(*log.columns)
 
 
 def duplicates(log: DataFrame, view: Windowed) -> DataFrame:
@@ -51,9 +52,9 @@ def duplicates(log: DataFrame, view: Windowed) -> DataFrame:
     """
     if not view.distinct:
         raise ViewError(f"view {view.name!r} counts every row; declare distinct=(...) to count copies once.")
-    members = view.members(view.group(view.pairs(log)))
+    copies = members(group(pairs(log, view), view), view)
     others = (name for name in view.of.columns if name not in view.by)
-    return members.where("_copy > 1").select(
+    return copies.where("_copy > 1").select(
         *view.by,
         F.col(f"{WINDOW}.start").alias("window_start"),
         F.col(f"{WINDOW}.end").alias("window_end"),

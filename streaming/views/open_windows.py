@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,38 +12,38 @@ from streaming.declare import EACH_BATCH, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, read_log
 from streaming.tables import delta
+from streaming.views.kinds import kind_of
+from streaming.views.results import aggregate, pairs, possibly_in_windows_after
 
 
-class EarlyResults:
-    """Keeps the open windows of a view, after each batch or when the declared interval has passed."""
+class OpenWindows:
+    """Keeps the table of a view's open windows, after each batch or when the declared interval has passed."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], datetime]) -> None:
-        self._spark = spark
+    def __init__(self, lake: Lake, view: Windowed) -> None:
         self._lake = lake
         self._view = view
-        self._now = now
-        self._last: datetime | None = None
+        self._written_at: datetime | None = None
 
-    def __call__(self, batch: Batch) -> None:
+    def write_if_due(self, spark: SparkSession, batch: Batch, now: datetime) -> None:
         """Write the open windows as they are after `batch`, if it is time to."""
         every = self._view.early
-        if every == EACH_BATCH or (every is not None and self._is_due(interval(every))):
-            self.write(batch)
+        if every == EACH_BATCH or (every is not None and self._is_due(interval(every), now)):
+            self.write(spark, batch, now)
 
-    def write(self, batch: Batch) -> None:
-        """Write the open windows as they are after `batch`."""
+    def write(self, spark: SparkSession, batch: Batch, now: datetime) -> None:
+        """Write the open windows as they are after `batch`, where the view declares a table of them."""
         if self._view.early is None:
             return
-        self._last = self._now()
-        rows = open_windows(read_log(self._spark, self._lake, self._view.of), self._view, batch)
+        self._written_at = now
+        rows = open_windows(read_log(spark, self._lake, self._view.of), self._view, batch)
         uri = self._lake.open(self._view)
-        written = rows.withColumn("_written_at", literal(self._last))
+        written = rows.withColumn("_written_at", literal(now))
         description = f"Open windows of view {self._view.name}, provisional"
         delta.create(uri, written.schema, append_only=False, description=description)
         delta.replace_all(written, uri, metadata={"through": batch.number, "view": self._view.name})
 
-    def _is_due(self, every: timedelta) -> bool:
-        return self._last is None or self._now() - self._last >= every
+    def _is_due(self, every: timedelta, now: datetime) -> bool:
+        return self._written_at is None or now - self._written_at >= every
 
 
 def open_windows(log: DataFrame, view: Windowed, through: Batch) -> DataFrame:
@@ -55,9 +54,10 @@ def open_windows(log: DataFrame, view: Windowed, through: Batch) -> DataFrame:
     watermark = through.state.watermark
     rows = log.where(F.col("_batch") <= through.number)
     # The first row of a session may lie far behind the last, which keeps it open.
-    results = view.aggregate(view.pairs(rows if view.window.merging else view.reaching(rows, watermark)))
+    near = rows if kind_of(view).merges else possibly_in_windows_after(rows, view, watermark)
+    results = aggregate(pairs(near, view), view)
     if watermark is not None:
-        results = results.where(F.col("window_end") > literal(watermark))
+        results = results.where(F.col("window_end") > literal(view.window.closed_by(watermark)))
     return results.withColumn("_through_batch", F.lit(through.number).cast("bigint"))
 
 

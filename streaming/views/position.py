@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streaming.declare import Windowed
 from streaming.lake import Lake
+from streaming.operators import ReadPosition
 from streaming.spark import _numbers, _offset, _reached
 from streaming.views.bootstrap import Bootstrap
 
 
-@dataclass(frozen=True)
-class Position:
-    """Two versions of the log: `entries` is the first whose commit a restart looks at, `rows` the first whose rows are
-    not in the view yet; 0 while it still reads the snapshot it began with.
-    """
-
-    entries: int
-    rows: int
-
-
-def position(lake: Lake, view: Windowed) -> Position | None:
+def position(lake: Lake, view: Windowed) -> ReadPosition | None:
     """The position of the view's stream; None while it has not begun, so that nothing needs to be kept for it."""
-    checkpoint = lake.checkpoint(view.of, view.name)
+    checkpoint = lake.operator_checkpoint(view)
     offsets = _numbers(f"{checkpoint}/offsets")
     if not offsets:
         return None
@@ -36,4 +25,4 @@ def position(lake: Lake, view: Windowed) -> Position | None:
         before, before_in_snapshot = (at, True) if bootstrapped else (0, False)
     if newest not in _numbers(f"{checkpoint}/commits"):
         at, in_snapshot = before, before_in_snapshot
-    return Position(entries=before, rows=0 if in_snapshot else at)
+    return ReadPosition(entries=before, rows=0 if in_snapshot else at)

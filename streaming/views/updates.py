@@ -13,6 +13,7 @@ from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import head, read_log
 from streaming.tables import commit_history, delta
+from streaming.views.results import aggregate, pairs, possibly_in_windows_after
 
 _APP = "updates"
 
@@ -33,15 +34,15 @@ def updates_between(log: DataFrame, view: Windowed, after: int, through: int) ->
     One row per key, window and batch that brought a late pair in time: the view's columns, computed from all rows up to
     that batch, `_batch` and `_day`.
     """
-    pairs = view.pairs(log.where(F.col("_batch") <= through))
+    counted = pairs(log.where(F.col("_batch") <= through), view)
     brought = (
-        pairs.where((F.col("_batch") > after) & F.col("_late") & in_lateness(view, F.col(f"{WINDOW}.end")))
+        counted.where((F.col("_batch") > after) & F.col("_late") & in_lateness(view, F.col(f"{WINDOW}.end")))
         .select(*(F.col(name).alias(f"_its_{name}") for name in (*view.by, WINDOW)), F.col("_batch").alias("_brought"))
         .distinct()
     )
-    same = [pairs[name].eqNullSafe(brought[f"_its_{name}"]) for name in (*view.by, WINDOW)]
-    seen = pairs.join(F.broadcast(brought), [*same, pairs["_batch"] <= brought["_brought"]])
-    return view.aggregate(seen, "_brought").withColumnRenamed("_brought", "_batch")
+    same = [counted[name].eqNullSafe(brought[f"_its_{name}"]) for name in (*view.by, WINDOW)]
+    until = counted.join(F.broadcast(brought), [*same, counted["_batch"] <= brought["_brought"]])
+    return aggregate(until, view, "_brought").withColumnRenamed("_brought", "_batch")
 
 
 def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], datetime]) -> int:
@@ -55,7 +56,7 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
     uri, done = lake.updates(view), updated_through(lake, view)
     if done >= newest.number:
         return 0
-    log = view.reaching(read_log(spark, lake, view.of), _closed_for_good(lake, view))
+    log = possibly_in_windows_after(read_log(spark, lake, view.of), view, _closed_for_good(lake, view))
     rows = updates_between(log, view, done, newest.number).withColumn("_written_at", literal(now()))
     delta.create(uri, rows.schema, append_only=True, description=f"Updates of view {view.name} by late rows")
     return delta.append(

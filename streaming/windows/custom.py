@@ -8,8 +8,8 @@ from datetime import date, timedelta
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, DeclarationError, interval
-from streaming.windows.window import Window
+from streaming.base import MICROSECOND, interval
+from streaming.windows.window import Window, length, rows_around
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,7 @@ class Custom(Window):
     within: str
 
     def __post_init__(self) -> None:
-        if not interval(self.within):
-            raise DeclarationError(f"within={self.within!r} allows no window at all; give it a length.")
+        length("a custom window", "within", self.within)
 
     @property
     def expressions(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -34,7 +33,7 @@ class Custom(Window):
         return (self.windows,)
 
     @property
-    def longest(self) -> timedelta:
+    def reach(self) -> timedelta:
         """How far a window may reach from a row."""
         return interval(self.within)
 
@@ -55,6 +54,6 @@ class Custom(Window):
             )
         )
 
-    def near(self, day: date) -> Column:
+    def rows_for_day(self, day: date) -> Column:
         """Rows on both sides of the window's start."""
-        return self._near(day, self.longest, self.longest)
+        return rows_around(day, self.reach, self.reach)

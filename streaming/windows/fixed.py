@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import EPOCH, MICROSECOND, DeclarationError, interval
-from streaming.windows.window import Window, _micros, _window
+from streaming.base import EPOCH, MICROSECOND, DeclarationError, date_literal, interval
+from streaming.windows.window import Window, length, micros, window_of_micros
 
 
 class _Periodic(Window):
@@ -20,11 +20,9 @@ class _Periodic(Window):
     offset: str
 
     def __post_init__(self) -> None:
-        if not interval(self.size) or not interval(self.period):
-            raise DeclarationError(
-                f"a {type(self).__name__.lower()} window of size {self.size!r} every {self.period!r} is empty; give it "
-                "a length."
-            )
+        kind = f"a {type(self).__name__.lower()} window"
+        length(kind, "size", self.size)
+        length(kind, "the period", self.period)
         if interval(self.offset) >= interval(self.period):
             raise DeclarationError(
                 f"offset {self.offset!r} is not smaller than {self.period!r}, after which windows repeat; use the "
@@ -37,18 +35,18 @@ class _Periodic(Window):
         """From the start of one window to that of the next."""
 
     @property
-    def longest(self) -> timedelta:
+    def reach(self) -> timedelta:
         """The size."""
         return interval(self.size)
 
-    def near(self, day: date) -> Column:
+    def rows_for_day(self, day: date) -> Column:
         """To the end of the last window that starts on the day."""
         last_instant = datetime.combine(day, time.max, UTC)
         into_last = (last_instant - EPOCH - interval(self.offset)) % interval(self.period)
         last_row = last_instant + (interval(self.size) - into_last - MICROSECOND)
-        return F.col("_day").between(F.lit(day), F.lit(last_row.date()))
+        return F.col("_day").between(date_literal(day), date_literal(last_row.date()))
 
-    def known_to_end(self, after: datetime, by: datetime) -> bool:
+    def ends_between(self, after: datetime, by: datetime) -> bool:
         """Whether one does."""
         return self._ended(by) > self._ended(after)
 
@@ -58,8 +56,8 @@ class _Periodic(Window):
 
     def _start(self, event_time: Column) -> Column:
         """In microseconds, of the last window that starts by then."""
-        micros = F.unix_micros(event_time)
-        return micros - F.pmod(micros - _micros(self.offset), _micros(self.period))
+        instant = F.unix_micros(event_time)
+        return instant - F.pmod(instant - micros(self.offset), micros(self.period))
 
 
 @dataclass(frozen=True)
@@ -81,13 +79,13 @@ class Tumbling(_Periodic):
     def bounds(self, event_time: Column) -> Column:
         """The one window of a row."""
         start = self._start(event_time)
-        return F.array(_window(start, start + _micros(self.size)))
+        return F.array(window_of_micros(start, start + micros(self.size)))
 
     def late_windows(self, event_time: Column, stamp: Column) -> Column:
         """One or none; asked for every row, and Spark interprets the search in an array."""
         return self.late(self.bounds(event_time)[0], stamp).cast("int")
 
-    def in_none(self, event_time: Column) -> Column:
+    def has_nowindow_of_micros(self, event_time: Column) -> Column:
         """Never."""
         return F.lit(False)
 
@@ -114,5 +112,5 @@ class Sliding(_Periodic):
         last = self._start(event_time)
         size, slide = interval(self.size) // MICROSECOND, interval(self.slide) // MICROSECOND
         starts = [last - F.lit(back * slide) for back in reversed(range(-(-size // slide)))]
-        windows = F.array(*(_window(start, start + F.lit(size)) for start in starts))
+        windows = F.array(*(window_of_micros(start, start + F.lit(size)) for start in starts))
         return F.filter(windows, lambda window: F.unix_micros(window["end"]) > F.unix_micros(event_time))

@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError
-from streaming.windows.window import Window
+from streaming.windows.window import Window, window_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LocalDays(Window):
             ) from error
 
     @property
-    def longest(self) -> timedelta:
+    def reach(self) -> timedelta:
         """The longest day, with room for a zone that moves across the date line."""
         return timedelta(days=2)
 
@@ -43,8 +43,4 @@ class LocalDays(Window):
             F.to_utc_timestamp(midnight + F.expr(f"interval {days} day"), self.zone) for days in range(3)
         )
         # Clocks turned back over midnight show the old date again, when the new day has begun already.
-        return F.array(F.when(event_time < second, _window(first, second)).otherwise(_window(second, third)))
-
-
-def _window(start: Column, end: Column) -> Column:
-    return F.struct(start.alias("start"), end.alias("end"))
+        return F.array(F.when(event_time < second, window_of(first, second)).otherwise(window_of(second, third)))

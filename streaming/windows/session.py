@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streaming.base import MICROSECOND, DeclarationError, interval
-from streaming.windows.window import Window
+from streaming.windows.window import MOST_REACH, Window, length, micros, rows_around, window_of
 
 
 @dataclass(frozen=True)
@@ -17,27 +17,31 @@ class SessionWindow(Window):
     """Every row opens `[t, t + gap)`; what overlaps or touches is one session. Rows exactly one gap apart are one.
 
     `gap` is a length, such as `15 minutes`, or, with `seconds_of`, left out: then each row brings its own, as SQL for a
-    number of seconds; where that is null or not positive, the row is in no session. Semantics as Flink's
-    `EventTimeSessionWindows.withGap` and `withDynamicGap`, but for lateness.
+    number of seconds; where that is null, not positive or longer than 99 years, the row is in no session. Semantics as
+    Flink's `EventTimeSessionWindows.withGap` and `withDynamicGap`, but for lateness.
 
-    **Lateness.** A session's end is not known when a row comes, so `window_end <= stamp` cannot decide: a row just
-    behind the stamp could touch a session that is closed already, and whether it still met it would depend on how the
-    log was cut into batches. A pair is therefore late if its row is not ahead of the stamp: `event time <= stamp`.
+    **Lateness.** A session's end is not known when a row comes, so `window_end <= stamp` cannot decide whether the row
+    is late. Its own time does: a pair is late iff `event time < stamp`. A session is closed once the watermark is past
+    its end, not when it reaches it. So a row that is not late, `event time >= stamp > end`, never touches a session
+    that is closed, and however the log is cut into batches, the same rows meet.
     """
 
     gap: str | None = None
     seconds_of: str | None = None
 
     merging = True
+    updatable = False
+    decided_by = "start"
+    grace = MICROSECOND
 
     def __post_init__(self) -> None:
         if (self.gap is None) == (self.seconds_of is None):
             raise DeclarationError(
-                f"Session(gap={self.gap!r}, seconds_of={self.seconds_of!r}): give exactly one of the two, such as "
-                "gap='15 minutes'."
+                f"SessionWindow(gap={self.gap!r}, seconds_of={self.seconds_of!r}): give exactly one of the two, such "
+                "as gap='15 minutes'."
             )
-        if self.gap is not None and not interval(self.gap):
-            raise DeclarationError(f"a session with a gap of {self.gap!r} never holds two rows; give it a length.")
+        if self.gap is not None:
+            length("a session", "gap", self.gap)
 
     @property
     def expressions(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -45,28 +49,22 @@ class SessionWindow(Window):
         return () if self.seconds_of is None else (self.seconds_of,)
 
     @property
-    def longest(self) -> timedelta | None:
+    def reach(self) -> timedelta | None:
         """The gap; None where each row brings its own."""
         return None if self.gap is None else interval(self.gap)
 
     def bounds(self, event_time: Column) -> Column:
         """The row's own `[t, t + gap)`, before it is merged."""
-        micros = F.unix_micros(event_time)
         if self.gap is not None:
-            length = F.lit(interval(self.gap) // MICROSECOND)
-        else:
-            length = F.expr(f"cast(({self.seconds_of}) * 1000000 as bigint)")
-        own = F.array(F.struct(event_time.alias("start"), F.timestamp_micros(micros + length).alias("end")))
-        return own if self.gap is not None else F.filter(own, lambda window: window["end"] > window["start"])
+            end = F.timestamp_micros(F.unix_micros(event_time) + micros(self.gap))
+            return F.array(window_of(event_time, end))
+        most = int(MOST_REACH.total_seconds())
+        # Bounded before it is multiplied: a number of seconds that no instant can carry must not fail the batch.
+        seconds = F.expr(f"if(({self.seconds_of}) > 0 and ({self.seconds_of}) <= {most}, ({self.seconds_of}), null)")
+        end = F.timestamp_micros(F.unix_micros(event_time) + (seconds * F.lit(1_000_000)).cast("bigint"))
+        own = F.array(window_of(event_time, end))
+        return F.filter(own, lambda window: window["end"] > window["start"])
 
-    def near(self, day: date) -> Column:
+    def rows_for_day(self, day: date) -> Column:
         """A session of the day may last for ever; one that began before is recognized by the row before midnight."""
-        return F.col("_day").isNotNull() if self.longest is None else self._near(day, self.longest, None)
-
-    def late(self, window: Column, stamp: Column) -> Column:
-        """Whether the row is not ahead of the stamp; false while there is no stamp."""
-        return F.coalesce(window.getField("start") <= stamp, F.lit(False))
-
-    def on_time(self, window: Column, clock: Column) -> Column:
-        """Whether the row is ahead of the stamp."""
-        return window.getField("start") > clock
+        return F.col("_day").isNotNull() if self.reach is None else rows_around(day, self.reach, None)

@@ -8,68 +8,119 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import date, datetime, time, timedelta
+from typing import Literal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, interval
+from streaming.base import MICROSECOND, DeclarationError, date_literal, interval
+
+MOST_REACH = timedelta(days=99 * 365)
+"""How far a window may reach from its row, so that its bounds are instants that Python and Delta know, too."""
 
 _DAY = timedelta(days=1)
 
 
 class Window(ABC):
-    """A kind of window."""
+    """A kind of window: a frozen value with its lengths as text.
+
+    To add a kind, implement `reach` and `bounds`, override what differs, and let `tests/streaming/windows/contract.py`
+    run over it.
+    """
 
     merging: bool = False
     """Whether windows of one key that overlap or touch become one, so that bounds are known only in the end."""
+
+    updatable: bool = True
+    """Whether the stream process itself can correct a window by a late row: not where that may move the bounds."""
+
+    decided_by: Literal["start", "end"] = "end"
+    """The bound of a row's own window that a stamp is held against to tell whether the pair is late."""
+
+    grace: timedelta = timedelta()
+    """How long after its end a window may still grow; at a watermark of end + grace it is closed."""
 
     expressions: tuple[str, ...] = ()
     """The SQL in the declaration, over the stream's columns."""
 
     @property
     @abstractmethod
-    def longest(self) -> timedelta | None:
+    def reach(self) -> timedelta | None:
         """How long after a row its own window may end; None where nobody knows."""
 
     @abstractmethod
     def bounds(self, event_time: Column) -> Column:
         """All windows of a row: an array of structs of `start` and `end`, empty where there is none."""
 
-    def near(self, day: date) -> Column:
+    def rows_for_day(self, day: date) -> Column:
         """Condition on `_day` that holds for every row of any window that starts on `day`."""
-        return self._near(day, timedelta(), self.longest)
+        return rows_around(day, timedelta(), self.reach)
 
-    def known_to_end(self, after: datetime, by: datetime) -> bool:
-        """Whether windows end later than `after` and not later than `by`; false where only the rows tell."""
+    def ends_between(self, after: datetime, by: datetime) -> bool:
+        """Whether some window ends in (after, by]. False for kinds whose ends depend on the data (sessions, custom)."""
         return False
 
     def late(self, window: Column, stamp: Column) -> Column:
-        """Whether a pair of row and `window` came after the window was closed; false while there is no stamp."""
-        return F.coalesce(window.getField("end") <= stamp, F.lit(False))
+        """Whether a pair of row and `window` came after it could count; false while there is no stamp."""
+        return F.coalesce(window.getField(self.decided_by) <= _before(stamp, self.grace), F.lit(False))
 
     def on_time(self, window: Column, clock: Column) -> Column:
-        """The opposite of `late` in the one form that Spark keeps above the watermark (fact S4)."""
-        return window.getField("end") > clock
+        """The opposite of `late` where there is a clock, in the one form that Spark keeps above the watermark.
+
+        `window` has been moved on by `grace`.
+        """
+        return window.getField(self.decided_by) > clock
+
+    def closed_by(self, watermark: datetime) -> datetime:
+        """The latest end of a window that is closed at this `watermark`."""
+        return watermark - self.grace
 
     def late_windows(self, event_time: Column, stamp: Column) -> Column:
         """How many windows of a row were closed when it came."""
         return F.size(F.filter(self.bounds(event_time), lambda window: self.late(window, stamp)))
 
-    def in_none(self, event_time: Column) -> Column:
+    def has_no_window(self, event_time: Column) -> Column:
         """Whether a row is in no window."""
         return F.size(self.bounds(event_time)) == 0
 
-    @staticmethod
-    def _near(day: date, before: timedelta, after: timedelta | None) -> Column:
-        # A date less an interval below a day would be the same date.
-        condition = F.col("_day") >= F.lit((datetime.combine(day, time.min) - before).date())
-        # A row's day is that of its own time: one day more than the length covers any time of day.
-        return condition if after is None else condition & (F.col("_day") <= F.lit(day + after + _DAY))
+
+def rows_around(day: date, before: timedelta, after: timedelta | None) -> Column:
+    """Condition on `_day`: from `before` the day's first instant to `after` its last one, or without an end."""
+    # A date less an interval below a day would be the same date.
+    condition = F.col("_day") >= date_literal((datetime.combine(day, time.min) - before).date())
+    # A row's day is that of its own time: one day more than the length covers any time of day.
+    return condition if after is None else condition & (F.col("_day") <= date_literal(day + after + _DAY))
 
 
-def _micros(length: str) -> Column:
-    return F.lit(interval(length) // MICROSECOND)
+def length(kind: str, name: str, text: str) -> timedelta:
+    """The interval `text`, which a window of this `kind` has for `name`.
+
+    Raises:
+        DeclarationError: it is empty, or longer than a window can be.
+    """
+    parsed = interval(text)
+    if not timedelta() < parsed <= MOST_REACH:
+        raise DeclarationError(
+            f"{name}={text!r} of {kind} is {'empty' if not parsed else 'too long'}; give it a length, such as "
+            f"'15 minutes', of at most {MOST_REACH.days} days."
+        )
+    return parsed
 
 
-def _window(start: Column, end: Column) -> Column:
-    return F.struct(F.timestamp_micros(start).alias("start"), F.timestamp_micros(end).alias("end"))
+def micros(text: str) -> Column:
+    """The length of an interval in microseconds."""
+    return F.lit(interval(text) // MICROSECOND)
+
+
+def window_of_micros(start: Column, end: Column) -> Column:
+    """The window between two instants in microseconds since the epoch."""
+    return window_of(F.timestamp_micros(start), F.timestamp_micros(end))
+
+
+def window_of(start: Column, end: Column) -> Column:
+    """The window between two timestamps."""
+    return F.struct(start.alias("start"), end.alias("end"))
+
+
+def _before(instant: Column, by: timedelta) -> Column:
+    return F.timestamp_micros(F.unix_micros(instant) - F.lit(by // MICROSECOND)) if by else instant

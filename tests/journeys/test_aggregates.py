@@ -22,6 +22,7 @@ from streaming.examples.temperatures import (
     typical,
 )
 from streaming.views.first_results import read_first
+from streaming.views.results import aggregate, pairs
 from tests.support.feeds import readings
 from tests.support.instants import T0, at
 from tests.support.logs import static_log
@@ -88,7 +89,7 @@ def test_w9_equals_w10_on_any_input(spark: SparkSession, seen: list[tuple[str, i
     log = static_log(spark, temperatures, TYPES, rows)
 
     in_full, kept = (
-        tuples(view.aggregate(view.pairs(log)), *view.columns) for view in (extremes_of_all_rows, extremes)
+        tuples(aggregate(pairs(log, view), view), *view.columns) for view in (extremes_of_all_rows, extremes)
     )
     assert in_full == kept
     assert len(kept) == len({(key, offset // 5000) for key, offset, _ in seen})

@@ -19,7 +19,6 @@ from streaming import (
     SessionWindow,
     Stream,
     Tumbling,
-    Window,
     Windowed,
     agg,
     correct,
@@ -183,10 +182,9 @@ def test_copies_count_once_in_first_results_and_in_corrections_and_can_be_read(
 
 
 class ByItsEnd(SessionWindow):
-    """A session under the rule of all other windows: a pair is late if `window_end <= stamp`."""
+    """A session under the rule of all other windows: its end decides whether a pair is late."""
 
-    late = Window.late
-    on_time = Window.on_time
+    decided_by = "end"
 
 
 def test_the_rule_of_other_windows_makes_sessions_depend_on_the_cut_into_batches_and_their_own_does_not(

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import partial
 from typing import Any, Literal
 
 from tests.laws.clocks import Clock, whole_millisecond_before
@@ -18,6 +19,9 @@ Results = Counter[tuple[Identity, Values]]
 """Results and how often each is there: once, if all is well."""
 
 Compute = Callable[[Sequence[Event]], list[Values]]
+
+_MILLISECOND = 1_000
+"""In microseconds, as all instants here."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,9 @@ class View:
 
     def _is_late(self, row: Row, own: Bounds) -> bool:
         # The end of a session is not known when a row comes: its own time decides.
-        return row.stamp is not None and own[0 if self.merging else 1] <= row.stamp
+        if row.stamp is None:
+            return False
+        return own[0] < row.stamp if self.merging else own[1] <= row.stamp
 
 
 @dataclass
@@ -166,17 +172,25 @@ class Timeline:
             self._beat(self.clock.watermark)
 
     def end_of_input(self) -> None:
-        """A heartbeat at the latest end of any window that is still open."""
+        """A heartbeat one millisecond after the latest end of any window that is still open."""
         if self.clock.watermark is None:
             return
-        ends = [pair.own[1] for view in self.views for pair in view.pairs(self.rows)]
-        if ends and max(ends) > self.clock.watermark:
-            self.clock.close(max(ends))
-            self._beat(-whole_millisecond_before(-max(ends)))
+        ends = [
+            pair.own[1] for view in self.views for pair in view.pairs(self.rows) if not self._is_past(view, pair.own[1])
+        ]
+        if ends:
+            closed = max(ends) + _MILLISECOND
+            self.clock.close(closed)
+            self._beat(-whole_millisecond_before(-closed))
 
-    def is_closed(self, identity: Identity) -> bool:
-        """Whether the watermark has passed the window."""
-        return self.clock.watermark is not None and identity[-1] <= self.clock.watermark
+    def is_closed(self, view: View, identity: Identity) -> bool:
+        """Whether the watermark has reached the window's end, or passed it where windows merge."""
+        return self._is_past(view, identity[-1])
+
+    def _is_past(self, view: View, end: int) -> bool:
+        if self.clock.watermark is None:
+            return False
+        return end < self.clock.watermark if view.merging else end <= self.clock.watermark
 
     def late(self, view: View) -> list[Pair]:
         """The late pairs."""
@@ -192,11 +206,11 @@ class Timeline:
 
     def first(self, view: View) -> Results:
         """First results: the closed windows over the pairs that came in time."""
-        return view.results([pair for pair in view.pairs(self.rows) if not pair.is_late], self.is_closed)
+        return view.results([pair for pair in view.pairs(self.rows) if not pair.is_late], partial(self.is_closed, view))
 
     def truth(self, view: View) -> Results:
         """The closed windows over all their pairs."""
-        return view.results(view.pairs(self.rows), self.is_closed)
+        return view.results(view.pairs(self.rows), partial(self.is_closed, view))
 
     def current(self, view: View) -> Results:
         """What readers are to see: the truth, or the first results where late pairs are dropped by declaration."""
@@ -204,7 +218,7 @@ class Timeline:
 
     def open(self, view: View) -> Results:
         """Early results: the windows that are not closed, over all their pairs."""
-        return view.results(view.pairs(self.rows), lambda identity: not self.is_closed(identity))
+        return view.results(view.pairs(self.rows), lambda identity: not self.is_closed(view, identity))
 
     def updates(self, view: View) -> Results:
         """One result for each window and batch that brought a late pair within the lateness, over all pairs so far.
@@ -257,7 +271,7 @@ class Timeline:
             for identity, members in groups.items():
                 late = sum(pair.is_late for pair in members)
                 if late and day_of(identity[-2]) == day:
-                    is_open = view.merging and not self.is_closed(identity)
+                    is_open = view.merging and not self.is_closed(view, identity)
                     shown = [] if is_open else [(*values, late, False) for values in view.values(members)]
                     for values in shown or [(*((None,) * view.width), late, True)]:
                         corrections[identity, values] += 1
@@ -278,7 +292,7 @@ class Timeline:
         return view.late == "update" and pair.row.stamp is not None and pair.row.stamp < pair.own[1] + view.lateness
 
     def _has_ended(self, view: View, corrections: Results) -> bool:
-        return view.merging and any(values[-1] and self.is_closed(identity) for identity, values in corrections)
+        return view.merging and any(values[-1] and self.is_closed(view, identity) for identity, values in corrections)
 
     def _beat(self, stamp: int) -> None:
         self.heartbeats.append((self.batches, stamp))

@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import BoundedOutOfOrderness, Pipeline
-from streaming.audit.findings import Finding
 from streaming.audit.laws import audit
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.lake.lake import Lake
+from streaming.operators import Finding
 from streaming.service.query_errors import await_queries
 from streaming.service.run import Run
 from streaming.tables import delta

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from streaming.base.errors import DeclarationError
-from streaming.base.intervals import from_micros, interval, to_micros
+from streaming.base.intervals import date_literal, from_micros, interval, to_micros
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,18 @@ def test_anything_else_is_refused_with_the_text_and_the_units(text: str) -> None
 @given(st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30), timezones=st.just(UTC)))
 def test_microseconds_and_instants_are_the_same_thing(instant: datetime) -> None:
     assert from_micros(to_micros(instant)) == instant
+
+
+def test_a_date_literal_is_its_day_in_every_year(spark: SparkSession) -> None:
+    days = [
+        date.min,
+        date(99, 12, 31),
+        date(999, 3, 1),
+        date(1582, 10, 10),
+        date(1969, 12, 31),
+        date(2024, 2, 29),
+        date.max,
+    ]
+    (row,) = spark.range(1).select(*(date_literal(day).alias(str(day)) for day in days)).collect()
+    assert list(row) == days
+    assert {field.dataType.simpleString() for field in spark.range(1).select(date_literal(days[0])).schema} == {"date"}

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from streaming import Ascending, BoundedOutOfOrderness, Clock, Files, Punctuated
 from streaming.base.errors import DeclarationError
-from streaming.base.intervals import to_micros
+from streaming.base.intervals import END_OF_EVENT_TIMES, MICROSECOND, to_micros
 from streaming.clocks.clock import BatchSummary, ClockState
 from streaming.examples import iso_events
 from streaming.examples.late_counts import readings as stream
@@ -26,7 +26,6 @@ from tests.support.runs import run, tuples
 
 MS = timedelta(milliseconds=1)
 FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
-LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
 
 
 def batch(times: Mapping[str, float | None], now: float = 0, rows: int | None = None) -> BatchSummary:
@@ -168,13 +167,16 @@ def test_a_row_exactly_at_a_limit_is_believed_and_one_a_millisecond_beyond_is_no
     assert reasons(replace(clock, max_behind=None)) == [None, None, None, ahead]
 
 
-def test_an_event_may_lie_in_any_year_from_1_to_9999_and_what_lies_outside_stops_nothing(
+def test_an_event_may_lie_in_any_year_from_100_to_9899_and_what_lies_outside_stops_nothing(
     spark: SparkSession, lake: Lake
 ) -> None:
     pipeline = iso_events.pipeline
     patient = replace(pipeline.stream, clock=Ascending(max_ahead="3000000 days"))
-    valid = ("0001-01-01T00:00:00Z", "1969-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z")
+    valid = ("0100-01-01T00:00:00Z", "1969-12-31T23:59:59.999999Z", "9899-12-31T23:59:59.999999Z")
     outside = (
+        "0099-12-31T23:59:59.999999Z",
+        "9900-01-01T00:00:00Z",
+        "0001-01-01T00:00:00Z",  # the zero date of Go and .NET
         "0001-01-01T00:00:00+01:00",  # an hour before the year 1 in UTC
         "-0001-01-01T00:00:00Z",
         "9999-12-31T23:59:59.999999-00:01",
@@ -183,18 +185,18 @@ def test_an_event_may_lie_in_any_year_from_1_to_9999_and_what_lies_outside_stops
     )
     payloads = [(line({"event_timestamp": text}), number) for number, text in enumerate((*valid, *outside))]
     raw = spark.createDataFrame(payloads, "_raw binary, _origin bigint")
-    judged = RowValidator(patient)(patient.format.parse(raw), NOW).orderBy("_origin")
-    reason = "event_time: event_timestamp lies outside the years 1 to 9999"
-    told = judged.select("_rejected", "event_timestamp").toArrow().to_pylist()
-    assert [row["_rejected"] for row in told] == [None] * 3 + [[reason]] * 5
-    assert [row["event_timestamp"] is None for row in told] == [False] * 3 + [True] * 5
+    validated = RowValidator(patient)(patient.format.parse(raw), NOW).orderBy("_origin")
+    reason = "event_time: event_timestamp lies outside the years 100 to 9899"
+    rows = validated.select("_rejected", "event_timestamp").toArrow().to_pylist()
+    assert [row["_rejected"] for row in rows] == [None] * 3 + [[reason]] * 8
+    assert [row["event_timestamp"] is None for row in rows] == [False] * 3 + [True] * 8
 
     # As a file of a stream; its clock calls the last year the future.
     run(spark, lake, pipeline, [{"event_timestamp": text} for text in (valid[-1], *outside)])
-    rows = read_log(spark, lake, pipeline.stream)
-    stored = tuples(rows.where("_origin is not null").selectExpr("unix_micros(event_timestamp)", "_rejected[0]"))
+    logged = read_log(spark, lake, pipeline.stream)
+    stored = tuples(logged.where("_origin is not null").selectExpr("unix_micros(event_timestamp)", "_rejected[0]"))
     ahead = "max_ahead: event_timestamp is more than 1 day after its ingestion"
-    assert stored == [(None, reason)] * 5 + [(to_micros(LAST_INSTANT), ahead)]
+    assert stored == [(None, reason)] * 8 + [(to_micros(END_OF_EVENT_TIMES - MICROSECOND), ahead)]
 
 
 def test_the_group_of_a_files_path_names_its_partition(spark: SparkSession) -> None:

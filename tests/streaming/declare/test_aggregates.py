@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from streaming import BoundedOutOfOrderness, Files, Json, Stream, Tumbling, Windowed, WindowFunction, agg
 from streaming.base.errors import DeclarationError
 from streaming.declare.aggregates import Aggregate
+from streaming.views.results import aggregate, pairs
 from tests.support.instants import T0, at
 from tests.support.logs import static_log
 from tests.support.runs import tuples
@@ -112,7 +113,7 @@ def test_every_aggregate_is_what_plain_python_says_in_whatever_order_rows_are_me
     shuffled = chance.sample(rows, len(rows))
     log = static_log(spark, samples, TYPES, shuffled).repartition(3)
 
-    found = everything.aggregate(everything.pairs(log)).collect()
+    found = aggregate(pairs(log, everything), everything).collect()
 
     groups: dict[tuple[str, int], list[Row]] = {}
     for row in sorted(rows, key=lambda row: (row["at"], row["_batch"], row["position"])):
@@ -142,7 +143,7 @@ def test_a_function_gets_all_rows_of_a_window_in_order_and_gives_none_one_or_man
     seen = [("a", 3, 5), ("a", 1, 1), ("a", 2, 4), ("a", 12, 9), ("b", 1, 2), ("b", 2, 1), (None, 4, 1), (None, 5, 3)]
     rows = [{"key": key, "at": at(second), "value": value} for key, second, value in seen]
 
-    found = view.aggregate(view.pairs(static_log(spark, samples, TYPES, rows)))
+    found = aggregate(pairs(static_log(spark, samples, TYPES, rows), view), view)
 
     assert tuples(found, "key", "window_end", "risen_at", "by") == [
         (None, at(10), at(5), 2.0),

@@ -59,7 +59,7 @@ def test_a_zombie_that_wakes_in_the_middle_of_its_batch_is_fenced_off_and_nothin
         return appended(frame, lake_, stream, txn, describe_and_sleep)  # type: ignore[arg-type]
 
     def zombie(raw: DataFrame, batch: int) -> None:
-        ingest = Ingest(spark, lake, pipeline, lambda: NOW)
+        ingest = Ingest(spark, lake, STREAM, {}, lambda: NOW)
         try:
             ingest(STREAM.format.parse(raw), batch, log.head(lake, STREAM))
         except FencedError as error:

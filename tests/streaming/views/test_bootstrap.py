@@ -34,6 +34,7 @@ from streaming.log.heartbeat import append_heartbeat
 from streaming.views import first_results as views
 from streaming.views.bootstrap import Bootstrap, bootstrap_view
 from streaming.views.first_results import FirstResults, dropped_ever, read_first
+from streaming.views.results import aggregate, pairs
 from tests.support.instants import NOW, T0
 from tests.support.runs import run, tuples
 
@@ -224,7 +225,7 @@ def test_a_view_that_dies_between_its_bootstrap_and_its_stream_and_again_in_the_
     run(spark, lake, later, at_hours("a@40.75 d@80 b@1=7"), end_of_input=True)
 
     rows = log.read_log(spark, lake, visits)
-    expected = sessions.aggregate(sessions.pairs(rows).where("not _late"))
+    expected = aggregate(pairs(rows, sessions).where("not _late"), sessions)
     columns = ("id", "window_start", "window_end", "visits", "all")
     assert tuples(read_first(spark, lake, sessions), *columns) == tuples(expected, *columns)
     assert dropped_ever(lake, sessions) == 0

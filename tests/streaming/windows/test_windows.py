@@ -245,7 +245,7 @@ def test_a_correction_of_a_day_reads_every_row_that_a_window_of_that_day_may_hol
         seen = rows.select(
             "at",
             F.exists(window.bounds(F.col("at")), lambda w: F.to_date(w["start"]) == F.lit(day)).alias("held"),
-            window.near(day).alias("near"),
+            window.rows_for_day(day).alias("near"),
         ).collect()
         held = [row["at"].astimezone(UTC) for row in seen if row["held"]]
         near = {row["at"].astimezone(UTC) for row in seen if row["near"]}
@@ -274,7 +274,7 @@ def test_a_window_is_known_to_end_where_counting_seconds_meets_an_end(
         kinds.append(Tumbling(f"{size} seconds", f"{offset} seconds"))
     met = any((second - offset - size) % slide == 0 for second in range(after + 1, by + 1))
     for window in kinds:
-        assert window.known_to_end(EPOCH + timedelta(seconds=after), EPOCH + timedelta(seconds=by)) == met
+        assert window.ends_between(EPOCH + timedelta(seconds=after), EPOCH + timedelta(seconds=by)) == met
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_window_is_known_to_end_where_counting_seconds_meets_an_end(
         (Sliding("10 seconds", "10 seconds"), at(10)),
         (LocalDays("UTC"), T0 + 24 * HOUR),
         (Custom("array(struct(at, at + interval 7 seconds))", within="10 seconds"), at(7)),
-        (SessionWindow("10 seconds"), at(0)),  # a session's end is not known yet: the row itself counts
+        (SessionWindow("10 seconds"), at(0) + MS),  # the end is not known yet: the row counts, which must lie before
     ],
 )
 def test_a_pair_is_late_from_the_stamp_that_closes_its_window_on(
@@ -294,10 +294,12 @@ def test_a_pair_is_late_from_the_stamp_that_closes_its_window_on(
     rows = spark.createDataFrame([(at(0), stamp) for stamp in stamps], "at timestamp, stamp timestamp")
 
     pair = window.bounds(F.col("at"))[0]
+    grace = F.make_interval(secs=F.lit(window.grace.total_seconds()))
+    moved = F.struct((pair["start"] + grace).alias("start"), (pair["end"] + grace).alias("end"))
     verdicts = rows.select(
         "stamp",
         window.late(pair, F.col("stamp")).alias("late"),
-        window.on_time(pair, F.coalesce("stamp", F.timestamp_micros(F.lit(0)))).alias("on_time"),
+        window.on_time(moved, F.coalesce("stamp", F.timestamp_micros(F.lit(0)))).alias("on_time"),
         window.late_windows(F.col("at"), F.col("stamp")).alias("counted"),
     )
 

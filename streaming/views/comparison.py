@@ -1,8 +1,7 @@
-"""A finding of the audit, and the comparison of what is stored with what it must be."""
+"""The comparison of what is stored of a view with what it must be."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -10,24 +9,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
 from streaming.declare import Windowed
+from streaming.operators import Finding
 
 _TOLERANCE = 1e-9
-
-
-@dataclass(frozen=True)
-class Finding:
-    """How one law fares: what was counted (`checked`), how many of them break it, and in words what was compared."""
-
-    law: str
-    subject: str
-    checked: int
-    broken: int
-    compared: str
-
-    @property
-    def holds(self) -> bool:
-        """Whether nothing breaks the law."""
-        return self.broken == 0
 
 
 def compare(

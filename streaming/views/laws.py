@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import reduce
@@ -10,26 +10,21 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.audit.findings import Finding, compare
 from streaming.base import WINDOW, literal
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, newest_before
+from streaming.operators import Finding, LogAtVersion
 from streaming.spark import query_id, stamps_before
 from streaming.tables import delta
-from streaming.views import (
-    Bootstrap,
-    correction,
-    current_results,
-    dropped_ever,
-    in_lateness,
-    plan,
-    read_corrections,
-    read_first,
-    read_updates,
-    updated_through,
-    updates_between,
-)
+from streaming.views.bootstrap import Bootstrap
+from streaming.views.comparison import compare
+from streaming.views.corrections import correction, plan, read_corrections
+from streaming.views.current import current_results
+from streaming.views.first_results import dropped_ever, read_first
+from streaming.views.kinds import kind_of
+from streaming.views.results import aggregate, pairs
+from streaming.views.updates import in_lateness, read_updates, updated_through, updates_between
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class PinnedView:
 
 def _through(spark: SparkSession, lake: Lake, view: Windowed, version: int) -> int | None:
     """How far the query had read that wrote a version of the first results; all of the log where nothing tells."""
-    checkpoint, table = lake.checkpoint(view.of, view.name), delta.open_table(lake.first(view), version)
+    checkpoint, table = lake.operator_checkpoint(view), delta.open_table(lake.first(view), version)
     query = query_id(checkpoint)
     batch = None if table is None or query is None else table.transaction_version(query)
     # Bootstrapped, and no batch yet.
@@ -70,24 +65,22 @@ def audit_view(
     spark: SparkSession,
     lake: Lake,
     tables: PinnedView,
-    rows: DataFrame,
-    batches: list[Batch],
-    log_version: int | None,
+    log: LogAtVersion,
 ) -> Iterator[Finding]:
-    """The laws of a view: its `tables` against the `rows` and `batches` (oldest first) of a version of the log.
+    """The laws of a view: its `tables` against a version of the log.
 
     Raises:
         ViewError: the view is not built yet.
     """
-    view = tables.view
+    view, rows, batches = tables.view, log.rows, log.batches
     watermark = max((batch.state.watermark for batch in batches if batch.state.watermark), default=None)
-    pairs = view.pairs(rows)
+    counted = pairs(rows, view)
     # Batches before the view did not count its late pairs.
     since = Bootstrap.of(lake, view)
     unaware = -1 if since is None else since.batch
     # Where windows merge, a late row may well belong to a session that is still open.
-    closed = F.lit(True) if view.window.merging else F.col(f"{WINDOW}.end") <= literal(watermark)
-    counts = pairs.agg(
+    closed = F.lit(True) if kind_of(view).merges else F.col(f"{WINDOW}.end") <= literal(watermark)
+    counts = counted.agg(
         F.count(F.lit(1)).alias("pairs"),
         F.count_if("_late").alias("late"),
         F.count_if(~F.col("_late")).alias("on_time"),
@@ -104,7 +97,7 @@ def audit_view(
     yield Finding("partition", view.name, counts["pairs"], broken, "(row, window) pairs: on time or late")
 
     def closed_results(of: DataFrame) -> DataFrame:
-        return view.aggregate(of).where(published)
+        return aggregate(of, view).where(published)
 
     first = read_first(spark, lake, view, tables.first)
     updates_through = updated_through(lake, view, tables.updates)
@@ -112,24 +105,24 @@ def audit_view(
     corrections = read_corrections(spark, lake, view, tables.corrections)
     # The view may be some batches behind the log.
     clock = _clock(batches, tables.through, None if since is None else since.watermark)
-    published = F.col("window_end") <= literal(clock)
+    published = F.col("window_end") <= literal(None if clock is None else view.window.closed_by(clock))
     behind = "" if clock == watermark else f"; the view is at {_told(clock)}"
-    on_time = closed_results(pairs.where("not _late"))
+    on_time = closed_results(counted.where("not _late"))
     yield compare("first result", view, first, on_time, view.columns, f"windows: stream = batch, on-time rows{behind}")
     if view.late == "drop":
         yield Finding(
             "convergence", view.name, 0, 0, f"not promised: {counts['late']:,} late pairs dropped as declared"
         )
     else:
-        waiting = {backlog.day for backlog in plan(spark, lake, view, log_version, tables.corrections)}
+        waiting = {backlog.day for backlog in plan(spark, lake, view, log.version, tables.corrections)}
         if view.late == "update":
-            waiting |= _not_updated(pairs, view, updates_through)
+            waiting |= _not_updated(counted, view, updates_through)
         settled = ~F.col("_day").isin(*waiting) if waiting else F.lit(True)
         yield compare(
             "convergence",
             view,
             current_results(first, corrections, view, updates).where(settled & published),
-            closed_results(pairs).where(settled),
+            closed_results(counted).where(settled),
             view.columns,
             "windows: current = batch, all rows" + (f"; {len(waiting)} days wait" if waiting else ""),
         )
@@ -157,15 +150,15 @@ def audit_view(
     )
 
 
-def _clock(batches: list[Batch], through: int | None, bootstrapped: datetime | None) -> datetime | None:
+def _clock(batches: Sequence[Batch], through: int | None, bootstrapped: datetime | None) -> datetime | None:
     """The latest of the stamps up to batch `through`, and of the one that the view was bootstrapped by."""
     known = [batch.state.watermark for batch in batches if through is not None and batch.number <= through]
     return max(filter(None, (*known, bootstrapped)), default=None)
 
 
-def _not_updated(pairs: DataFrame, view: Windowed, through: int) -> set[date]:
+def _not_updated(counted: DataFrame, view: Windowed, through: int) -> set[date]:
     """Days of windows with late pairs that the stream itself has yet to count."""
-    late = pairs.where((F.col("_batch") > through) & F.col("_late") & in_lateness(view, F.col(f"{WINDOW}.end")))
+    late = counted.where((F.col("_batch") > through) & F.col("_late") & in_lateness(view, F.col(f"{WINDOW}.end")))
     return {row["day"] for row in late.select(F.to_date(f"{WINDOW}.start").alias("day")).distinct().collect()}
 
 
@@ -173,7 +166,7 @@ def _told(instant: datetime | None) -> str:
     return "its beginning" if instant is None else f"{instant:%Y-%m-%d %H:%M:%S}"
 
 
-def _recomputed(rows: DataFrame, corrections: DataFrame, view: Windowed, batches: list[Batch]) -> DataFrame:
+def _recomputed(rows: DataFrame, corrections: DataFrame, view: Windowed, batches: Sequence[Batch]) -> DataFrame:
     numbered = {batch.number: batch for batch in batches}
     days: list[tuple[date, int]] = [
         (row["_day"], row["_through_batch"])

@@ -1,0 +1,61 @@
+"""The declaration of an operator: what a pipeline holds beside its streams."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from streaming.declare.stream import Stream
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table that an operator writes.
+
+    `suffix`: what its name adds to the operator's, "" for its own table. `written_by`: the stream process, or a
+    backfill. `is_result`: what is current is made of it, so that the gate judges it. `is_replaced`: it is written whole
+    each time. `keeps_history`: its commits say how far it is, so that none may be cleaned away.
+    """
+
+    suffix: str
+    description: str
+    written_by: Literal["stream", "backfill"] = "stream"
+    is_result: bool = True
+    is_replaced: bool = False
+    keeps_history: bool = False
+
+
+class Operator(ABC):
+    """A frozen value that says what is computed from one or more streams, and under which name.
+
+    What runs it is found by its type: `streaming.operators.runtime_of`. To add a kind of operator, declare a frozen
+    dataclass that is an `Operator`, and register an `OperatorRuntime` for it.
+    """
+
+    name: str
+    description: str
+
+    @property
+    @abstractmethod
+    def reads(self) -> tuple[Stream, ...]:
+        """The streams whose logs it reads."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The tables that it writes as it is declared, its own first."""
+
+    @property
+    def reserved_suffixes(self) -> tuple[str, ...]:
+        """What a declaration of this kind may ever append to its name; no other operator may be called so."""
+        return tuple(table.suffix for table in self.tables if table.suffix)
+
+    @property
+    def folder(self) -> str:
+        """Where its tables lie: beside the log of the first stream that it reads."""
+        return self.reads[0].name
+
+    def table_name(self, suffix: str = "") -> str:
+        """The name of the table with this suffix."""
+        return f"{self.name}_{suffix}" if suffix else self.name

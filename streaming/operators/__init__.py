@@ -1,0 +1,25 @@
+"""The contract of what runs an operator, and how it is found."""
+
+from streaming.operators.finding import (
+    Finding,
+)
+from streaming.operators.runtime import (
+    LogAtVersion,
+    OperatorRuntime,
+    PendingDay,
+    ReadPosition,
+    RunBatch,
+    RunContext,
+    runtime_of,
+)
+
+__all__ = [
+    "Finding",
+    "LogAtVersion",
+    "OperatorRuntime",
+    "PendingDay",
+    "ReadPosition",
+    "RunBatch",
+    "RunContext",
+    "runtime_of",
+]

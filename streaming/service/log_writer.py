@@ -1,0 +1,122 @@
+"""The one writer of a log: batches of its source, and the heartbeats between them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming import log
+from streaming.base import MILLISECOND
+from streaming.clocks import BatchSummary, ClockState
+from streaming.declare import Stream
+from streaming.lake import Lake
+from streaming.log import QUERY, Batch, Ingest, OperatorCounts, append_heartbeat, next_state
+from streaming.operators import RunBatch
+from streaming.spark import check_checkpoint
+
+
+class LogWriter:
+    """Appends to the log of one stream; the caller holds the lease of its pipeline.
+
+    `now` gives the processing time. `counts` is what each commit counts, by operator. `on_batch` is told of each batch
+    once it is committed.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        stream: Stream,
+        counts: Mapping[str, OperatorCounts],
+        now: Callable[[], datetime],
+        on_batch: Callable[[Batch], None],
+    ) -> None:
+        self.stream = stream
+        self.head = log.head(lake, stream)
+        """The newest batch; None while the log is empty."""
+        self._spark = spark
+        self._lake = lake
+        self._counts = counts
+        self._now = now
+        self._on_batch = on_batch
+        # A heartbeat and a batch may come from two threads, and each must follow the newest batch.
+        self._appending = threading.Lock()
+
+    def start(self, around: Callable[[RunBatch], RunBatch], **trigger: Any) -> StreamingQuery:
+        """Start the query from source to log; `around` may wrap the function that runs its batches.
+
+        Raises:
+            CheckpointError: the checkpoint does not belong to the log.
+            SourceError: the source is missing.
+        """
+        stream, checkpoint = self.stream, self._lake.checkpoint(self.stream, QUERY)
+        check_checkpoint(
+            self._lake.log(stream),
+            checkpoint,
+            "Restore the checkpoint from a backup; or, to begin a new log, move both the old log and what is left of "
+            "the checkpoint away.",
+        )
+        ingest = Ingest(self._spark, self._lake, stream, self._counts, self._now)
+
+        def run_batch(parsed: DataFrame, query_batch: int) -> None:
+            with self._appending:
+                batch = ingest(parsed, query_batch, self.head)
+                if batch is None:
+                    return
+                self.head = batch
+            self._on_batch(batch)
+
+        return (
+            stream.format.parse(stream.source.read(self._spark, stream.source.location(self._lake)))
+            .writeStream.queryName(f"{stream.name}.{QUERY}")
+            .option("checkpointLocation", checkpoint)
+            .trigger(**trigger)
+            .foreachBatch(around(run_batch))
+            .start()
+        )
+
+    def advance_idle_clock(
+        self, is_worth_it: Callable[[datetime | None, datetime | None], bool] = lambda before, after: before != after
+    ) -> bool:
+        """Append a heartbeat where the newest batch, or a silence since, moved the clock: operators see only stamps.
+
+        `is_worth_it` is given the watermark before and after. Returns whether there was one; while a batch is being
+        appended there is none.
+        """
+        if not self._appending.acquire(blocking=False):
+            return False
+        try:
+            if self.head is None:
+                return False
+            now = self._now()
+            state = self.stream.clock.advance(next_state(self.head, self.stream), BatchSummary({}, 0, now))
+            if not is_worth_it(self.head.state.watermark, state.watermark):
+                return False
+            self._append_heartbeat(self.head, state, now)
+            return True
+        finally:
+            self._appending.release()
+
+    def end_input(self, latest_due: Callable[[DataFrame, datetime], datetime | None]) -> None:
+        """Append a heartbeat past everything that is pending over the valid rows, as `latest_due` tells.
+
+        It is stamped one millisecond after the latest instant that is due, because a session is still open at its end.
+        """
+        if self.head is None or self.head.state.watermark is None:
+            return
+        rows = log.valid(log.read_log(self._spark, self._lake, self.stream))
+        latest = latest_due(rows, self.head.state.watermark)
+        if latest is not None:
+            closed = self.head.state.closed_at(latest + MILLISECOND)
+            if closed != self.head.state:
+                self._append_heartbeat(self.head, closed, self._now(), end_of_input=True)
+
+    def _append_heartbeat(self, head: Batch, state: ClockState, now: datetime, *, end_of_input: bool = False) -> None:
+        self.head = append_heartbeat(
+            self._spark, self._lake, self.stream, state, head.number + 1, now, end_of_input=end_of_input
+        )

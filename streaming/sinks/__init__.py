@@ -1,0 +1,1 @@
+"""The contract of a sink: one numbered batch, delivered idempotently."""

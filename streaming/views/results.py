@@ -1,0 +1,121 @@
+"""How results come out of rows: each row is paired with its windows, pairs are grouped, groups are finished.
+
+First results, updates, open windows, corrections and the audit all go this way, so that they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as SortedBy
+from pyspark.sql import functions as F
+
+from streaming.base import EVENT_TIME, FIRST_INSTANT, ORDER, WINDOW, date_literal, literal
+from streaming.declare import Windowed
+from streaming.views.functions import apply_function
+from streaming.views.kinds import kind_of
+
+_ROWS = "_rows"
+
+
+def counted_rows(view: Windowed) -> Column:
+    """True for the valid rows that the view counts, false or null for all others."""
+    valid = F.col("_day").isNotNull()
+    return valid if view.where is None else valid & F.expr(view.where)
+
+
+def possibly_in_windows_after(rows: DataFrame, view: Windowed, instant: datetime | None) -> DataFrame:
+    """Those `rows` of the log that may be in a window ending after `instant`, found by the files' statistics."""
+    reach = view.window.reach
+    if instant is None or reach is None or instant - FIRST_INSTANT < reach:
+        return rows
+    earliest = instant - reach
+    return rows.where(
+        (F.col("_day") >= date_literal(earliest.date())) & (F.col(view.of.event_time) >= literal(earliest))
+    )
+
+
+def assign(rows: DataFrame, view: Windowed) -> DataFrame:
+    """`rows` of the log once per window, in the column `_window`; once with null where there is no window.
+
+    Also `_event_time`, and `_order`, the row's place in the order in which first and last are meant.
+    """
+    event_time = F.col(view.of.event_time)
+    # Not `explode`: Spark infers a filter from it and pushes that below the watermark, where it would drop the rows
+    # that carry only the clock. And not over every row: what made a row rejected may make a window overflow.
+    windows = F.explode_outer(F.when(counted_rows(view) & event_time.isNotNull(), view.window.bounds(event_time)))
+    return rows.withColumns(
+        {EVENT_TIME: event_time, ORDER: F.struct(event_time.alias("at"), "_batch", "_origin")}
+    ).withColumn(WINDOW, windows)
+
+
+def pairs(rows: DataFrame, view: Windowed) -> DataFrame:
+    """The (valid row, window) pairs that the view counts, as a batch read, with a boolean `_late`."""
+    assigned = assign(rows.where(counted_rows(view)), view).where(F.col(WINDOW).isNotNull())
+    return assigned.withColumn("_late", view.window.late(F.col(WINDOW), F.col("_watermark")))
+
+
+def group(
+    of: DataFrame, view: Windowed, *per: str, clocked: bool = False, extra: Mapping[str, Column] | None = None
+) -> DataFrame:
+    """One row per key, window and `per` of the pairs `of`: these, `extra` aggregates, and what `finish` needs.
+
+    `clocked`: the frame is a stream whose windows Spark's watermark shall close.
+    """
+    if _keeps_rows(view):
+        kept = [F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER)).alias(_ROWS)]
+    else:
+        kept = [aggregate.column().alias(name) for name, aggregate in view.aggregates.items()]
+    extras = [column.alias(name) for name, column in (extra or {}).items()]
+    return kind_of(view).group(of, (*view.by, *per), [*kept, *extras], clocked)
+
+
+def finish(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
+    """Results of `groups`, a batch frame: the view's columns, the `extra` ones, `_day`."""
+    results = groups
+    if _keeps_rows(view):
+        firsts = members(groups, view, *extra).where(F.col("_copy") == 1)
+        keys = (*view.by, WINDOW, *extra)
+        if view.function is not None:
+            results = apply_function(view.function, firsts, keys)
+        else:
+            results = firsts.groupBy(*keys).agg(
+                *(aggregate.column().alias(name) for name, aggregate in view.aggregates.items())
+            )
+    return results.select(
+        *view.by,
+        F.col(f"{WINDOW}.start").alias("window_start"),
+        F.col(f"{WINDOW}.end").alias("window_end"),
+        *view.values,
+        *extra,
+        F.to_date(f"{WINDOW}.start").alias("_day"),
+    )
+
+
+def aggregate(of: DataFrame, view: Windowed, *per: str, **extra: Column) -> DataFrame:
+    """Results of the pairs `of`, a batch frame: the view's columns, those of `per`, the `extra` aggregates, `_day`."""
+    return finish(group(of, view, *per, extra=extra), view, *per, *extra)
+
+
+def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
+    """The rows in `groups` of a view with `distinct` or `function`, each with its merged `_window`.
+
+    `_position` is a row's place in its window; `_copy` counts the rows that agree in `distinct`, the first being 1.
+    """
+    names = [name for name in (*view.of.columns, EVENT_TIME, ORDER) if name not in view.by]
+    rows = groups.select(*view.by, WINDOW, *extra, F.explode(_ROWS).alias("_row")).select(
+        *view.by, WINDOW, *extra, *(F.col(f"_row.{name}").alias(name) for name in names)
+    )
+    window = SortedBy.partitionBy(*view.by, WINDOW, *extra)
+    copy = F.lit(1)
+    if view.distinct:
+        same = SortedBy.partitionBy(*view.by, WINDOW, *extra, *view.distinct)
+        # In the order of the log, so that what was counted first is not exchanged for a copy that comes late.
+        copy = F.row_number().over(same.orderBy(f"{ORDER}._batch", f"{ORDER}._origin"))
+    return rows.withColumns({"_position": F.row_number().over(window.orderBy(ORDER)), "_copy": copy})
+
+
+def _keeps_rows(view: Windowed) -> bool:
+    return bool(view.distinct) or view.function is not None

@@ -12,7 +12,7 @@ import typer
 from dagster import BetaWarning
 from rich.console import Console
 
-from platform_assets.cli import bench, lateness, pipelines, repair, streams
+from platform_assets.cli import bench, lateness, pipelines, rebuild, repair, streams
 from platform_assets.cli.context import console, current_lake, spark_session
 from platform_assets.cli.demonstrated import show_demonstrated
 from platform_assets.cli.render import next_step, print_table
@@ -37,6 +37,8 @@ for command in (
     pipelines.run,
     pipelines.correct,
     repair.repair,
+    rebuild.rebuild,
+    rebuild.drop,
     pipelines.show,
     lateness.lateness,
     bench.bench,

@@ -20,6 +20,7 @@ from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, interval, utc_now
 from streaming.declare import Pipeline, declared_pipelines, find_pipeline
 from streaming.lake import Lake
+from streaming.operations import left_tables
 from streaming.service import Action, ControlFolder, Overview, StreamCollector, look, request, supervise
 
 Names = Annotated[list[str], typer.Argument(help="Names of declared pipelines.")]
@@ -112,6 +113,7 @@ def status(
     if not watch:
         overviews = seen()
         console.print(status_table(overviews, utc_now()))
+        _say_left_tables(lake, found)
         _say_why(overviews)
         return
     with Live(console=console, refresh_per_second=2, screen=False) as live:
@@ -212,6 +214,17 @@ def _longest(pipelines: Sequence[Pipeline]) -> float:
 
 def _named(names: Sequence[str] | None) -> list[Pipeline]:
     return [find_pipeline(name) for name in names] if names else list(declared_pipelines().values())
+
+
+def _say_left_tables(lake: Lake, pipelines: Sequence[Pipeline]) -> None:
+    """Tables of views that are declared no more."""
+    for table in (table for pipeline in pipelines for table in left_tables(lake, pipeline)):
+        console.print(
+            f"{table.uri} belongs to view {table.operator!r}, which is declared no more; `tidemark drop "
+            f"{table.operator}` removes it.",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _say_why(overviews: Sequence[Overview]) -> None:

@@ -12,6 +12,7 @@ from streaming.base.constants import (
     constant,
 )
 from streaming.base.errors import (
+    ChangedDeclaration,
     CheckpointError,
     DeclarationError,
     FeedError,
@@ -64,6 +65,7 @@ __all__ = [
     "MILLISECOND",
     "ORDER",
     "WINDOW",
+    "ChangedDeclaration",
     "CheckpointError",
     "Column",
     "DeclarationError",

@@ -57,5 +57,9 @@ class SinkError(StreamingError):
     """A target refused a batch as a whole, or is away; the same batch is delivered again."""
 
 
+class ChangedDeclaration(ViewError):
+    """A declaration would change what the tables hold that another declaration made."""
+
+
 class QueryFailed(StreamingError):
     """A streaming query ended with an error; the text names the query and the cause."""

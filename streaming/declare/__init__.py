@@ -4,6 +4,9 @@ from streaming.declare import aggregates
 from streaming.declare.aggregates import (
     Aggregate,
 )
+from streaming.declare.delivery import (
+    Delivery,
+)
 from streaming.declare.functions import (
     WindowFunction,
 )
@@ -15,6 +18,7 @@ from streaming.declare.limits import (
 )
 from streaming.declare.operator import (
     Operator,
+    TableSpec,
 )
 from streaming.declare.pipeline import (
     Pipeline,
@@ -34,18 +38,26 @@ from streaming.declare.stream import (
     epoch_millis,
 )
 from streaming.declare.windowed import (
+    CORRECTIONS,
+    OPEN,
+    UPDATES,
     Windowed,
 )
 
 __all__ = [
+    "CORRECTIONS",
     "EACH_BATCH",
+    "OPEN",
+    "UPDATES",
     "Aggregate",
+    "Delivery",
     "Failure",
     "Limits",
     "Operator",
     "Pipeline",
     "Rule",
     "Stream",
+    "TableSpec",
     "WindowFunction",
     "Windowed",
     "aggregates",

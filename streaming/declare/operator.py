@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from streaming.declare.stream import Stream
 
@@ -45,6 +46,11 @@ class Operator(ABC):
     @abstractmethod
     def tables(self) -> tuple[TableSpec, ...]:
         """The tables that it writes as it is declared, its own first."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> Mapping[str, Any]:
+        """What its results follow from, as JSON values with a name for people: what changes nothing is not in it."""
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:

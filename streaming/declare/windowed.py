@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from streaming.base import (
     EVENT_TIME,
@@ -115,6 +116,22 @@ class Windowed(Operator):
             *([open_] if self.early is not None else []),
             *([corrections] if self.corrected else []),
         )
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """All but what says when results appear and what becomes of late pairs: that changes no result."""
+        function = self.function
+        return {
+            "stream": self.of.name,
+            "event time": self.of.event_time,
+            "window": self.window.fingerprint,
+            "by": list(self.by),
+            "where": self.where,
+            "aggregate": {name: aggregate.sql for name, aggregate in self.aggregates.items()},
+            "distinct": list(self.distinct),
+            "function": None if function is None else f"{function.name} version {function.version}",
+            "function's results": None if function is None else function.returns,
+        }
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:

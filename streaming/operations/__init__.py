@@ -16,6 +16,11 @@ from streaming.operations.maintenance import (
     Maintained,
     maintain,
 )
+from streaming.operations.rebuild import (
+    drop,
+    left_tables,
+    rebuild,
+)
 from streaming.operations.repair import (
     ChangedWindow,
     Preview,
@@ -37,9 +42,12 @@ __all__ = [
     "Preview",
     "Stage",
     "bench",
+    "drop",
+    "left_tables",
     "maintain",
     "make_class_archive",
     "preview",
+    "rebuild",
     "repair",
     "write_skeleton",
 ]

@@ -1,5 +1,10 @@
 """The contract of what runs an operator, and how it is found."""
 
+from streaming.operators.declaration import (
+    check_declaration,
+    create_table,
+    recorded_declaration,
+)
 from streaming.operators.finding import (
     Finding,
 )
@@ -21,5 +26,8 @@ __all__ = [
     "ReadPosition",
     "RunBatch",
     "RunContext",
+    "check_declaration",
+    "create_table",
+    "recorded_declaration",
     "runtime_of",
 ]

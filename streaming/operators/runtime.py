@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import singledispatch
@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.base import DeclarationError
+from streaming.base import DeclarationError, ViewError
 from streaming.declare import Operator, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts
@@ -87,10 +87,10 @@ class OperatorRuntime(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Refuse tables and checkpoints that do not belong together.
+        """Refuse tables that another declaration made, and tables and checkpoints that do not belong together.
 
         Raises:
-            CheckpointError: with the way out.
+            ChangedDeclaration, CheckpointError: with the way out.
         """
 
     @abstractmethod
@@ -147,6 +147,20 @@ class OperatorRuntime(ABC):
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         """The days that need a correction, oldest first."""
         return []
+
+    def correct(
+        self,
+        spark: SparkSession,
+        days: Iterable[date],
+        now: Callable[[], datetime],
+        on_day: Callable[[date, int], None] = lambda day, rows: None,
+    ) -> dict[date, int]:
+        """Replace the corrections of each of `days`; returns the corrected results per day.
+
+        Raises:
+            ViewError: an operator of this kind has no corrections.
+        """
+        raise ViewError(f"operator {self.operator.name!r} has no corrections; nothing of it waits for late rows.")
 
     # Auditing
 

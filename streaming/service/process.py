@@ -18,7 +18,16 @@ from typing import NoReturn
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from streaming.base import DeclarationError, JarError, JavaError, LogError, SettingsError, StreamingError, utc_now
+from streaming.base import (
+    ChangedDeclaration,
+    DeclarationError,
+    JarError,
+    JavaError,
+    LogError,
+    SettingsError,
+    StreamingError,
+    utc_now,
+)
 from streaming.declare import Pipeline, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.log import QUERY
@@ -36,7 +45,7 @@ ORPHAN_STOPS_WITHIN = 10.0
 _SUPERVISOR_LOOKED_AT_EVERY = 0.5
 _SAID_EVERY = 60.0
 _SAID_AT_MOST = 8_000
-_FINAL = (DeclarationError, SettingsError, JavaError, JarError, LogError)
+_FINAL = (DeclarationError, ChangedDeclaration, SettingsError, JavaError, JarError, LogError)
 """Errors that starting again cannot cure: declaration, tables and checkpoints do not agree."""
 
 _log = logging.getLogger("tidemark")

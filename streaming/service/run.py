@@ -116,7 +116,7 @@ class Run:
         return self._start(ready, **trigger)
 
     def advance_idle_clocks(self) -> bool:
-        """A heartbeat for each log whose clock the newest batch, or a silence since, has moved; tells whether one was."""
+        """A heartbeat for each log whose clock the newest batch, or a silence since, has moved; tells if one did."""
         beats = [writer.advance_idle_clock() for writer in self.writers]
         return any(beats)
 

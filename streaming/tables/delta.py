@@ -85,8 +85,15 @@ def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame
     return (reader if version is None else reader.option("versionAsOf", version)).load(uri)
 
 
-def create(uri: str, schema: StructType, *, append_only: bool, description: str) -> None:
-    """Create the table at `uri`, empty and partitioned by `_day`, if it is not there yet."""
+def create(
+    uri: str,
+    schema: StructType,
+    *,
+    append_only: bool,
+    description: str,
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Create the table at `uri`, empty and partitioned by `_day`, if it is not there yet; `properties` are its own."""
     if exists(uri):
         return
     DeltaTable.create(
@@ -95,7 +102,7 @@ def create(uri: str, schema: StructType, *, append_only: bool, description: str)
         mode="ignore",
         partition_by=[DAY],
         description=description,
-        configuration=CONFIGURATION | {"delta.appendOnly": str(append_only).lower()},
+        configuration={**CONFIGURATION, "delta.appendOnly": str(append_only).lower(), **(properties or {})},
     )
 
 

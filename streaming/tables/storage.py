@@ -64,6 +64,21 @@ def remove(uri: str) -> None:
         return
 
 
+def remove_folder(uri: str) -> None:
+    """Take a folder away with all that is in it, if it is there."""
+    files, path = resolve(uri)
+    if files.get_file_info(path).type == fs.FileType.Directory:
+        files.delete_dir(path)
+
+
+def folders(uri: str) -> Iterator[str]:
+    """The names of the visible folders directly in a folder; none where there is no folder."""
+    files, path = resolve(uri)
+    for info in files.get_file_info(fs.FileSelector(path, allow_not_found=True)):
+        if info.type == fs.FileType.Directory and not info.base_name.startswith((".", "_")):
+            yield info.base_name
+
+
 def listed(uri: str) -> Iterator[fs.FileInfo]:
     """The visible files directly in a folder; none where there is no folder."""
     files, path = resolve(uri)

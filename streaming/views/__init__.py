@@ -21,6 +21,9 @@ from streaming.views.late import (
 from streaming.views.open_windows import (
     read_open,
 )
+from streaming.views.operator import (
+    WindowedRuntime,
+)
 from streaming.views.results import (
     aggregate,
     assign,
@@ -32,6 +35,7 @@ from streaming.views.updates import (
 )
 
 __all__ = [
+    "WindowedRuntime",
     "aggregate",
     "assign",
     "correct",

@@ -8,12 +8,12 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from streaming.base import MICROSECOND, WINDOW, from_micros, literal, to_micros
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, read_log
+from streaming.operators import create_table
 from streaming.tables import delta, storage
 from streaming.views.kinds import kind_of
 from streaming.views.results import finish, group, pairs
@@ -69,22 +69,16 @@ def bootstrap_view(spark: SparkSession, lake: Lake, view: Windowed, head: Batch,
     watermark = head.state.watermark
     after = None if before is None else before.watermark
     written = closed_results(on_time, view, after, watermark).withColumn("_written_at", literal(now()))
-    create_first(lake, view, written.schema)
+    uri = create_table(lake, view, "", written.schema)
     through = Bootstrap(head.number, watermark, _floor(on_time, view, watermark))
     return delta.append(
         written,
-        lake.first(view),
+        uri,
         txn=delta.Txn(_BATCH, head.number),
         metadata=lambda: {"bootstrap": head.number, **through.numbers()},
         statistics=("window_start", "window_end"),
         numbers=through.numbers(),
     )
-
-
-def create_first(lake: Lake, view: Windowed, schema: StructType) -> None:
-    """The table of first results, created empty if it is not there yet."""
-    described = f"First results of view {view.name}" + (f": {view.description}" if view.description else "")
-    delta.create(lake.first(view), schema, append_only=True, description=described)
 
 
 def closed_results(of: DataFrame, view: Windowed, after: datetime | None, through: datetime | None) -> DataFrame:

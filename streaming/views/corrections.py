@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import WINDOW, ViewError, date_literal, literal
-from streaming.declare import Windowed
+from streaming.declare import CORRECTIONS, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, head, read_log
-from streaming.operators import PendingDay
+from streaming.operators import PendingDay, check_declaration, create_table
 from streaming.tables import commits_of, delta
 from streaming.views.kinds import kind_of
 from streaming.views.late import late_pairs
@@ -104,20 +104,21 @@ def correct(
     Raises:
         LogError: nothing has been ingested yet.
         ViewError: the view drops late pairs by its declaration.
+        ChangedDeclaration: the view is not the one that made its tables.
     """
     if not view.corrected:
         raise ViewError(
             f"view {view.name!r} is declared with late='drop', so nothing is corrected; declare late='correct' to have "
             "its late pairs counted, they are all in the log."
         )
+    check_declaration(lake, view)
     log = read_log(spark, lake, view.of)
     newest = head(lake, view.of)
     assert newest is not None
     corrected: dict[date, int] = {}
     for day in sorted(set(days)):
         rows = correction(log, view, day, newest).withColumn("_corrected_at", literal(now()))
-        uri = lake.corrections(view)
-        delta.create(uri, rows.schema, append_only=False, description=f"Corrections of view {view.name}")
+        uri = create_table(lake, view, CORRECTIONS, rows.schema)
         corrected[day] = delta.replace_days(
             rows, uri, [day], metadata={"through": {day.isoformat(): newest.number}, "view": view.name}
         )

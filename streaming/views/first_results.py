@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 from streaming.base import MICROSECOND, WINDOW, CheckpointError, ViewError, constant, literal
 from streaming.declare import Windowed
 from streaming.lake import Lake
+from streaming.operators import create_table
 from streaming.spark import native_drops, query_id
 from streaming.tables import delta
-from streaming.views.bootstrap import Bootstrap, create_first
+from streaming.views.bootstrap import Bootstrap
 from streaming.views.kinds import kind_of
 from streaming.views.results import assign, counted_rows, finish, group
 
@@ -114,7 +115,7 @@ class FirstResults:
             results.write.format("noop").mode("overwrite").save()
             return
         written = finish(results, self._view).withColumn("_written_at", constant(self._now(), "window_start"))
-        create_first(self._lake, self._view, written.schema)
+        create_table(self._lake, self._view, "", written.schema)
         rows = delta.append(
             written,
             uri,

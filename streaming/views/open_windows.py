@@ -8,9 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import ViewError, interval, literal
-from streaming.declare import EACH_BATCH, Windowed
+from streaming.declare import EACH_BATCH, OPEN, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, read_log
+from streaming.operators import create_table
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.results import aggregate, pairs, possibly_in_windows_after
@@ -36,10 +37,8 @@ class OpenWindows:
             return
         self._written_at = now
         rows = open_windows(read_log(spark, self._lake, self._view.of), self._view, batch)
-        uri = self._lake.open(self._view)
         written = rows.withColumn("_written_at", literal(now))
-        description = f"Open windows of view {self._view.name}, provisional"
-        delta.create(uri, written.schema, append_only=False, description=description)
+        uri = create_table(self._lake, self._view, OPEN, written.schema)
         delta.replace_all(written, uri, metadata={"through": batch.number, "view": self._view.name})
 
     def _is_due(self, every: timedelta, now: datetime) -> bool:

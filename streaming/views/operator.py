@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,11 +21,12 @@ from streaming.operators import (
     PendingDay,
     ReadPosition,
     RunContext,
+    check_declaration,
     runtime_of,
 )
 from streaming.spark import check_checkpoint
 from streaming.views.bootstrap import bootstrap_view, has_started
-from streaming.views.corrections import plan, read_corrections
+from streaming.views.corrections import correct, plan, read_corrections
 from streaming.views.current import current_results
 from streaming.views.first_results import FirstResults, first_results, read_first
 from streaming.views.late import duplicates, late_pairs, unassigned
@@ -55,11 +56,11 @@ class WindowedRuntime(OperatorRuntime):
         return has_started(self.lake, self.operator)
 
     def check(self) -> None:
+        check_declaration(self.lake, self.operator)
         check_checkpoint(
             self.lake.first(self.operator),
             self.lake.operator_checkpoint(self.operator),
-            f"Views are functions of the log: `tidemark rebuild {self.operator.folder} --view {self.operator.name}` "
-            "builds this one anew from it.",
+            f"Views are functions of the log: `tidemark rebuild {self.operator.name}` builds this one anew from it.",
         )
 
     def bootstrap(self, context: RunContext, head: Batch) -> int:
@@ -128,6 +129,15 @@ class WindowedRuntime(OperatorRuntime):
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
+
+    def correct(
+        self,
+        spark: SparkSession,
+        days: Iterable[date],
+        now: Callable[[], datetime],
+        on_day: Callable[[date, int], None] = lambda day, rows: None,
+    ) -> dict[date, int]:
+        return correct(spark, self.lake, self.operator, days, now, on_day)
 
     def pin(self, spark: SparkSession) -> PinnedView:
         return PinnedView.now(spark, self.lake, self.operator)

@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import FIRST_INSTANT, MICROSECOND, WINDOW, from_micros, interval, literal
-from streaming.declare import Windowed
+from streaming.declare import UPDATES, Windowed
 from streaming.lake import Lake
 from streaming.log import head, read_log
+from streaming.operators import create_table
 from streaming.tables import commit_history, delta
 from streaming.views.results import aggregate, pairs, possibly_in_windows_after
 
@@ -58,7 +59,7 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
         return 0
     log = possibly_in_windows_after(read_log(spark, lake, view.of), view, _closed_for_good(lake, view))
     rows = updates_between(log, view, done, newest.number).withColumn("_written_at", literal(now()))
-    delta.create(uri, rows.schema, append_only=True, description=f"Updates of view {view.name} by late rows")
+    create_table(lake, view, UPDATES, rows.schema)
     return delta.append(
         rows,
         uri,

@@ -7,6 +7,7 @@ stream, the correction and the audit all call it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields
 from datetime import date, datetime, time, timedelta
 from typing import Literal
 
@@ -42,6 +43,12 @@ class Window(ABC):
 
     expressions: tuple[str, ...] = ()
     """The SQL in the declaration, over the stream's columns."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The kind and its values: the same text for declarations that mean the same windows."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(f'{name}={_meaning(value)}' for name, value in values.items())})"
 
     @property
     @abstractmethod
@@ -120,6 +127,14 @@ def window_of_micros(start: Column, end: Column) -> Column:
 def window_of(start: Column, end: Column) -> Column:
     """The window between two timestamps."""
     return F.struct(start.alias("start"), end.alias("end"))
+
+
+def _meaning(value: object) -> str:
+    """`60 minutes` and `1 hour` are the same."""
+    try:
+        return str(interval(str(value)))
+    except DeclarationError:
+        return str(value)
 
 
 def _before(instant: Column, by: timedelta) -> Column:

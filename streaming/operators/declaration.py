@@ -1,0 +1,94 @@
+"""What made a table: each table of an operator records the declaration that its rows follow from.
+
+A declaration that would change results is refused on tables that another one made, so that no table ever holds results
+of two kinds; one that would not is adopted without a word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql.types import StructType
+
+from streaming.base import ChangedDeclaration
+from streaming.declare import Operator
+from streaming.lake import Lake
+from streaming.tables import delta
+
+_PROPERTY = "tidemark.declaration"
+_NOTHING = "nothing"
+
+
+def create_table(lake: Lake, operator: Operator, suffix: str, schema: StructType) -> str:
+    """Create a table of the operator, empty, if it is not there yet; returns where it is."""
+    spec = next(table for table in operator.tables if table.suffix == suffix)
+    uri = lake.table(operator, suffix)
+    delta.create(
+        uri,
+        schema,
+        append_only=spec.written_by == "stream" and not spec.is_replaced,
+        description=spec.description,
+        properties=declaration_properties(operator),
+    )
+    return uri
+
+
+def declaration_properties(operator: Operator) -> dict[str, str]:
+    """The properties with which every table of the operator is created."""
+    recorded = {"operator": operator.name, "kind": type(operator).__name__, "makes": dict(operator.fingerprint)}
+    return {_PROPERTY: json.dumps(recorded)}
+
+
+def recorded_declaration(table: DeltaTable) -> dict[str, Any] | None:
+    """What the table records: `operator` (its name), `kind`, and `makes`; None for an older table."""
+    text = table.metadata().configuration.get(_PROPERTY)
+    return json.loads(text) if text else None
+
+
+def check_declaration(lake: Lake, operator: Operator) -> None:
+    """Refuse a declaration that would change what the operator's tables hold.
+
+    Tables from before there was a record get one: nobody knows what made them.
+
+    Raises:
+        ChangedDeclaration: with each difference in words, and the command that builds the tables anew.
+    """
+    declared = json.loads(declaration_properties(operator)[_PROPERTY])
+    for spec in operator.tables:
+        table = delta.open_table(lake.table(operator, spec.suffix))
+        if table is None:
+            continue
+        recorded = recorded_declaration(table)
+        if recorded is None:
+            table.alter.set_table_properties(declaration_properties(operator), raise_if_not_exists=False)
+            continue
+        changes = list(differences(recorded["makes"], declared["makes"]))
+        if recorded["kind"] != declared["kind"]:
+            changes.insert(0, f"it was a {recorded['kind']} and is a {declared['kind']}")
+        if changes:
+            raise ChangedDeclaration(
+                f"view {operator.name!r} is not the one that made its table {lake.table(operator, spec.suffix)!r}: "
+                f"{'; '.join(changes)}. Going on would mix results of two kinds. Give the old declaration back, or "
+                f"build the view anew from the log with `tidemark rebuild {operator.name}`. Nothing was changed."
+            )
+
+
+def differences(recorded: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[str]:
+    """In words, what two fingerprints do not have in common."""
+    for name in dict.fromkeys([*recorded, *declared]):
+        before, after = recorded.get(name), declared.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            for part in dict.fromkeys([*before, *after]):
+                if before.get(part) != after.get(part):
+                    yield f"{name} {part!r} was {_shown(before.get(part))} and is {_shown(after.get(part))}"
+        elif before != after:
+            yield f"{name} was {_shown(before)} and is {_shown(after)}"
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == [] or value == {}:
+        return _NOTHING
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,138 @@
+"""What becomes of a view whose declaration has changed: refused, adopted, rebuilt, and dropped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import agg
+from streaming.base.errors import ChangedDeclaration, DeclarationError, ViewError
+from streaming.declare.pipeline import Pipeline
+from streaming.declare.windowed import Windowed
+from streaming.examples.late_counts import count_by_sensor
+from streaming.examples.late_counts import readings as stream
+from streaming.lake.lake import Lake
+from streaming.operations.rebuild import drop, left_tables, rebuild
+from streaming.operators.declaration import differences
+from streaming.tables import delta
+from streaming.views.corrections import correct, plan
+from streaming.views.first_results import read_first
+from streaming.windows.fixed import Tumbling
+from tests.support.feeds import readings
+from tests.support.instants import NOW, at
+from tests.support.runs import read_current, run, tuples
+
+FIRST, SECOND, LATE = readings("a@1, b@2, a@12"), readings("a@25"), readings("a@3, b@4")
+
+halves = replace(count_by_sensor, window=Tumbling("5 seconds"))
+greatest = replace(count_by_sensor, aggregates={**count_by_sensor.aggregates, "hottest": agg.maximum("temperature")})
+CHANGED = {
+    "another window": (halves, "window was Tumbling.size=0:00:10.* and is Tumbling.size=0:00:05"),
+    "one aggregate more": (greatest, "aggregate 'hottest' was nothing and is max.temperature."),
+    "other keys": (replace(count_by_sensor, by=()), "by was id and is nothing"),
+    "other rows": (replace(count_by_sensor, where="temperature > 1"), "where was nothing and is temperature > 1"),
+}
+ADOPTED = {
+    "the same window in other words": replace(count_by_sensor, window=Tumbling("10000 milliseconds")),
+    "a description": replace(count_by_sensor, description="Readings, counted."),
+    "when it counts as old": replace(count_by_sensor, fresh_within="1 hour"),
+    "open windows as well": replace(count_by_sensor, early="1 hour"),
+}
+
+
+def pipeline_of(*views: Windowed) -> Pipeline:
+    return Pipeline(stream, views)
+
+
+def counts(spark: SparkSession, lake: Lake, view: Windowed) -> list[tuple[Any, ...]]:
+    return tuples(read_current(spark, lake, view), "id", "window_end", "readings")
+
+
+def everything_below(lake: Lake) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in Path(lake.root).rglob("*") if path.is_file()}
+
+
+def test_a_declaration_that_would_change_results_is_refused_in_words_until_the_view_is_rebuilt(
+    spark: SparkSession, lake: Lake
+) -> None:
+    run(spark, lake, pipeline_of(count_by_sensor), FIRST, SECOND, LATE)
+    assert counts(spark, lake, count_by_sensor) == [("a", at(10), 1), ("a", at(20), 1), ("b", at(10), 1)]
+    before = {view: delta.version_of(lake.first(view)) for view in (count_by_sensor,)}
+
+    for name, (changed, words) in CHANGED.items():
+        with pytest.raises(ChangedDeclaration, match=words) as refused:
+            run(spark, lake, pipeline_of(changed))
+        assert f"tidemark rebuild {changed.name}" in str(refused.value), name
+        with pytest.raises(ChangedDeclaration, match=words):
+            correct(spark, lake, changed, [at(0).date()], lambda: NOW)
+    assert {count_by_sensor: delta.version_of(lake.first(count_by_sensor))} == before
+
+    for name, adopted in ADOPTED.items():
+        run(spark, lake, pipeline_of(adopted))
+        assert counts(spark, lake, adopted) == counts(spark, lake, count_by_sensor), name
+
+    rebuilt = rebuild(spark, lake, pipeline_of(halves), halves, lambda: NOW)
+    assert (rebuilt.rows, list(rebuilt.corrected)) == (3, [at(0).date()])
+    assert tuples(read_first(spark, lake, halves), "id", "window_end", "readings") == [
+        ("a", at(5), 1),
+        ("a", at(15), 1),
+        ("b", at(5), 1),
+    ]
+    # The late rows are in, by the corrections that follow the rebuild.
+    assert counts(spark, lake, halves) == [("a", at(5), 2), ("a", at(15), 1), ("b", at(5), 2)]
+    assert plan(spark, lake, halves) == []
+
+    # The rebuilt view goes on as any other.
+    run(spark, lake, pipeline_of(halves), readings("a@41"))
+    assert ("a", at(30), 1) in counts(spark, lake, halves)
+
+
+def test_tables_of_a_view_that_is_declared_no_more_are_named_and_stay_until_they_are_dropped(
+    spark: SparkSession, lake: Lake
+) -> None:
+    run(spark, lake, pipeline_of(count_by_sensor), FIRST, SECOND, LATE)
+    correct(spark, lake, count_by_sensor, [at(0).date()], lambda: NOW)
+    renamed = pipeline_of(replace(count_by_sensor, name="counted"))
+    run(spark, lake, renamed, readings("a@41"))
+
+    left = list(left_tables(lake, renamed))
+    assert [(table.operator, table.name) for table in left] == [
+        ("count_by_sensor", "count_by_sensor"),
+        ("count_by_sensor", "count_by_sensor_corrections"),
+    ]
+    with pytest.raises(DeclarationError, match=r"'counted' is declared in pipeline 'readings'.*Nothing was removed"):
+        drop(lake, [renamed], "counted")
+    with pytest.raises(ViewError, match="left by a view 'nonesuch'; left are those of: count_by_sensor"):
+        drop(lake, [renamed], "nonesuch")
+
+    declared = {path for path in everything_below(lake) if "/count_by_sensor" not in path}
+    assert drop(lake, [renamed], "count_by_sensor") == left
+    assert set(everything_below(lake)) == declared
+    assert list(left_tables(lake, renamed)) == []
+
+
+def test_a_table_from_before_there_was_a_record_is_taken_as_it_is_and_gets_one(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, pipeline_of(count_by_sensor), FIRST)
+    table = delta.open_table(lake.first(count_by_sensor))
+    assert table is not None
+    table.alter.set_table_properties({"tidemark.declaration": ""}, raise_if_not_exists=False)
+    run(spark, lake, pipeline_of(count_by_sensor), SECOND)
+    with pytest.raises(ChangedDeclaration, match="window was"):
+        run(spark, lake, pipeline_of(halves))
+
+
+def test_differences_name_each_part_that_changed() -> None:
+    before = {"by": ["id"], "where": None, "aggregate": {"n": "count(1)", "gone": "sum(v)"}}
+    after = {"by": [], "where": "v > 1", "aggregate": {"n": "sum(v)", "new": "max(v)"}}
+    assert list(differences(before, after)) == [
+        "by was id and is nothing",
+        "where was nothing and is v > 1",
+        "aggregate 'n' was count(1) and is sum(v)",
+        "aggregate 'gone' was sum(v) and is nothing",
+        "aggregate 'new' was nothing and is max(v)",
+    ]
+    assert list(differences(before, before)) == []

@@ -103,6 +103,8 @@ def create(
         partition_by=[DAY],
         description=description,
         configuration={**CONFIGURATION, "delta.appendOnly": str(append_only).lower(), **(properties or {})},
+        # delta-rs refuses properties that are not Delta's own unless told not to.
+        raise_if_key_not_exists=False,
     )
 
 

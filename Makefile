@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 FLINK := .tidemark/flink
+# tests/conftest.py puts the tests in order and says which of them share a worker.
+PARALLEL = $(BIN)/pytest --numprocesses $(or $(WORKERS),auto) --dist loadgroup --no-loadscope-reorder
 
 # Dagster and Great Expectations import two to three times slower without cached bytecode.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo test prove mutate live soak kills backlog bench bench-full ui check clean python java packages jars archive
+.PHONY: help demo test test-fast prove mutate live soak kills backlog bench bench-full ui check clean python java packages jars archive
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,8 +25,11 @@ help: ## Show this list
 demo: jars ## Feed a week of real flights, run the whole path through Dagster, print what late data changed
 	@$(BIN)/tidemark demo
 
-test: jars archive ## Run every test
-	@$(BIN)/pytest
+test: jars archive ## Run every test on all cores, or in WORKERS processes; CI does the same
+	@$(PARALLEL)
+
+test-fast: jars archive ## Run the tests that start no processes of their own: no killed streams, no runs launched by Dagster
+	@$(PARALLEL) -m 'not processes'
 
 prove: jars archive ## Try the laws on 500 cases of every kind of window; takes about a quarter of an hour
 	@TIDEMARK_LAW_CASES=500 $(BIN)/pytest tests/laws

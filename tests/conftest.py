@@ -1,24 +1,53 @@
-"""What every test room shares: one Spark session for the whole run, a lake of its own for each test."""
+"""What every test room shares: one Spark session for each worker, a lake of its own for each test."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
 from streaming.lake.lake import Lake
 from streaming.spark.session import start_session
 
+_MEMORY_OF_A_WORKER = 3 * 2**30
+"""Bytes: a worker with its JVM takes up to 2 GB, and the processes that its tests start take the rest."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-spark", action="store_true", help="leave out the tests that start a Spark session")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """As many workers as there are cores, as far as the memory goes."""
+    return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // _MEMORY_OF_A_WORKER))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--without-spark"):
         items[:] = [item for item in items if "spark" not in getattr(item, "fixturenames", ())]
+    if hasattr(config, "workerinput"):
+        for item in items:
+            for fixture in _fixtures_of_its_module(item):
+                item.add_marker(pytest.mark.xdist_group(fixture))
+        items.sort(key=_turn)
+
+
+def _fixtures_of_its_module(item: pytest.Item) -> list[str]:
+    """The fixtures that an item shares with others of its module, which therefore belong on the same worker."""
+    assert isinstance(item, pytest.Function)
+    fixtures = item._fixtureinfo.name2fixturedefs
+    return sorted(name for name, definitions in fixtures.items() if definitions[-1].scope == "module")
+
+
+def _turn(item: pytest.Item) -> int:
+    """Workers begin with what takes minutes and end with what takes none, so that they end together."""
+    if item.get_closest_marker("processes"):
+        return 0
+    return 1 if "spark" in getattr(item, "fixturenames", ()) else 2
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,8 @@ from tests.support.crash import BY_ID, PIPELINE, POINTS, REPORT, STAGES, crash, 
 from tests.support.instants import NOW
 from tests.support.runs import read_current, tuples
 
+pytestmark = pytest.mark.processes
+
 # What may differ: when a row was written, and under which folder the lake lies.
 WHEN = {"_ingested_at", "_written_at", "_corrected_at"}
 

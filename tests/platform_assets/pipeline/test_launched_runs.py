@@ -39,6 +39,8 @@ from tests.support.feeds import land_all
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline as beats
 
+pytestmark = pytest.mark.processes
+
 PROJECT = Path(__file__).resolve().parents[3]
 DEADLINE = 240
 

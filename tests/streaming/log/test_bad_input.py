@@ -202,6 +202,7 @@ def test_a_correction_of_a_day_without_data_changes_nothing(spark: SparkSession,
     assert tuples(read_current(spark, lake, count_by_sensor)) == before
 
 
+@pytest.mark.processes
 def test_a_second_process_on_the_same_checkpoint_is_refused_until_the_first_one_is_dead(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -17,6 +17,8 @@ from streaming.service.overview import look
 from tests.streaming.service.streams import STREAM, Feeder, ingested, supervised, until
 from tests.support.pipelines.beats import pipeline
 
+pytestmark = pytest.mark.processes
+
 
 def _mount(*arguments: str | Path) -> None:
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)

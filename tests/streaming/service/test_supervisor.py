@@ -37,6 +37,8 @@ from tests.streaming.service.streams import (
 )
 from tests.support.pipelines.beats import by_id, pipeline
 
+pytestmark = pytest.mark.processes
+
 
 def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Supervisor, driver and JVM killed, process frozen: one successor each time, nothing lost, nothing twice."""

@@ -58,6 +58,7 @@ def test_jars_that_are_there_are_not_resolved_again(folder: Path, monkeypatch: p
     assert spark_jars() == [folder / name for name in NAMES]
 
 
+@pytest.mark.processes
 def test_a_failed_download_names_only_the_absent_coordinate_and_what_to_do(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from streaming.lake.lake import Lake
 from streaming.spark.session import start_session
+from tests.support.jvm import SHORT_LIVED
 
 _MEMORY_OF_A_WORKER = 3 * 2**30
 """Bytes: a worker with its JVM takes up to 2 GB, and the processes that its tests start take the rest."""
@@ -55,7 +56,9 @@ def spark() -> Iterator[SparkSession]:
     """The platform's own session (Delta, RocksDB state, UTC) on two threads, hence two shuffle partitions."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TIDEMARK_MASTER", "local[2]")
-        session = start_session()
+        with pytest.MonkeyPatch.context() as start:
+            start.setenv("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+            session = start_session()
         yield session
         session.stop()
 

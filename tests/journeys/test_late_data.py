@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -18,7 +20,7 @@ from streaming.views.first_results import read_first
 from streaming.views.late import late_pairs, late_rows
 from streaming.views.open_windows import read_open
 from streaming.views.updates import emitted, read_updates
-from tests.support.feeds import land, readings
+from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run, tuples
 
@@ -155,33 +157,47 @@ def test_l4_late_rows_within_the_allowed_lateness_update_their_window_at_once_an
     assert plan(spark, lake, view) == []
 
 
-def test_t1_windows_fire_by_processing_time_and_t9_a_dashboard_shows_them_before(
-    spark: SparkSession, lake: Lake
-) -> None:
+@dataclass(frozen=True)
+class Wall:
+    """What had fired, and what a dashboard showed, after an arrival."""
+
+    fired: list[tuple[object, ...]]
+    shown: list[tuple[object, ...]]
+
+
+@pytest.fixture(scope="module")
+def arrived(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(str(tmp_path_factory.mktemp("arrived")))
+
+
+@pytest.fixture(scope="module")
+def walls(spark: SparkSession, arrived: Lake) -> dict[float, Wall]:
+    """The walls after readings of 32, 212 and 50 °F that arrived at these seconds."""
     declared = Pipeline(arrivals.arrivals, (arrivals.per_second, arrivals.dashboard))
+    walls = {}
+    for second, temperature in ((0.999, 32), (1, 212), (12, 50)):
+        land_all(arrived, declared.stream, [{"id": "a", "temperature": temperature}])
+        drain(spark, arrived, declared, now=lambda second=second: at(second))
+        walls[second] = Wall(
+            fired=tuples(read_first(spark, arrived, arrivals.per_second), "window_end", "readings"),
+            shown=tuples(read_open(spark, arrived, arrivals.dashboard), "id", "window_end", "readings", "mean_celsius"),
+        )
+    return walls
 
-    def arrive(second: float, temperature: float) -> None:
-        land(declared.stream.source.location(lake), [{"id": "a", "temperature": temperature}])
-        drain(spark, lake, declared, now=lambda: at(second))
 
-    def fired() -> list[tuple[object, ...]]:
-        return tuples(read_first(spark, lake, arrivals.per_second), "window_end", "readings")
+def test_t1_windows_fire_by_processing_time_once_they_are_over_exactly(walls: dict[float, Wall]) -> None:
+    assert walls[0.999].fired == []
+    assert walls[1].fired == [(at(1), 1)]
+    assert walls[12].fired == [(at(1), 1), (at(2), 1)]
 
-    def shown() -> list[tuple[object, ...]]:
-        return tuples(read_open(spark, lake, arrivals.dashboard), "id", "window_end", "readings", "mean_celsius")
 
-    arrive(0.999, 32)
-    assert fired() == []
-    assert shown() == [("a", at(10), 1, 0.0)]
-
-    arrive(1, 212)  # the second is over, exactly
-    assert fired() == [(at(1), 1)]
-    assert shown() == [("a", at(10), 2, 50.0)]
-
-    arrive(12, 50)
-    assert fired() == [(at(1), 1), (at(2), 1)]
+def test_t9_a_dashboard_shows_what_was_received_and_says_that_it_is_provisional(
+    spark: SparkSession, arrived: Lake, walls: dict[float, Wall]
+) -> None:
+    assert walls[0.999].shown == [("a", at(10), 1, 0.0)]
+    assert walls[1].shown == [("a", at(10), 2, 50.0)]  # replaced, not added
     # What is over is final, and no longer on the provisional table.
-    assert shown() == [("a", at(20), 1, 10.0)]
-    dashboard = read_first(spark, lake, arrivals.dashboard)
-    assert tuples(dashboard, "id", "window_end", "readings", "mean_celsius") == [("a", at(10), 2, 50.0)]
-    assert "provisional" in DeltaTable(lake.open(arrivals.dashboard)).metadata().description
+    assert walls[12].shown == [("a", at(20), 1, 10.0)]
+    final = read_first(spark, arrived, arrivals.dashboard)
+    assert tuples(final, "id", "window_end", "readings", "mean_celsius") == [("a", at(10), 2, 50.0)]
+    assert "provisional" in DeltaTable(arrived.open(arrivals.dashboard)).metadata().description

@@ -39,6 +39,7 @@ from streaming import (
 from streaming.operations.repair import repair
 from tests.support.feeds import Payload, land
 from tests.support.instants import NOW, at
+from tests.support.jvm import SHORT_LIVED
 
 _ROOT = Path(__file__).parents[2]
 _ALIVE_AT_MOST_SECONDS = 180
@@ -190,8 +191,7 @@ def crash(root: Path, point: str) -> subprocess.CompletedProcess[str]:
         "TIDEMARK_MASTER": "local[2]",
         "TIDEMARK_SPARK_DRIVER_MEMORY": "1g",
         "SPARK_LOCAL_DIRS": str(scratch),
-        # A JVM of ten seconds has no use for its second compiler.
-        "JAVA_TOOL_OPTIONS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch}",
+        "JAVA_TOOL_OPTIONS": f"{SHORT_LIVED} -Djava.io.tmpdir={scratch}",
     }
     # Waits for the end of the output, which the JVM holds open as well.
     return subprocess.run(

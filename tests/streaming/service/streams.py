@@ -19,8 +19,6 @@ from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
 
 STREAM = pipeline.stream
-# A JVM of seconds has no use for its second compiler.
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Feeder:

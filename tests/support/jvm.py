@@ -1,0 +1,4 @@
+"""How the JVMs of tests are started."""
+
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that lives for seconds or minutes: compiling once more, for speed, takes longer than it saves."""

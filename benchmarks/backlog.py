@@ -125,15 +125,15 @@ def main() -> None:
 
     def tell() -> None:
         process = look(lake, pipeline).process
-        if process is not None and process.backlog_files is not None and time.monotonic() - told[0] > 10:
+        if process is not None and process.backlog and time.monotonic() - told[0] > 10:
             told[0] = time.monotonic()
             console.print(
-                f"{process.backlog_files:>5} files wait, {process.processing_rate:,.0f} rows/s, "
+                f"{process.waiting}, {process.processing_rate:,.0f} rows/s, "
                 f"{(process.memory_bytes or 0) / 2**20:,.0f} MB",
                 highlight=False,
             )
 
-    took = watched.until(lambda process: process.backlog_files == 0, 3600, tell)
+    took = watched.until(lambda process: process.items_waiting == 0, 3600, tell)
     watched.end()
     worked_off = readings.generated - before
     told_batches = len(read_batches(lake, STREAM)) - batches_before

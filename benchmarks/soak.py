@@ -76,7 +76,7 @@ class Soak:
             console.print(
                 f"{self.seconds / 60:5.1f} min  {seen.state:10}  {self.record.generated:>9,} rows out, batch "
                 f"{'-' if process is None else process.newest_batch}, "
-                f"{'-' if process is None else process.backlog_files} files wait, {len(self.record.kills)} kills",
+                f"{'-' if process is None else process.waiting}, {len(self.record.kills)} kills",
                 highlight=False,
             )
         self._over.set()
@@ -146,7 +146,7 @@ class Soak:
         def worked_off() -> bool:
             self._keep()
             process = look(self.lake, pipeline).process
-            return process is not None and process.backlog_files == 0 and process.phase == "running"
+            return process is not None and process.items_waiting == 0 and process.phase == "running"
 
         until(worked_off, 600)
 

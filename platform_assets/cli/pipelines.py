@@ -17,6 +17,7 @@ from streaming.audit import audit as audit_laws
 from streaming.base import StreamingError, utc_now
 from streaming.declare import Pipeline, find_pipeline
 from streaming.feeds import feed_flights
+from streaming.log import QUERY
 from streaming.operations import maintain as keep_tidy
 from streaming.service import drain, shown_on
 from streaming.views import correct as correct_days
@@ -37,7 +38,7 @@ def feed(
     pipeline = find_pipeline(stream)
     if pipeline.name != "flights":
         raise StreamingError(f"there is no feed for {stream!r}; feeds are: flights. Put files into its landing folder.")
-    landing = current_lake().local(pipeline.stream.source.path)
+    landing = current_lake().local(pipeline.stream.source.location(current_lake()))
     if landing is None:
         raise StreamingError(
             f"the feed writes to a folder of this machine, not to {current_lake().root!r}; set TIDEMARK_HOME."
@@ -60,6 +61,7 @@ def run(
     with spark_session() as spark:
         with shown_on(console) as progress:
             done = drain(spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress)
+        _say_untaken(pipeline)
         if done.head is None:
             console.print(f"Nothing has arrived in {pipeline.stream.source.location(current_lake())} yet.")
             next_step(console, f"tidemark feed {pipeline_name}", "lets something arrive.")
@@ -108,9 +110,8 @@ def audit(pipeline_name: PipelineName) -> None:
     with spark_session() as spark:
         held = print_findings(console, audit_laws(spark, current_lake(), pipeline))
     if not held:
-        next_step(
-            console, f"tidemark show {pipeline_name} log", "looks at the rows; a broken law is a defect: report it."
-        )
+        why = "looks at the rows; a broken law for which nothing is advised above is a defect: report it."
+        next_step(console, f"tidemark show {pipeline_name} log", why)
         raise typer.Exit(1)
     next_step(console, "tidemark report on_time_performance", "publishes the report, if its gate opens.")
 
@@ -121,6 +122,15 @@ def maintain(pipeline_name: PipelineName) -> None:
     for entry in keep_tidy(current_lake(), pipeline):
         console.print(told(entry), highlight=False)
     next_step(console, f"tidemark audit {pipeline_name}", "shows that no result has changed.")
+
+
+def _say_untaken(pipeline: Pipeline) -> None:
+    """What lies in the sources and will never be taken, if anything does."""
+    lake = current_lake()
+    for stream in pipeline.streams:
+        warning = stream.source.backlog(lake, lake.checkpoint(stream, QUERY))().warning
+        if warning:
+            console.print(warning, highlight=False, markup=False, soft_wrap=True)
 
 
 def _say_backlog(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -58,7 +58,7 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> bool:
     table.add_column("compared")
     table.add_column("checked", justify="right")
     table.add_column("broken", justify="right")
-    held, subject = True, None
+    held, subject, advice = True, None, list[str]()
     for finding in findings:
         held = held and finding.holds
         if finding.subject != subject:
@@ -66,8 +66,11 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> bool:
             table.add_row(f"[dim]{subject}[/]")
         broken = f"[green]{finding.broken:,}[/]" if finding.holds else f"[bold red]{finding.broken:,}[/]"
         table.add_row(finding.law, finding.compared, f"{finding.checked:,}", broken)
+        advice += [finding.advice] if finding.advice and not finding.holds else []
     table.caption = "[green]every law holds[/]" if held else "[bold red]a law is broken[/]"
     console.print(table)
+    for text in advice:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
     return held
 
 

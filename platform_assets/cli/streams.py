@@ -228,10 +228,14 @@ def _say_left_tables(lake: Lake, pipelines: Sequence[Pipeline]) -> None:
 
 
 def _say_why(overviews: Sequence[Overview]) -> None:
-    """What is the matter with those that do not run, and what to do next."""
+    """What is the matter with those that do not run or whose source is amiss, and what to do next."""
     for overview in overviews:
         if overview.why:
             console.print(f"{overview.pipeline.name}: {overview.why}", highlight=False, markup=False, soft_wrap=True)
+        for backlog in () if overview.process is None else overview.process.backlog:
+            if backlog.warning:
+                warning = f"{overview.pipeline.name}: {backlog.warning}"
+                console.print(warning, highlight=False, markup=False, soft_wrap=True)
     broken = [overview.pipeline.name for overview in overviews if overview.state == "failed"]
     idle = [overview.pipeline.name for overview in overviews if overview.state == "stopped"]
     if broken:

@@ -46,7 +46,7 @@ def frame_of(spark: SparkSession, lake: Lake, pipeline: Pipeline, view: Windowed
     """
     match table:
         case Table.log:
-            return read_log(spark, lake, pipeline.stream).orderBy("_batch", "_origin.position")
+            return read_log(spark, lake, pipeline.stream).orderBy("_batch", "_origin")
         case Table.clock:
             return _clock_frame(spark, lake, pipeline)
         case Table.rejected:

@@ -43,7 +43,7 @@ def run_demo(console: Console) -> Demonstrated:
         PlatformError: the lake is not on this machine, or a run failed.
     """
     lake = Settings().lake
-    landing = lake.local(pipeline.stream.source.path)
+    landing = lake.local(pipeline.stream.source.location(lake))
     if landing is None:
         raise PlatformError(
             f"the demo feeds a folder of this machine, but TIDEMARK_HOME is {lake.root!r}; point it to a local folder."

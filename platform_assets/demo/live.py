@@ -109,7 +109,7 @@ def _launch(port: int) -> str:
 
 
 def _feed(lake: Lake, pace: float, over: threading.Event) -> None:
-    landing = lake.local(pipeline.stream.source.path)
+    landing = lake.local(pipeline.stream.source.location(lake))
     assert landing is not None
 
     def wait(done: int, total: int) -> None:

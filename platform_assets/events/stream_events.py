@@ -14,6 +14,7 @@ from platform_assets.events.metadata import table_metadata
 from streaming import Lake, Pipeline, Windowed
 from streaming.base import interval, utc_now
 from streaming.service import Overview, QueryStatus, SupervisorStatus, look
+from streaming.sources import backlog_numbers
 
 REPORTED_EVERY = timedelta(minutes=5)
 """An asset's page loads a week of events, so they are few: 288 a day and table, and two for a change of state."""
@@ -121,8 +122,7 @@ def _log_metadata(seen: Overview) -> dict[str, Any]:
         "rows_since_start": process.queries.get("log", QueryStatus()).rows,
         "late_since_start": process.late,
         "batch_seconds": process.queries.get("log", QueryStatus()).last_seconds,
-        "backlog_files": process.backlog_files,
-        "backlog_bytes": process.backlog_bytes,
+        **backlog_numbers(process.backlog),
         "latency_p50_seconds": p50,
         "latency_p95_seconds": p95,
         "latency_p99_seconds": p99,

@@ -22,12 +22,11 @@ def rate(bench: Bench, rows: int) -> str:
 
 def advice(bench: Bench, pipeline: Pipeline) -> str:
     """Which setting of the pipeline to change for more rows a second."""
-    source, costly = pipeline.stream.source, bench.costliest.name
+    costly = bench.costliest.name
     if bench.fixed_share > _MOSTLY_FIXED:
-        cap = f"bytes_per_batch={source.bytes_per_batch}" if source.bytes_per_batch else None
         return (
-            f"{bench.fixed_share:.0%} of a batch does not depend on its rows, so let batches grow: raise "
-            f"{cap or f'files_per_batch={source.files_per_batch or 1}'} of the source, land larger files, or lengthen "
+            f"{bench.fixed_share:.0%} of a batch does not depend on its rows, so let batches grow: "
+            f"{pipeline.stream.source.larger_batches}, or lengthen "
             f"trigger={pipeline.trigger!r}. From {bench.balanced:,} rows on, rows cost more than the batch."
         )
     if costly == PARSE:

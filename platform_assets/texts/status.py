@@ -37,10 +37,9 @@ def _cells(seen: Overview, now: datetime) -> list[str | Text]:
     state = Text.assemble((seen.state, _COLOURS.get(seen.state, "")), f"{slow}\n{since}")
     if process is None:
         return [state]
-    waiting = "" if process.backlog_files is None else f"{process.backlog_files:,} files wait"
     return [
         state,
-        f"{process.input_rate:,.0f} rows/s\n{waiting}",
+        f"{process.input_rate:,.0f} rows/s\n{process.waiting}",
         f"{process.rejected:,} rejected\n{process.late:,} late",
         ("-" if process.newest_batch is None else f"{process.newest_batch:,}")
         + ("" if process.latency is None else f"\np95 {length(process.latency[1])}"),

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import log
-from streaming.audit.source import changed_files
+from streaming.audit.source import source_unchanged
 from streaming.clocks import ClockState
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
@@ -48,7 +48,7 @@ def _pin_log(spark: SparkSession, lake: Lake, stream: Stream) -> LogAtVersion:
 def _laws_of_log(spark: SparkSession, lake: Lake, stream: Stream, pinned: LogAtVersion) -> Iterator[Finding]:
     rows, batches = pinned.rows, pinned.batches
     yield _conservation_by_batch(rows, batches, stream.name)
-    yield _conservation_by_file(spark, lake, stream, rows)
+    yield source_unchanged(spark, lake, stream, rows)
     yield _stamps(rows, batches, stream)
     yield _once(batches, stream.name)
     if any(batch.cause == "repair" for batch in batches):
@@ -73,12 +73,6 @@ def _conservation_by_batch(rows: DataFrame, batches: Sequence[Batch], name: str)
         for batch in batches
     )
     return Finding("conservation", name, len(batches), broken, "batches: rows read = valid + rejected")
-
-
-def _conservation_by_file(spark: SparkSession, lake: Lake, stream: Stream, rows: DataFrame) -> Finding:
-    findings = [finding for finding in changed_files(spark, lake, stream) if finding.kind == "changed"]
-    files = rows.where("_origin is not null").select("_origin.path").distinct().count()
-    return Finding("conservation", stream.name, files, len(findings), "files ingested: not changed since")
 
 
 def _stamps(rows: DataFrame, batches: Sequence[Batch], stream: Stream) -> Finding:
@@ -117,12 +111,13 @@ def _once(batches: Sequence[Batch], name: str) -> Finding:
 
 
 def _repairs(rows: DataFrame, name: str) -> Finding:
-    origin = [F.col("_origin.path").alias("path"), F.col("_origin.position").alias("position")]
-    repairs = log.repaired(rows).select(*origin, F.col("_origin.repairs").alias("batch"), F.col("_batch").alias("by"))
-    originals = log.ever_rejected(rows).select(*origin, F.col("_batch").alias("batch"), F.lit(1).alias("original"))
+    origin = F.col("_origin")
+    place = log.place(origin).alias("place")
+    repairs = log.repaired(rows).select(place, origin[log.REPAIRS].alias("batch"), F.col("_batch").alias("by"))
+    originals = log.ever_rejected(rows).select(place, F.col("_batch").alias("batch"), F.lit(1).alias("original"))
     counts = (
-        repairs.join(originals, ["path", "position", "batch"], "left")
-        .groupBy("path", "position", "batch")
+        repairs.join(originals, ["place", "batch"], "left")
+        .groupBy("place", "batch")
         .agg(F.count("by").alias("repairs"), F.count("original").alias("originals"), F.min("by").alias("by"))
         .agg(
             F.sum("repairs").alias("checked"),

@@ -10,7 +10,7 @@ from streaming.base import INGESTED_AT, DeclarationError, check_column_name, che
 from streaming.clocks import Clock
 from streaming.declare.rule import Rule
 from streaming.formats import Json
-from streaming.sources import Files
+from streaming.sources import Source
 
 _RESERVED = ("landing", "reports", "quality")
 
@@ -28,7 +28,7 @@ class Stream:
     """
 
     name: str
-    source: Files
+    source: Source
     format: Json
     event_time: str
     clock: Clock

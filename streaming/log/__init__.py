@@ -30,6 +30,11 @@ from streaming.log.ingest import (
     next_state,
     stamp,
 )
+from streaming.log.origin import (
+    REPAIRS,
+    place,
+    with_origin,
+)
 from streaming.log.read import (
     ever_rejected,
     read_log,
@@ -46,6 +51,7 @@ from streaming.log.validate import (
 
 __all__ = [
     "QUERY",
+    "REPAIRS",
     "Batch",
     "Filter",
     "Ingest",
@@ -61,6 +67,7 @@ __all__ = [
     "head",
     "newest_before",
     "next_state",
+    "place",
     "read_batches",
     "read_log",
     "rejected",
@@ -68,4 +75,5 @@ __all__ = [
     "stamp",
     "valid",
     "version_after",
+    "with_origin",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
+from pyspark.sql.types import LongType, StructType
 
 from streaming.base import FencedError
 from streaming.declare import Stream
@@ -50,7 +51,14 @@ def append_batch(
         txn=txn,
         metadata=metadata,
         statistics=(stream.event_time, "_batch"),
-        diverse=(stream.event_time, "_origin.position"),
+        diverse=(stream.event_time, *_numbers_of_origin(frame.schema)),
         fence=fence,
     )
     return described[0]
+
+
+def _numbers_of_origin(schema: StructType) -> list[str]:
+    """The fields of `_origin` that number rows, such as a position or an offset: hardly two rows share one."""
+    origin = schema["_origin"].dataType
+    assert isinstance(origin, StructType)
+    return [f"_origin.{field.name}" for field in origin.fields if isinstance(field.dataType, LongType)]

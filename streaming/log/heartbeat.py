@@ -14,6 +14,7 @@ from streaming.lake import Lake
 from streaming.log.append import append_batch
 from streaming.log.batch import Batch
 from streaming.log.ingest import stamp
+from streaming.log.origin import origin_type
 from streaming.tables import delta
 
 
@@ -28,7 +29,7 @@ def append_heartbeat(
     end_of_input: bool = False,
 ) -> Batch:
     """Append a row that has only a stamp: it tells the views how far the clock is."""
-    origin = f"cast(null as {stream.source.origin})"
+    origin = f"cast(null as {origin_type(stream.source)})"
     types = delta.schema_of(lake.log(stream))
     # The table lacks those declared since its last row came.
     declared = [name for name in stream.columns if name in types.names]

@@ -14,6 +14,7 @@ from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.append import append_batch
 from streaming.log.batch import Batch
+from streaming.log.origin import origin_type, with_origin
 from streaming.log.summary import OperatorCounts, _greatest_by_partition, _instant, _instants, summary_columns
 from streaming.log.validate import RowValidator
 from streaming.spark import query_id
@@ -68,9 +69,9 @@ class Ingest:
         self._repeats = self._repeats and delta.has_written(self._lake.log(stream), txn)
         if self._repeats:
             return None
-        stream.source.check(self._spark, checkpoint, query_batch)
+        stream.source.check_batch(self._spark, checkpoint, query_batch)
         processed_at = self._now()
-        validated = self._validate(stream.source.located(parsed), processed_at)
+        validated = self._validate(with_origin(parsed, stream.source), processed_at)
         return append_validated(validated, self._lake, stream, head, processed_at, self._counts, txn, self._summary)
 
 
@@ -94,7 +95,7 @@ def append_validated(
     observed = Observation()
     aggregates = summary_columns(stream, counts) if summary is None else summary
     rows = stamp(validated, stream.columns, number, stream.clock.watermark(state))
-    partitioned = stream.source.partition is not None
+    partitioned = stream.source.partitioned
 
     def describe() -> Batch:
         found = observed.get
@@ -130,5 +131,5 @@ def next_state(head: Batch | None, stream: Stream) -> ClockState:
 
 def declared_schema(spark: SparkSession, stream: Stream) -> StructType:
     """The columns that the next batch of the log will have."""
-    nothing = spark.createDataFrame([], f"_raw binary, _origin {stream.source.origin}")
+    nothing = spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream.source)}")
     return stamp(RowValidator(stream)(stream.format.parse(nothing), EPOCH), stream.columns, 0, None).schema

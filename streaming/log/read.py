@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from streaming.base import LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
+from streaming.log.origin import REPAIRS, place
 from streaming.tables import delta
 
 
@@ -32,16 +33,9 @@ def valid(log: DataFrame) -> DataFrame:
 
 def rejected(log: DataFrame) -> DataFrame:
     """The rejected rows that were not repaired: the dead letters, with payload and reasons."""
-    repairs = repaired(log).select(
-        F.col("_origin.path").alias("_repaired_path"),
-        F.col("_origin.position").alias("_repaired_position"),
-        F.col("_origin.repairs").alias("_repaired_batch"),
-    )
-    same = [
-        F.col("_origin.path").eqNullSafe(F.col("_repaired_path")),
-        F.col("_origin.position").eqNullSafe(F.col("_repaired_position")),
-        F.col("_batch") == F.col("_repaired_batch"),
-    ]
+    origin = F.col("_origin")
+    repairs = repaired(log).select(place(origin).alias("_place"), origin[REPAIRS].alias("_repaired_batch"))
+    same = [place(origin).eqNullSafe(F.col("_place")), F.col("_batch") == F.col("_repaired_batch")]
     return ever_rejected(log).join(repairs, same, "left_anti")
 
 
@@ -52,4 +46,4 @@ def ever_rejected(log: DataFrame) -> DataFrame:
 
 def repaired(log: DataFrame) -> DataFrame:
     """The valid rows that repair a rejected one; `_origin.repairs` is the batch of that one."""
-    return valid(log).where(F.col("_origin.repairs").isNotNull())
+    return valid(log).where(F.col("_origin")[REPAIRS].isNotNull())

@@ -37,9 +37,12 @@ class RowValidator:
             F.when(~rejected, F.to_date(stream.event_time)).alias("_day"),
         )
 
-    def __call__(self, parsed: DataFrame, ingested_at: datetime) -> DataFrame:
-        """Typed columns, verdict (`_rejected`), payload, origin and day of each row that the format has `parsed`."""
-        frame = parsed.withColumn(INGESTED_AT, constant(ingested_at))
+    def __call__(self, parsed: DataFrame, ingested_at: datetime | None = None) -> DataFrame:
+        """Typed columns, verdict (`_rejected`), payload, origin and day of each row that the format has `parsed`.
+
+        Rows are judged as of `ingested_at`; without it each as of its own `_ingested_at`, a column of `parsed`.
+        """
+        frame = parsed if ingested_at is None else parsed.withColumn(INGESTED_AT, constant(ingested_at))
         for name, expression in self._stream.derived.items():
             frame = frame.withColumn(name, F.expr(expression))
         return frame.withColumn("_rejected", self._reasons).select(*self._columns)

@@ -94,9 +94,7 @@ def bench(spark: SparkSession, lake: Lake, pipeline: Pipeline, scratch: Path) ->
     wanted = max(10 * usual, 20_000)
     fields = F.struct(*(F.col(f"`{column.name}`") for column in stream.format.columns))
     payload = F.coalesce(F.col("_raw").cast("string"), F.to_json(fields))
-    newest = rows.orderBy(F.col("_batch").desc(), F.col("_origin.position").desc()).limit(
-        min(_SAMPLE, wanted * _BATCHES)
-    )
+    newest = rows.orderBy(F.col("_batch").desc(), F.col("_origin").desc()).limit(min(_SAMPLE, wanted * _BATCHES))
     payloads = newest.select(payload.alias("payload")).toArrow()["payload"].to_pylist()[::-1]
     large = min(wanted, len(payloads) // _BATCHES)
     small = min(usual, large // 4)
@@ -134,7 +132,7 @@ def _replayed(
             if query != QUERY:
                 taken[query].append(_seconds(lambda: run_batch(rows, number)))
                 return
-            located = stream.source.located(rows)
+            located = log.with_origin(rows, stream.source)
             parsed = _seconds(lambda: _nowhere(located))
             judged = _seconds(lambda: _nowhere(validate(located, at)))
             taken[PARSE].append(parsed)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import log
+from streaming.base import INGESTED_AT, constant
 from streaming.declare import Pipeline, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, RowValidator, append_validated, next_state, stamp
@@ -62,7 +63,8 @@ class Preview:
 def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> Repaired:
     """Judge the rejected rows anew and append those that are valid now, in one commit.
 
-    Each keeps its origin, marked with the batch of the rejected row that it repairs, so that it comes back once however
+    Each is judged as of the moment it came, so that waiting for its repair makes no row too old (`max_behind`). It
+    keeps its origin, marked with the batch of the rejected row that it repairs, so that it comes back once however
     often this runs or is killed. It is stamped like any row that comes now, hence mostly late and due for correction.
 
     Raises:
@@ -132,11 +134,14 @@ def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream
 
 
 def _validated(spark: SparkSession, lake: Lake, stream: Stream, now: datetime) -> DataFrame:
-    """The rejected rows that are not repaired, judged at `now`; each origin tells in which batch it was rejected."""
+    """The rejected rows that are not repaired, judged as of when they came; each origin tells in which batch that was.
+
+    `now` is their `_ingested_at` all the same, so that it never falls along the log.
+    """
     rejected = log.rejected(log.read_log(spark, lake, stream))
-    origin = F.col("_origin").withField("repairs", F.col("_batch")).alias("_origin")
-    parsed = stream.format.parse(rejected.select("_raw", origin))
-    return RowValidator(stream)(parsed, now)
+    origin = F.col("_origin").withField(log.REPAIRS, F.col("_batch")).alias("_origin")
+    parsed = stream.format.parse(rejected.select("_raw", origin, INGESTED_AT))
+    return RowValidator(stream)(parsed).withColumn(INGESTED_AT, constant(now))
 
 
 def _counted(validated: DataFrame) -> tuple[int, int]:

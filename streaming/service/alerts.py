@@ -67,8 +67,7 @@ def evaluate(seen: Overview, limits: Limits, now: datetime) -> Iterator[AlertSta
     yield AlertStatus(
         "stream_backlog_shrinks",
         not _longer(grows, limits.backlog_grows_for, now),
-        f"{process.backlog_files or 0:,} files wait"
-        + ("" if grows is None else f", more and more for {_ago(now - grows)}"),
+        (process.waiting or "not counted yet") + ("" if grows is None else f", more and more for {_ago(now - grows)}"),
     )
 
 

@@ -121,9 +121,8 @@ class Continuous:
         """What costs a call to the storage, or a hundred progress reports to read."""
         for query in self._operators.values():
             refuse_native_drops(query)
-        # To Spark a folder that is gone looks like one without files.
         for stream in self._pipeline.streams:
-            stream.source.check_there(self._run.spark, stream.source.location(self._run.lake))
+            stream.source.check_there(self._run.spark, self._run.lake)
 
     def _heartbeat(self) -> None:
         """While the source is silent: the last batch has moved the clock, and a silent clock may go on by itself."""

@@ -72,7 +72,7 @@ class LogWriter:
             self._on_batch(batch)
 
         return (
-            stream.format.parse(stream.source.read(self._spark, stream.source.location(self._lake)))
+            stream.format.parse(stream.source.read(self._spark, self._lake))
             .writeStream.queryName(f"{stream.name}.{QUERY}")
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger)

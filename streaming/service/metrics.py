@@ -9,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streaming.service.overview import Overview
+from streaming.sources import backlog_numbers
 
 METRICS = {
     "tidemark_stream_up": "1 while the stream process runs, 0 otherwise.",
@@ -19,7 +20,8 @@ METRICS = {
     "tidemark_stream_late_pairs": "Late pairs of row and window since the process was started.",
     "tidemark_stream_watermark_seconds": "The watermark, in seconds since the epoch.",
     "tidemark_stream_watermark_lag_seconds": "From the watermark to now.",
-    "tidemark_stream_backlog_files": "Files that wait in the source.",
+    "tidemark_stream_backlog_files": "Files that wait in the source, where it holds files.",
+    "tidemark_stream_backlog_rows": "Rows that wait in the source, where it counts them.",
     "tidemark_stream_backlog_bytes": "Bytes that wait in the source.",
     "tidemark_stream_latency_seconds": "From source to Delta, by quantile, over the last two minutes.",
     "tidemark_stream_memory_bytes": "Resident memory of the stream's processes.",
@@ -64,8 +66,7 @@ def samples(seen: Overview, now: datetime) -> Iterator[tuple[str, dict[str, str]
         "late_pairs": process.late,
         "watermark_seconds": None if process.watermark is None else process.watermark.timestamp(),
         "watermark_lag_seconds": seen.lag(now),
-        "backlog_files": process.backlog_files,
-        "backlog_bytes": process.backlog_bytes,
+        **backlog_numbers(process.backlog),
         "memory_bytes": process.memory_bytes,
     }
     for name, value in known.items():

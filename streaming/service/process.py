@@ -140,12 +140,12 @@ class StreamProcess:
         if time.monotonic() - self._said_at >= _SAID_EVERY and status.phase == "running":
             self._said_at = time.monotonic()
             _log.info(
-                "%s: batch %s, %.0f rows/s, watermark %s, %s files wait",
+                "%s: batch %s, %.0f rows/s, watermark %s, %s",
                 self._pipeline.name,
                 "-" if status.newest_batch is None else status.newest_batch,
                 status.input_rate,
                 "-" if status.watermark is None else f"{status.watermark:%Y-%m-%d %H:%M:%S}",
-                "?" if status.backlog_files is None else status.backlog_files,
+                status.waiting or "backlog not counted yet",
             )
 
 

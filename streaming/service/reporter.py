@@ -19,7 +19,7 @@ from streaming.service.measures import Measure, together
 from streaming.service.run import Run
 from streaming.service.status import Phase, ProcessStatus, QueryStatus
 from streaming.service.watch import Watch
-from streaming.sources import FilesBacklog
+from streaming.sources import by_unit
 
 _TOLD_EVERY = 0.5
 _RATES_OVER = timedelta(minutes=2)
@@ -52,9 +52,8 @@ class Reporter:
         self._now = now
         self._on_measures = on_measures
         self._on_status = on_status
-        self._waiting = [
-            FilesBacklog(stream.source.location(run.lake), run.lake.checkpoint(stream, QUERY))
-            for stream in run.pipeline.streams
+        self._backlogs = [
+            stream.source.backlog(run.lake, run.lake.checkpoint(stream, QUERY)) for stream in run.pipeline.streams
         ]
         self._counted_at: datetime | None = None
         self._counts: dict[str, Any] = {}
@@ -160,15 +159,14 @@ class Reporter:
     def _counted(self, now: datetime) -> dict[str, Any]:
         """What takes a while to count, and is counted now and then."""
         if self._counted_at is None or now - self._counted_at >= _COUNTED_EVERY:
-            backlogs, before = [waiting.count() for waiting in self._waiting], self.status
-            files = sum(backlog.files for backlog in backlogs)
-            known = files if before.backlog_files is None else before.backlog_files
-            grows = before.backlog_grows_since or (now if files > known else None)
+            backlog, before = by_unit(count() for count in self._backlogs), self.status
+            items = sum(part.items for part in backlog)
+            previous = items if before.items_waiting is None else before.items_waiting
+            grows = before.backlog_grows_since or (now if items > previous else None)
             self._counted_at = now
             self._counts = {
-                "backlog_files": files,
-                "backlog_bytes": sum(backlog.size for backlog in backlogs),
-                "backlog_grows_since": None if files < known else grows,
+                "backlog": backlog,
+                "backlog_grows_since": None if items < previous else grows,
                 "memory_bytes": _memory(),
             }
         return self._counts

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from streaming.declare import Failure
 from streaming.lake import Lake, Named
+from streaming.sources import SourceBacklog
 
 State = Literal["starting", "running", "draining", "restarting", "paused", "failed", "stopped"]
 Phase = Literal["starting", "bootstrapping", "running", "draining", "stopping"]
@@ -40,8 +41,9 @@ class ProcessStatus(_File):
     """What the stream process wrote last, at `at`; its main loop came round at `passed`.
 
     `rejected` and `late` are totals since its start; rates (rows a second) and `latency` (median, 95th and 99th
-    percentile in seconds) are of the last minutes. `backlog_grows_since`: more has been waiting each time it was
-    counted, since then. `slow`: batches have been outlasting their trigger interval.
+    percentile in seconds) are of the last minutes. `backlog` is that of all sources, one for each unit they count in,
+    and empty until it was counted; `backlog_grows_since`: more has been waiting each time, since then. `slow`: batches
+    have been outlasting their trigger interval.
     """
 
     pid: int
@@ -58,12 +60,21 @@ class ProcessStatus(_File):
     processing_rate: float = 0.0
     latency: tuple[float, float, float] | None = None
     rejected_share: float = 0.0
-    backlog_files: int | None = None
-    backlog_bytes: int | None = None
+    backlog: tuple[SourceBacklog, ...] = ()
     backlog_grows_since: datetime | None = None
     memory_bytes: int | None = None
     slow: bool = False
     watermark_moved: datetime | None = None
+
+    @property
+    def items_waiting(self) -> int | None:
+        """The backlog as one number, of whatever its items are; None until it was counted."""
+        return sum(part.items for part in self.backlog) if self.backlog else None
+
+    @property
+    def waiting(self) -> str:
+        """The backlog in words; empty until it was counted."""
+        return ", ".join(map(str, self.backlog))
 
 
 class SupervisorStatus(_File):

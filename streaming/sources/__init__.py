@@ -1,15 +1,25 @@
 """Sources: where payloads come from, with their origin."""
 
-from streaming.sources.backlog import (
-    FilesBacklog,
-)
 from streaming.sources.files import (
     Files,
     vanished,
 )
+from streaming.sources.source import (
+    Source,
+    SourceBacklog,
+    SourceChange,
+    SourceComparison,
+    backlog_numbers,
+    by_unit,
+)
 
 __all__ = [
     "Files",
-    "FilesBacklog",
+    "Source",
+    "SourceBacklog",
+    "SourceChange",
+    "SourceComparison",
+    "backlog_numbers",
+    "by_unit",
     "vanished",
 ]

@@ -1,26 +1,32 @@
-"""Where raw payloads come from. A source yields binary payloads with their origin and nothing else."""
+"""Files that land in a folder, as a source: each is taken once, whole, in order of modification time."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError, SourceError
 from streaming.lake import Lake
+from streaming.sources.files_backlog import FilesBacklog
+from streaming.sources.files_comparison import compare_files
+from streaming.sources.source import Source, SourceBacklog, SourceComparison
 from streaming.spark import exists, planned
 
 _DESCRIBED = 20
 
 
 @dataclass(frozen=True)
-class Files:
+class Files(Source):
     """Text files that are moved into `path` whole, one payload per line, taken in order of modification time.
 
     A file's identity is its path: write under a hidden name (leading `.` or `_`) and rename. `path` is relative to
-    the lake's root unless it is absolute or a URI.
+    the lake's root unless it is absolute or a URI. Files in its sub-folders are read too, those in hidden ones are
+    not; so a file that was taken may be moved into a hidden folder such as `_done`, but nowhere else below `path`.
 
     A batch takes at most `files_per_batch` files, or files of at most `bytes_per_batch` bytes in all, but one at least,
     as files are taken whole; without either it takes one file. However much has gathered, a batch is no larger.
@@ -35,14 +41,14 @@ class Files:
     bytes_per_batch: int | None = None
     partition: str | None = None
 
-    origin = "struct<path: string, modified: timestamp, size: bigint, position: bigint, repairs: bigint>"
+    origin: ClassVar[str] = "struct<path: string, modified: timestamp, size: bigint, position: bigint>"
 
     def __post_init__(self) -> None:
         for name in ("files_per_batch", "bytes_per_batch"):
             cap = getattr(self, name)
             if cap is not None and cap < 1:
                 raise DeclarationError(f"{name}={cap!r} reads nothing; use 1 or more.")
-        # Spark knows one of them at a time.
+        # Spark's file source takes maxFilesPerTrigger or maxBytesPerTrigger, not both.
         if self.files_per_batch is not None and self.bytes_per_batch is not None:
             raise DeclarationError(
                 f"files_per_batch={self.files_per_batch!r} and bytes_per_batch={self.bytes_per_batch!r} exclude one "
@@ -51,23 +57,49 @@ class Files:
         if self.partition is not None:
             _check_pattern(self.partition)
 
+    @property
+    def partitioned(self) -> bool:
+        """Whether `partition` is declared."""
+        return self.partition is not None
+
+    @property
+    def larger_batches(self) -> str:
+        """A higher cap, or larger files."""
+        cap = f"bytes_per_batch={self.bytes_per_batch}" if self.bytes_per_batch else None
+        return f"raise {cap or f'files_per_batch={self.files_per_batch or 1}'} of the source, land larger files"
+
     def location(self, lake: Lake) -> str:
-        """The folder, as an absolute path or URI."""
+        """The landing folder, as an absolute path or URI."""
         return lake.path(self.path)
 
-    def read(self, spark: SparkSession, location: str) -> DataFrame:
+    def check_there(self, spark: SparkSession, lake: Lake) -> None:
+        """Refuse a landing folder that is not there.
+
+        Raises:
+            SourceError: naming the folder.
+        """
+        location = self.location(lake)
+        if not exists(spark, location):
+            raise SourceError(
+                f"the landing folder {location!r} does not exist; create it, or correct Files({self.path!r}). "
+                "Nothing was read."
+            )
+
+    def read(self, spark: SparkSession, lake: Lake) -> DataFrame:
         """A streaming frame of `_raw`, text that may be no UTF-8, and `_origin` (path, modification time, size).
 
         Raises:
             SourceError: the folder does not exist.
         """
-        self.check_there(spark, location)
+        self.check_there(spark, lake)
         lines = (
             spark.readStream.format("text")
             .option(*self._cap)
-            # An old modification time must never be a reason to skip a file (fact F2).
+            # Spark skips files that are older than the newest one by more than this (see spark/FACTS.md, Files).
             .option("maxFileAge", "36500d")
-            .load(location)
+            # Without it a file in a sub-folder is never read, and nothing tells.
+            .option("recursiveFileLookup", "true")
+            .load(self.location(lake))
         )
         return lines.select(
             F.col("value").alias("_raw"),
@@ -84,28 +116,12 @@ class Files:
             return "maxBytesPerTrigger", self.bytes_per_batch
         return "maxFilesPerTrigger", self.files_per_batch or 1
 
-    def check_there(self, spark: SparkSession, location: str) -> None:
-        """Refuse a folder that is not there.
-
-        Raises:
-            SourceError: naming the folder.
-        """
-        if not exists(spark, location):
-            raise SourceError(
-                f"the landing folder {location!r} does not exist; create it, or correct Files({self.path!r}). "
-                "Nothing was read."
-            )
-
-    def located(self, batch: DataFrame) -> DataFrame:
-        """One batch of `read` with each row's position in it, which a streaming frame cannot number.
-
-        `repairs` is null: only a repaired row has the batch of the rejected row that it repairs.
-        """
-        located = F.col("_origin").withField("position", F.monotonically_increasing_id())
-        return batch.withColumn("_origin", located.withField("repairs", F.lit(None).cast("bigint")))
+    def located(self, origin: Column) -> Column:
+        """The origin with the position of each row in its batch, which a streaming frame cannot number."""
+        return origin.withField("position", F.monotonically_increasing_id())
 
     def partition_of(self, origin: Column) -> Column:
-        """The source partition of each row, by its `_origin`; never null."""
+        """What the group of `partition` matches in the file's path."""
         if self.partition is None:
             return F.lit("")
         # Spark tells paths URL-encoded, and its decoder would take a plus for a space.
@@ -113,16 +129,16 @@ class Files:
         return F.coalesce(F.regexp_extract(path, self.partition, 1), F.lit(""))
 
     def time_of(self, origin: Column) -> Column:
-        """When the source had each row, by its `_origin`: the file's modification time."""
+        """The file's modification time."""
         return origin["modified"]
 
     def describe_batch(self, checkpoint: str, query_batch: int) -> str:
-        """The files of a batch, for a person to read: the first ones, where there are many. Needs no session."""
+        """The paths of its files: the first ones, where there are many."""
         paths = planned(checkpoint, query_batch)
         more = f" and {len(paths) - _DESCRIBED:,} more" if len(paths) > _DESCRIBED else ""
         return ", ".join(paths[:_DESCRIBED]) + more
 
-    def check(self, spark: SparkSession, checkpoint: str, query_batch: int) -> None:
+    def check_batch(self, spark: SparkSession, checkpoint: str, query_batch: int) -> None:
         """Refuse a batch when a file of it is gone: Spark plans a batch anew and leaves such a file out in silence.
 
         Raises:
@@ -131,6 +147,14 @@ class Files:
         for path in planned(checkpoint, query_batch):
             if not exists(spark, path):
                 raise vanished(path)
+
+    def backlog(self, lake: Lake, checkpoint: str) -> Callable[[], SourceBacklog]:
+        """Counts the files of the landing folder that are in no batch of the query."""
+        return FilesBacklog(self.location(lake), checkpoint).count
+
+    def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
+        """Files changed after they were ingested, and files that are not ingested yet."""
+        return compare_files(spark, self.location(lake), origins)
 
 
 def _check_pattern(pattern: str) -> None:

@@ -2,14 +2,16 @@
 
 from streaming.spark import java
 from streaming.spark.checkpoint import (
+    TakenFile,
     _numbers,
     _offset,
     _reached,
     check_checkpoint,
+    newest_compaction,
     planned,
     query_id,
     stamps_before,
-    taken,
+    taken_entry,
 )
 from streaming.spark.class_sharing import (
     archive_path,
@@ -17,6 +19,7 @@ from streaming.spark.class_sharing import (
 from streaming.spark.files import (
     FileInfo,
     exists,
+    is_visible,
     visible_files,
 )
 from streaming.spark.java import (
@@ -31,19 +34,22 @@ from streaming.spark.session import (
 
 __all__ = [
     "FileInfo",
+    "TakenFile",
     "_numbers",
     "_offset",
     "_reached",
     "archive_path",
     "check_checkpoint",
     "exists",
+    "is_visible",
     "java",
     "native_drops",
+    "newest_compaction",
     "planned",
     "query_id",
     "require_java",
     "stamps_before",
     "start_session",
-    "taken",
+    "taken_entry",
     "visible_files",
 ]

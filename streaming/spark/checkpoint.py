@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -12,13 +13,32 @@ from streaming.base import CheckpointError
 from streaming.tables import commits_of, delta, storage
 
 
-def taken(entry: str) -> list[tuple[int, str]]:
-    """Batch and path of each file in one entry of a checkpoint's `sources/0`.
+@dataclass(frozen=True)
+class TakenFile:
+    """A file that a batch of the query took: its URI, and its modification time in milliseconds since the epoch."""
 
-    Every tenth entry, named `<number>.compact`, repeats those before it.
+    batch: int
+    path: str
+    modified: int
+
+
+def taken_entry(checkpoint: str, number: int) -> list[TakenFile] | None:
+    """The files in one entry of the file source's log, `sources/0`; None where there is none of this number.
+
+    Every tenth entry, named `<number>.compact`, repeats those before it, which are deleted after a while.
     """
-    files = (json.loads(line) for line in entry.splitlines()[1:])
-    return [(file["batchId"], unquote(file["path"])) for file in files]
+    entry = f"{checkpoint}/sources/0/{number}"
+    text = storage.read_text(entry) or storage.read_text(f"{entry}.compact")
+    if text is None:
+        return None
+    files = (json.loads(line) for line in text.splitlines()[1:])
+    return [TakenFile(file["batchId"], unquote(file["path"]), file["timestamp"]) for file in files]
+
+
+def newest_compaction(checkpoint: str) -> int | None:
+    """The number of the newest entry of the file source's log that repeats all before it; None where there is none."""
+    names = (info.base_name for info in storage.listed(f"{checkpoint}/sources/0"))
+    return max((int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")), default=None)
 
 
 def planned(checkpoint: str, query_batch: int) -> list[str]:
@@ -27,9 +47,7 @@ def planned(checkpoint: str, query_batch: int) -> list[str]:
     before, last = map(_log_offset, offsets)
     paths: list[str] = []
     for number in range(before + 1, last + 1):
-        entry = f"{checkpoint}/sources/0/{number}"
-        text = storage.read_text(entry) or storage.read_text(f"{entry}.compact") or ""
-        paths += [path for batch, path in taken(text) if batch == number]
+        paths += [file.path for file in taken_entry(checkpoint, number) or () if file.batch == number]
     return paths
 
 

@@ -24,14 +24,28 @@ def exists(spark: SparkSession, location: str) -> bool:
     return bool(file_system.exists(path))
 
 
+def is_visible(name: str) -> bool:
+    """Whether Spark's file source sees a file or folder of this name (see FACTS.md, Files)."""
+    hidden = name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
+    return not hidden
+
+
 def visible_files(spark: SparkSession, location: str) -> Iterator[FileInfo]:
-    """The files directly in `location` whose names do not begin with `.` or `_`."""
+    """The visible files in `location` and in its visible sub-folders; none where there is no such folder."""
     file_system, path = _resolve(spark, location)
-    if not file_system.exists(path):
-        return
-    for status in file_system.listStatus(path):
-        if status.isFile() and not status.getPath().getName().startswith((".", "_")):
-            yield FileInfo(status.getPath().toString(), status.getLen(), status.getModificationTime())
+    if file_system.exists(path):
+        yield from _visible_below(file_system, path)
+
+
+def _visible_below(file_system: Any, folder: Any) -> Iterator[FileInfo]:
+    for status in file_system.listStatus(folder):
+        path = status.getPath()
+        if not is_visible(path.getName()):
+            continue
+        if status.isDirectory():
+            yield from _visible_below(file_system, path)
+        else:
+            yield FileInfo(path.toString(), status.getLen(), status.getModificationTime())
 
 
 def _resolve(spark: SparkSession, location: str) -> tuple[Any, Any]:

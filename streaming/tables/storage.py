@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from deltalake import DeltaTable
 from pyarrow import fs
@@ -77,6 +77,22 @@ def folders(uri: str) -> Iterator[str]:
     for info in files.get_file_info(fs.FileSelector(path, allow_not_found=True)):
         if info.type == fs.FileType.Directory and not info.base_name.startswith((".", "_")):
             yield info.base_name
+
+
+def walked(uri: str, visible: Callable[[str], bool]) -> Iterator[tuple[str, fs.FileInfo]]:
+    """Each file below a folder with its path relative to it; of names that are not `visible` nothing is looked at."""
+    files, path = resolve(uri)
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        for info in files.get_file_info(fs.FileSelector(f"{path}/{folder}".rstrip("/"), allow_not_found=True)):
+            name = f"{folder}/{info.base_name}".lstrip("/")
+            if not visible(info.base_name):
+                continue
+            if info.type == fs.FileType.Directory:
+                pending.append(name)
+            else:
+                yield name, info
 
 
 def listed(uri: str) -> Iterator[fs.FileInfo]:

@@ -11,6 +11,7 @@ from streaming.declare.restarts import Failure
 from streaming.lake.lake import Lake
 from streaming.service.lease import take_lease
 from streaming.service.status import PROCESS, SUPERVISOR, ControlFolder, ProcessStatus, SupervisorStatus
+from streaming.sources.source import SourceBacklog
 from tests.platform_assets.conftest import Tidemark
 from tests.support.pipelines.beats import pipeline
 
@@ -46,13 +47,30 @@ def test_a_running_stream_is_one_row_and_one_that_failed_says_why(lake: Lake, ti
         state="running", since=now - timedelta(hours=2), supervisor=1, host="vm", process=7, restarts=3
     )
     process = ProcessStatus(
-        pid=7, started=now, at=now, passed=now, newest_batch=1234, rejected=56, input_rate=789.0, backlog_files=5
+        pid=7,
+        started=now,
+        at=now,
+        passed=now,
+        newest_batch=1234,
+        rejected=56,
+        input_rate=789.0,
+        backlog=(SourceBacklog(5, "files", warning="a.json is odd."),),
     )
     told(lake, supervisor, process)
     with take_lease(lake, STREAM, "stream"):
         code, text = tidemark("status")
     assert code == 0
-    for part in ("beats", "running", "2 h 0 min", "1,234", "789", "56", "5 files", "Next: tidemark status --watch"):
+    for part in (
+        "beats",
+        "running",
+        "2 h 0 min",
+        "1,234",
+        "789",
+        "56",
+        "5 files",
+        "beats: a.json is odd.",
+        "Next: tidemark status --watch",
+    ):
         assert part in text
 
     failure = Failure(at=now, ran=timedelta(seconds=1), error="division by zero", batch="beats.log 17")

@@ -28,7 +28,7 @@ from streaming import (
     epoch_millis,
     log,
 )
-from streaming.audit.source import changed_files
+from streaming.audit.laws import audit
 from streaming.base.errors import CheckpointError, LeaseError, LogError, QueryFailed, SettingsError, SourceError
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.examples.late_counts import readings as stream
@@ -183,9 +183,13 @@ def test_the_same_file_name_again_is_not_read_again_but_reported(spark: SparkSes
     run(spark, lake, pipeline)
 
     assert tuples(log.valid(log.read_log(spark, lake, stream)), "event_time") == [(at(1),)]
-    (finding,) = changed_files(spark, lake, stream)
-    assert finding.kind == "changed"
-    assert "0000.json" in finding.text() and "as a new file under a new name" in finding.text()
+    (change,) = stream.source.compare(spark, lake, log.read_log(spark, lake, stream)).changes
+    assert change.kind == "changed"
+    assert "0000.json" in change.text and "as a new file under a new name" in change.text
+    waiting = stream.source.backlog(lake, lake.checkpoint(stream, log.QUERY))()
+    assert waiting.items == 0 and "after it was read: 0000.json. A file is read once" in waiting.warning
+    (broken,) = (finding for finding in audit(spark, lake, pipeline) if not finding.holds)
+    assert (broken.compared, broken.advice) == ("files ingested: not changed since", change.text)
 
 
 def test_a_correction_of_a_day_without_data_changes_nothing(spark: SparkSession, lake: Lake) -> None:

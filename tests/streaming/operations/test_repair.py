@@ -159,3 +159,22 @@ def test_repaired_rows_and_an_added_column_take_the_ordinary_road_through_views_
     delta.append(rows.where("_origin.repairs = 0"), lake.log(LAX.stream), txn=None, metadata=lambda: {})
     (repairs,) = (finding for finding in audit(spark, lake, LAX) if finding.compared.startswith("repairs"))
     assert (repairs.law, repairs.broken) == ("conservation", 1)
+
+
+def test_a_row_is_judged_by_when_it_came_however_long_after_it_is_repaired(spark: SparkSession, lake: Lake) -> None:
+    patient = BoundedOutOfOrderness("5 seconds", max_ahead="1 hour", max_behind="1 day")
+    strict, lax = (
+        pipeline_of(replace(STRICT.stream, clock=patient, rules=rules)) for rules in (STRICT.stream.rules, ())
+    )
+    came = {hours: {"id": str(hours), "at": (NOW + timedelta(hours=hours)).isoformat()} for hours in (-23, -25, 0, 2)}
+    run(spark, lake, strict, came.values())
+
+    done = repair(spark, lake, lax, lambda: NOW + timedelta(days=30))
+
+    assert (done.examined, done.repaired) == (4, 2)
+    assert done.batch is not None and done.batch.state.watermark is None, "no valid row came before it"
+    rows = read_log(spark, lake, lax.stream).where(f"_batch = {done.batch.number}")
+    assert tuples(rows, "id", "_watermark", "_ingested_at") == [
+        ("-23", None, NOW + timedelta(days=30)),
+        ("0", None, NOW + timedelta(days=30)),
+    ]

@@ -13,6 +13,7 @@ from streaming.declare.restarts import Failure
 from streaming.service.alerts import ALERTS, AlertStatus, evaluate
 from streaming.service.overview import Overview
 from streaming.service.status import ProcessStatus, State
+from streaming.sources.source import SourceBacklog
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
 
@@ -26,7 +27,7 @@ HEALTHY = ProcessStatus(
     watermark=at(0),
     watermark_moved=at(0),
     rejected_share=0.05,
-    backlog_files=7,
+    backlog=(SourceBacklog(7, "files"),),
 )
 
 

@@ -5,6 +5,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from streaming.service.metrics import METRICS, StreamCollector
 from streaming.service.overview import Overview
 from streaming.service.status import ProcessStatus, QueryStatus
+from streaming.sources.source import SourceBacklog
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
 
@@ -28,8 +29,7 @@ RUNNING = Overview(
         input_rate=6.5,
         processing_rate=60.0,
         latency=(0.5, 0.95, 0.99),
-        backlog_files=8,
-        backlog_bytes=9,
+        backlog=(SourceBacklog(8, "files", 9), SourceBacklog(11, "rows")),
         memory_bytes=10,
     ),
 )
@@ -51,6 +51,9 @@ def test_o7_metrics() -> None:
         'tidemark_stream_rejected_rows{pipeline="beats"} 4.0',
         'tidemark_stream_watermark_lag_seconds{pipeline="beats"} 60.0',
         'tidemark_stream_latency_seconds{pipeline="beats",quantile="0.95"} 0.95',
+        'tidemark_stream_backlog_files{pipeline="beats"} 8.0',
+        'tidemark_stream_backlog_bytes{pipeline="beats"} 9.0',
+        'tidemark_stream_backlog_rows{pipeline="beats"} 11.0',
         'tidemark_query_state_rows{pipeline="beats",query="by_id"} 7.0',
     ):
         assert sample in text

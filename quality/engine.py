@@ -15,7 +15,7 @@ NAME = "name"
 def validate(frame: DataFrame, suite: Suite) -> list[Any]:
     """The validation results of Great Expectations, in its own order, each with the expectation's name in its meta.
 
-    The caller persists `frame`: every metric is a job of its own (fact Q2).
+    The caller persists `frame`: every metric is a job of its own.
     """
     # Read once, when the package is imported; it would report usage otherwise.
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
@@ -36,7 +36,7 @@ def validate(frame: DataFrame, suite: Suite) -> list[Any]:
     asked = context.suites.add(gx.ExpectationSuite("suite", expectations=built))
     run = context.validation_definitions.add(gx.ValidationDefinition(name="run", data=batch, suite=asked))
     try:
-        # COMPLETE keeps the first rows that break a query; GX caps them at 200 (fact Q1).
+        # COMPLETE keeps the first rows that break a query; GX caps them at 200.
         return list(run.run(batch_parameters={"dataframe": frame}, result_format="COMPLETE").results)
     finally:
         frame.sparkSession.catalog.dropTempView("tmp_view")

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
 CHECKPOINT_EVERY = "2 s"
-# File splits are read in no order: a bound as small as ours would drop most rows in silence (fact X11).
+# File splits are read in no order: a bound as small as ours would drop most rows in silence.
 WATERMARK_BEHIND = "INTERVAL '1' DAY"
 WINDOW = "INTERVAL '1' MINUTE"
 

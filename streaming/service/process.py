@@ -192,5 +192,5 @@ def process_main(name: str, supervisor: str, last_words: str) -> NoReturn:
     code = StreamProcess(settings.lake, find_pipeline(name), int(supervisor), int(last_words)).run()
     logging.shutdown()
     sys.stderr.flush()
-    # Spark's own way out waits for threads that a failed query may have left (fact G5).
+    # Spark's own way out waits for threads that a failed query may have left running.
     os._exit(code)

@@ -28,6 +28,9 @@ class Files(Source):
     the lake's root unless it is absolute or a URI. Files in its sub-folders are read too, those in hidden ones are
     not; so a file that was taken may be moved into a hidden folder such as `_done`, but nowhere else below `path`.
 
+    Every path that was taken is remembered for ever, by Spark at half a kilobyte of the driver's memory each: deliver
+    files of minutes, not of seconds, where a stream is to run for years.
+
     A batch takes at most `files_per_batch` files, or files of at most `bytes_per_batch` bytes in all, but one at least,
     as files are taken whole; without either it takes one file. However much has gathered, a batch is no larger.
 

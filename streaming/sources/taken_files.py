@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -22,6 +23,7 @@ class TakenFiles:
         self._landing = landing
         self._checkpoint = checkpoint
         self._next = 0
+        self._read = -1
         self._digests = np.empty(0, np.uint64)
         self._modified = np.empty(0, np.int64)
 
@@ -30,9 +32,10 @@ class TakenFiles:
         if self._next == 0:
             self._next = newest_compaction(self._checkpoint) or 0
         while True:
-            entry = taken_entry(self._checkpoint, self._next)
+            entry = taken_entry(self._checkpoint, self._next, self._read)
             if entry is not None:
                 self._add(entry)
+                self._read = self._next
                 self._next += 1
                 continue
             # Old entries are deleted; the newest compaction repeats them.
@@ -43,7 +46,7 @@ class TakenFiles:
 
     def modified(self, names: Sequence[str]) -> list[int | None]:
         """When each of the files was modified as it was taken, in milliseconds since the epoch; None if it was not."""
-        digests = _digests(names)
+        digests = np.frombuffer(b"".join(map(_digest, names)), np.uint64)
         places = np.searchsorted(self._digests, digests)
         there = np.append(self._digests, np.uint64(0))[places] == digests
         there &= places < len(self._digests)
@@ -52,12 +55,14 @@ class TakenFiles:
             for place, taken in zip(places.tolist(), there.tolist(), strict=True)
         ]
 
-    def _add(self, files: Sequence[TakenFile]) -> None:
-        digests = np.concatenate([self._digests, _digests([relative_path(file.path, self._landing) for file in files])])
-        modified = np.concatenate([self._modified, np.array([file.modified for file in files], np.int64)])
-        # Sorted, each once: a compaction repeats what came before it.
-        self._digests, kept = np.unique(digests, return_index=True)
-        self._modified = modified[kept]
+    def _add(self, files: Iterable[TakenFile]) -> None:
+        digests, modified = bytearray(), array("q")
+        for file in files:
+            digests += _digest(relative_path(file.path, self._landing))
+            modified.append(file.modified)
+        together = np.concatenate([self._digests, np.frombuffer(digests, np.uint64)])
+        self._digests, kept = np.unique(together, return_index=True)
+        self._modified = np.concatenate([self._modified, np.frombuffer(modified, np.int64)])[kept]
 
 
 def relative_path(uri: str, landing: str) -> str:
@@ -71,6 +76,5 @@ def _path_of(uri: str) -> str:
     return re.sub("/+", "/", path).rstrip("/")
 
 
-def _digests(names: Sequence[str]) -> np.ndarray:
-    digest = b"".join(blake2b(name.encode(), digest_size=8).digest() for name in names)
-    return np.frombuffer(digest, np.uint64)
+def _digest(name: str) -> bytes:
+    return blake2b(name.encode(), digest_size=8).digest()

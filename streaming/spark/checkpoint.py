@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -11,6 +13,8 @@ from deltalake import DeltaTable
 
 from streaming.base import CheckpointError
 from streaming.tables import commits_of, delta, storage
+
+_BATCH = re.compile('"batchId": *([0-9]+)')
 
 
 @dataclass(frozen=True)
@@ -22,17 +26,23 @@ class TakenFile:
     modified: int
 
 
-def taken_entry(checkpoint: str, number: int) -> list[TakenFile] | None:
-    """The files in one entry of the file source's log, `sources/0`; None where there is none of this number.
+def taken_entry(checkpoint: str, number: int, since: int = -1) -> Iterator[TakenFile] | None:
+    """The files of batches after `since` in one entry of the file source's log, `sources/0`; None where there is none.
 
     Every tenth entry, named `<number>.compact`, repeats those before it, which are deleted after a while.
     """
     entry = f"{checkpoint}/sources/0/{number}"
-    text = storage.read_text(entry) or storage.read_text(f"{entry}.compact")
-    if text is None:
-        return None
-    files = (json.loads(line) for line in text.splitlines()[1:])
-    return [TakenFile(file["batchId"], unquote(file["path"]), file["timestamp"]) for file in files]
+    lines = storage.lines(entry) or storage.lines(f"{entry}.compact")
+    return None if lines is None else _taken(lines, since)
+
+
+def _taken(lines: Iterator[str], since: int) -> Iterator[TakenFile]:
+    for line in lines:
+        batch = _BATCH.search(line)
+        # The first line names the format; a compaction may have millions, of which few are of newer batches.
+        if batch is not None and int(batch[1]) > since:
+            file = json.loads(line)
+            yield TakenFile(file["batchId"], unquote(file["path"]), file["timestamp"])
 
 
 def newest_compaction(checkpoint: str) -> int | None:
@@ -47,7 +57,7 @@ def planned(checkpoint: str, query_batch: int) -> list[str]:
     before, last = map(_log_offset, offsets)
     paths: list[str] = []
     for number in range(before + 1, last + 1):
-        paths += [file.path for file in taken_entry(checkpoint, number) or () if file.batch == number]
+        paths += [file.path for file in taken_entry(checkpoint, number, number - 1) or ()]
     return paths
 
 
@@ -62,7 +72,7 @@ def query_id(checkpoint: str) -> str | None:
 
 
 def check_checkpoint(table: str, checkpoint: str, way_out: str) -> None:
-    """Refuse a checkpoint that is not the one `table` was written with: it would lose or repeat rows (fact B6).
+    """Refuse a checkpoint that is not the one `table` was written with: it would lose or repeat rows.
 
     Raises:
         CheckpointError: with `way_out` as the advice.
@@ -98,7 +108,7 @@ def _writer(table: DeltaTable) -> str | None:
 def stamps_before(checkpoint: str, batch: int) -> int | None:
     """The first version of the log whose stamps a batch of a view's query does not go by; None where nobody knows.
 
-    A batch closes windows by the stamps of those before it (fact S3), so that is where the one before it ended.
+    Spark moves its watermark at the end of a batch, so a batch closes windows by the stamps of those before it.
     """
     if batch == 0:
         return 0

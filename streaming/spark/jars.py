@@ -21,7 +21,7 @@ DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 """Maven coordinates that suffice to read, write and merge Delta tables; what they need is in Spark."""
 
 LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
-"""Hadoop's own local file system runs `chmod` and `readlink` as processes, dozens of them a batch (fact X3)."""
+"""Hadoop's own local file system runs `chmod` and `readlink` as processes, dozens of them a batch."""
 
 COORDINATES = (*DELTA, LOCAL_FILES)
 

@@ -32,14 +32,14 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
-        # Frozen at a checkpoint's first start (facts N4, C1).
+        # These three are frozen at a checkpoint's first start: later values are ignored in silence.
         "spark.sql.shuffle.partitions": str(_cores(settings.master)),
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # In every batch the source lists its own log. What is older goes, but for the newest hundred entries and the
         # one that sums up those before; with the default of ten minutes each batch is dearer than the one before it.
         "spark.sql.streaming.fileSource.log.cleanupDelay": "1m",
-        # The default of 50 runs 50 tasks at the first write of a tiny table (fact N2).
+        # The default of 50 runs 50 tasks at the first write of a tiny table.
         "spark.databricks.delta.snapshotPartitions": "2",
         # INT96 carries no statistics.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -59,7 +59,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         # RocksDB unpacks its library there, sixty megabytes that a killed process leaves behind.
         conf["spark.driver.extraJavaOptions"] += f" -Djava.io.tmpdir={settings.scratch}"
     if settings.lake.local() is not None:
-        # The default manager forks dozens of processes a batch on a local disk (fact X3).
+        # The default manager forks dozens of processes a batch on a local disk.
         conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
     return {**conf, **settings.spark_overrides()}
 
@@ -73,7 +73,7 @@ def start_session(settings: Settings | None = None) -> SparkSession:
         SettingsError: an override cannot be read.
     """
     require_java()
-    # Python workers run `python3` of the PATH unless told otherwise (fact N3).
+    # Python workers run `python3` of the PATH unless told otherwise.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder
     for key, value in spark_conf(settings or Settings()).items():

@@ -1,7 +1,8 @@
 """Delta tables: creating, opening, and the one way in which a batch of rows gets into them.
 
 Spark writes the Parquet files, delta-rs commits exactly those files. Spark's own commit of a tiny batch costs
-about a second, nearly all of it recomputing the snapshot; this road costs a seventh of it (fact X-commit).
+about a second, nearly all of it recomputing the snapshot; this road costs a seventh of it (see
+spark/FACTS.md, Costs).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _ATTEMPTS = 8
 BEFORE = -1
 """The version of a table that is not there yet."""
 CONFIGURATION = {
-    # delta-rs's default of 100 makes small appends three times slower (fact X8).
+    # delta-rs's default of 100 makes small appends three times slower.
     "delta.checkpointInterval": "10",
     # The history is the clock's memory: no commit cleans it up by the way, only maintenance, which archives it first.
     # Looking for what could be cleaned also makes each commit dearer than the one before.
@@ -223,7 +224,7 @@ def _commit(
     for attempt in attempts(table):
         with attempt:
             # What came between is compaction, which changes no row, or another process, which is for the fence and the
-            # transaction to judge (fact D13).
+            # transaction to judge: delta-rs itself would store the same transaction twice.
             fence(table)
             if txn is not None and _holds(table, txn):
                 return 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 
 from deltalake import DeltaTable
-from pyarrow import fs
+from pyarrow import NativeFile, fs
 
 
 def location(uri: str) -> str:
@@ -44,6 +45,22 @@ def read_text(uri: str) -> str | None:
     """The text of a small file, or None where there is none."""
     content = read_bytes(uri)
     return None if content is None else content.decode()
+
+
+def lines(uri: str) -> Iterator[str] | None:
+    """The lines of a text file, which may be a large one, without their ends; None where there is no file."""
+    files, path = resolve(uri)
+    try:
+        stream = files.open_input_stream(path)
+    except FileNotFoundError:
+        return None
+    return _lines(stream)
+
+
+def _lines(stream: NativeFile) -> Iterator[str]:
+    with TextIOWrapper(stream, encoding="utf-8", newline="\n") as text:
+        for line in text:
+            yield line.rstrip("\n")
 
 
 def replace_bytes(uri: str, content: bytes, token: str) -> None:

@@ -31,13 +31,14 @@ _BYTES_PER_CORE = 32 * 2**20
 def first_results(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     """The streaming frame of a view's first results before `finish`: one row per window, once it is closed.
 
-    Spark's own window operator runs on the stamped clock (facts S1-S7) and by itself drops nothing. A view with a
+    Spark's own window operator runs on the stamped clock and by itself drops nothing (see spark/FACTS.md,
+    The stamped watermark). A view with a
     `Bootstrap` begins with the log as it is, any other with the log's first version.
     """
     since = Bootstrap.of(lake, view)
     reader = spark.readStream.format("delta").option("maxBytesPerTrigger", _bytes_per_batch(spark))
     if since is None:
-        # The log as it is would come in file order, not in batch order (fact D7).
+        # A stream on the table as it is reads files in any order, and stamps must come in that of the batches.
         reader = reader.option("startingVersion", 0)
     stamp = _shifted(F.col("_watermark"), _SHIFT)
     log = (
@@ -52,8 +53,8 @@ def first_results(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     others = [name for name in assigned.columns if name not in ("_clock", WINDOW)]
     clock = F.coalesce("_clock", stamp, F.timestamp_micros(F.lit(0)))
     on_time = assigned.select(*others, _shifted_window(shift), F.col("_clock").alias("_clock", metadata={})).where(
-        # ONE predicate that mentions the clock: any other is pushed below the watermark node and would swallow the
-        # rows that carry it (fact S4).
+        # One predicate that mentions the clock: Spark pushes any other below the watermark node, where it would swallow
+        # the rows that carry the clock.
         F.when(counted_rows(view), view.window.on_time(F.col(WINDOW), _not_before(clock, since)))
     )
     groups = group(on_time, view, clocked=True)
@@ -111,7 +112,7 @@ class FirstResults:
         # Batches that the table holds already come first after a start, if at all.
         self._repeats = self._repeats and delta.has_written(uri, txn)
         if self._repeats:
-            # The state must be consumed all the same, or Spark can never commit this batch (fact B1).
+            # Spark commits a stateful batch only once its state was consumed, also where nothing is left to write.
             results.write.format("noop").mode("overwrite").save()
             return
         written = finish(results, self._view).withColumn("_written_at", constant(self._now(), "window_start"))

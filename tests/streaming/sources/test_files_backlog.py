@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from urllib.parse import quote
 
@@ -9,7 +10,7 @@ import pytest
 
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.sources.source import SourceBacklog
-from streaming.sources.taken_files import relative_path
+from streaming.sources.taken_files import TakenFiles, relative_path
 
 MODIFIED = 1_700_000_000_123
 """Milliseconds since the epoch."""
@@ -112,6 +113,18 @@ def test_who_has_slept_while_entries_were_deleted_goes_on_with_the_newest_compac
     taken(landing, checkpoint, 9, "a.json", "b.json", compact=True)
     taken(landing, checkpoint, 10, "c.json")
     assert backlog.count() == waiting(1)
+
+
+def test_sixteen_bytes_are_kept_of_a_file_that_was_taken(landing: Path, checkpoint: Path) -> None:
+    names = [f"{number:06}.json" for number in range(1_000)]
+    taken(landing, checkpoint, 0, *names)
+    files = TakenFiles(str(landing), str(checkpoint))
+    tracemalloc.start()
+    files.read_on()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert files.modified([names[0], "other.json", names[-1]]) == [MODIFIED, None, MODIFIED]
+    assert kept < 16 * 1_000 + 8_000
 
 
 @pytest.mark.parametrize(

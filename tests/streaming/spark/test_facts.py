@@ -1,0 +1,79 @@
+"""What `streaming/spark/FACTS.md` says of Spark and delta-rs, where nothing else shows it; and that its tests exist."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming import Files
+from streaming.lake.lake import Lake
+from streaming.spark.checkpoint import taken_entry
+from tests.support.feeds import land
+
+PROJECT = Path(__file__).resolve().parents[3]
+NAMED = re.findall(r"`(tests/[^`:]+)::(\w+)`", (PROJECT / "streaming/spark/FACTS.md").read_text())
+
+
+def test_the_facts_name_tests() -> None:
+    assert len(NAMED) > 10
+
+
+@pytest.mark.parametrize(("module", "name"), sorted(set(NAMED)))
+def test_every_test_that_the_facts_name_exists(module: str, name: str) -> None:
+    tree = ast.parse((PROJECT / module).read_text())
+    assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_a_streaming_frame_cannot_number_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").load()
+
+    def started(frame: DataFrame) -> None:
+        frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start().stop()
+
+    with pytest.raises(AnalysisException, match="monotonically_increasing_id"):
+        started(rows.withColumn("position", F.monotonically_increasing_id()))
+
+
+def test_python_workers_are_the_drivers_python(spark: SparkSession) -> None:
+    def executable(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable] * batch.num_rows})
+
+    (row,) = spark.range(1).mapInArrow(executable, "python string").collect()
+    assert row["python"] == sys.executable
+
+
+def test_delta_rs_takes_the_same_transaction_twice(tmp_path: Path) -> None:
+    for _ in range(2):
+        same = CommitProperties(app_transactions=[Transaction("query", 1)])
+        write_deltalake(str(tmp_path), pa.table({"value": [1]}), mode="append", commit_properties=same)
+    table = DeltaTable(str(tmp_path))
+    assert (table.transaction_version("query"), table.to_pyarrow_table().num_rows) == (1, 2)
+
+
+def test_the_file_source_keeps_every_path_it_took(spark: SparkSession, lake: Lake) -> None:
+    source, landing, checkpoint = Files("landing"), Path(lake.path("landing")), Path(lake.path("checkpoint"))
+    for number in range(21):
+        land(landing, [f"{number}"])
+    query = (
+        source.read(spark, lake)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    compacted = (checkpoint / "sources/0/19.compact").read_text().splitlines()[1:]
+    assert sorted(json.loads(line)["batchId"] for line in compacted) == list(range(20))
+    assert [file.batch for file in taken_entry(str(checkpoint), 19, 18) or ()] == [19]

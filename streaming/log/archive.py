@@ -50,8 +50,8 @@ def archive(lake: Lake, stream: Stream, described: Mapping[int, Mapping[str, Any
         description=f"What the commits of the event log of {stream.name} said of their batches",
         configuration=delta.CONFIGURATION | {"delta.appendOnly": "true"},
     )
-    known = table.transaction_version(_APP)
-    new = sorted(number for number in described if known is None or number > known)
+    newest = table.transaction_version(_APP)
+    new = sorted(number for number in described if newest is None or number > newest)
     if new:
         rows = pa.table([new, [json.dumps(described[number]) for number in new]], schema=_SCHEMA)
         commit = CommitProperties(app_transactions=[Transaction(_APP, new[-1])], max_commit_retries=0)

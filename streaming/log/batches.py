@@ -26,17 +26,17 @@ def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list
     table = delta.open_table(lake.log(stream), version)
     if table is None:
         return []
-    # In this order: what is cleaned away between the two reads was archived before.
+    # Commits before the archive: what is cleaned away between the two reads was archived by then.
     commits = commits_of(table)
     live = {batch.number: batch for batch in _described(commits)}
     kept = archived(lake, stream)
     # The archive may know of batches that came after the version.
     newest = max(live, default=None)
     past = {number for number in kept.keys() - live.keys() if newest is None or number < newest}
-    known = live | {number: Batch.from_json(kept[number]) for number in past}
-    if not known:
+    batches = live | {number: Batch.from_json(kept[number]) for number in past}
+    if not batches:
         _refuse_forgotten(lake, stream, commits)
-    return [known[number] for number in sorted(known, reverse=True)]
+    return [batches[number] for number in sorted(batches, reverse=True)]
 
 
 def archive_batches(lake: Lake, stream: Stream) -> int:

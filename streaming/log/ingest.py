@@ -98,20 +98,20 @@ def append_validated(
     partitioned = stream.source.partitioned
 
     def describe() -> Batch:
-        found = observed.get
-        one = {} if found["rows"] == found["rejected"] else {_PARTITION: _instant(found["greatest"])}
+        counted = observed.get
+        one = {} if counted["rows"] == counted["rejected"] else {_PARTITION: _instant(counted["greatest"])}
         greatest = _greatest_by_partition(rows, stream) if partitioned else one
         return Batch(
             number=number,
             query=None if txn is None else txn.app_id,
             query_batch=None if txn is None else txn.version,
             state=state,
-            summary=BatchSummary(greatest, found["rows"], processed_at),
+            summary=BatchSummary(greatest, counted["rows"], processed_at),
             clock=stream.clock,
-            rejected=found["rejected"],
-            late={name: found[f"late_{name}"] for name in counts},
-            unassigned={name: found[f"unassigned_{name}"] for name in counts},
-            source_times=_instants(found["source_times"]) if txn is not None else None,
+            rejected=counted["rejected"],
+            late={name: counted[f"late_{name}"] for name in counts},
+            unassigned={name: counted[f"unassigned_{name}"] for name in counts},
+            source_times=_instants(counted["source_times"]) if txn is not None else None,
         )
 
     # Rows are read twice where each partition has its own greatest time; once is what a batch may cost.

@@ -35,8 +35,8 @@ def _greatest(stream: Stream) -> Column:
 
 def _greatest_by_partition(rows: DataFrame, stream: Stream) -> dict[str, datetime | None]:
     partition = stream.source.partition_of(F.col("_origin")).alias("partition")
-    found = log.valid(rows).groupBy(partition).agg(_greatest(stream)).collect()
-    return {row["partition"]: _instant(row["greatest"]) for row in found}
+    partitions = log.valid(rows).groupBy(partition).agg(_greatest(stream)).collect()
+    return {row["partition"]: _instant(row["greatest"]) for row in partitions}
 
 
 def _instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | None:

@@ -106,6 +106,6 @@ def _length(text: str) -> Column:
 
 def all_reasons(reasons: Sequence[Column]) -> Column:
     """Every reason that is not null, in order; null when there is none, so that null means valid."""
-    # What compacts is a lambda, for which Spark would write every row once more, and few rows need it.
-    found = F.array_except(F.array(*reasons), F.array(F.lit(None).cast("string")))
-    return F.when(F.coalesce(*reasons).isNotNull(), found)
+    # `array_compact` is a lambda to Spark, which then writes every row once more; few rows have a reason.
+    given = F.array_except(F.array(*reasons), F.array(F.lit(None).cast("string")))
+    return F.when(F.coalesce(*reasons).isNotNull(), given)

@@ -77,7 +77,7 @@ def check_checkpoint(table: str, checkpoint: str, way_out: str) -> None:
     Raises:
         CheckpointError: with `way_out` as the advice.
     """
-    opened, found = delta.open_table(table), query_id(checkpoint)
+    opened, query = delta.open_table(table), query_id(checkpoint)
     if opened is None:
         if any(storage.listed(f"{checkpoint}/commits")):
             raise CheckpointError(
@@ -85,13 +85,13 @@ def check_checkpoint(table: str, checkpoint: str, way_out: str) -> None:
                 f"on would lose them. {way_out}"
             )
         return
-    if found is not None and opened.transaction_version(found) is not None:
+    if query is not None and opened.transaction_version(query) is not None:
         return
     writer = _writer(opened)
     if writer is not None:
         raise CheckpointError(
             f"the table {table!r} was written with query {writer}, but its checkpoint {checkpoint!r} "
-            f"{'is gone' if found is None else f'belongs to query {found}'}; going on would repeat or lose rows. "
+            f"{'is gone' if query is None else f'belongs to query {query}'}; going on would repeat or lose rows. "
             f"{way_out}"
         )
 

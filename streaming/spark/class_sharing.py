@@ -25,11 +25,11 @@ def archive_options() -> str:
 
 def archive_path() -> Path | None:
     """Where the archive of this Java and this Spark lies, if it was made; None where there is no Java."""
-    found = java_launcher()
+    java = java_launcher()
     # No process is started to ask which version it is: each start of a session would wait for that.
-    if found is None or not Path(found).exists():
+    if java is None or not Path(java).exists():
         return None
-    launcher = Path(found).resolve()
+    launcher = Path(java).resolve()
     spark = f"{Path(pyspark.__file__).parent} {pyspark.__version__}"
     identity = f"{launcher} {launcher.stat().st_mtime_ns} {spark} {COORDINATES}"
     return jars_folder() / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"

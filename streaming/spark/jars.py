@@ -96,12 +96,12 @@ def _resolve(coordinates: list[str], scratch: Path) -> dict[str, Path]:
             for coordinate in coordinates:
                 uri = gateway.jvm.java.net.URI.create(f"ivy://{coordinate}?transitive=false")
                 try:
-                    found = resolver.resolveMavenDependencies(uri)
+                    files = resolver.resolveMavenDependencies(uri)
                 except Py4JJavaError as error:
                     raise _jar_error([coordinate], error.java_exception.getMessage()) from error
-                if found.size() != 1 or not zipfile.is_zipfile(found.head()):
+                if files.size() != 1 or not zipfile.is_zipfile(files.head()):
                     raise _jar_error([coordinate], "what arrived is not a jar")
-                jars[coordinate] = Path(found.head())
+                jars[coordinate] = Path(files.head())
             return jars
         finally:
             gateway.shutdown()

@@ -39,12 +39,12 @@ def require_java() -> Java:
     Raises JavaError, one sentence with the install commands, when there is none, when it is older than
     ``OLDEST_JAVA`` or when it lacks the module that Spark needs.
     """
-    found = _look_for_java()
-    if isinstance(found, Java):
-        return found
+    java = _look_for_java()
+    if isinstance(java, Java):
+        return java
     from streaming.base import JavaError
 
-    raise JavaError(found)
+    raise JavaError(java)
 
 
 def major_version(text: str) -> int | None:

@@ -20,13 +20,13 @@ def added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field
     there = {field.name.lower(): field for field in StructType.fromJson(json.loads(table.schema().to_json())).fields}
     lacking = []
     for field in nullable(schema).fields:
-        known = there.get(field.name.lower())
-        if known is None:
+        existing = there.get(field.name.lower())
+        if existing is None:
             lacking.append(Field.from_json(field.json()))
-        elif (known.name, known.dataType) != (field.name, field.dataType):
+        elif (existing.name, existing.dataType) != (field.name, field.dataType):
             raise LogError(
-                f"the table {uri!r} has the column '{known.name} {known.dataType.simpleString()}', and what is to be "
-                f"written has '{field.name} {field.dataType.simpleString()}'. The type of a column stays: give it "
+                f"the table {uri!r} has the column '{existing.name} {existing.dataType.simpleString()}', and what is to "
+                f"be written has '{field.name} {field.dataType.simpleString()}'. The type of a column stays: give it "
                 "back, or declare the new one under a new name, which is added to the table; to begin anew, move the "
                 "table and its checkpoint away. Nothing was written."
             )

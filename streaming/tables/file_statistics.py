@@ -20,12 +20,12 @@ def file_statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> dict[str
     for position, name in enumerate(footer.schema.names):
         if name not in columns or footer.schema.column(position).path != name:
             continue
-        found = [group.column(position).statistics for group in groups]
-        if any(entry is None or not entry.has_null_count for entry in found):
+        per_group = [group.column(position).statistics for group in groups]
+        if any(entry is None or not entry.has_null_count for entry in per_group):
             continue
-        nulls[name] = sum(entry.null_count for entry in found)
-        bounds = [entry for entry in found if entry.has_min_max]
-        if bounds and len(bounds) == sum(entry.num_values > 0 for entry in found):
+        nulls[name] = sum(entry.null_count for entry in per_group)
+        bounds = [entry for entry in per_group if entry.has_min_max]
+        if bounds and len(bounds) == sum(entry.num_values > 0 for entry in per_group):
             try:
                 span = (
                     _bound(min(entry.min for entry in bounds), round_up=False),

@@ -30,14 +30,14 @@ def commits_of(table: DeltaTable, limit: int | None = None) -> list[dict[str, An
     """
     entries = files_of(table)
     versions = range(table.version(), -1, -1)[:limit]
-    found: list[dict[str, Any]] = []
+    commits: list[dict[str, Any]] = []
     with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
         for start in range(0, len(versions), _READ_AT_ONCE):
             for commit in pool.map(partial(_commit_of, entries), versions[start : start + _READ_AT_ONCE]):
                 if commit is None:
-                    return found
-                found.append(commit)
-    return found
+                    return commits
+                commits.append(commit)
+    return commits
 
 
 def _commit_of(entries: pa_fs.FileSystem, version: int) -> dict[str, Any] | None:

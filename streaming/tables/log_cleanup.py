@@ -20,17 +20,17 @@ def clean_up(table: DeltaTable, older_than: datetime, through: int | None = None
     its commit. As Delta's own clean-up, but that follows a property of the table, after any commit, and asks nobody.
     """
     files = files_of(table)
-    found = _entries(files)
-    commits = {version: info.mtime for version, info in found if info.path.endswith(".json")}
+    entries = _entries(files)
+    commits = {version: info.mtime for version, info in entries if info.path.endswith(".json")}
     young = [version for version, written in commits.items() if written >= older_than]
     limit = min([table.version(), *young, *([] if through is None else [through])])
     if limit == table.version() and any(version < limit for version in commits):
         table.create_checkpoint()
-        found = _entries(files)
-    checkpoints = [version for version, info in found if info.path.endswith(".checkpoint.parquet")]
+        entries = _entries(files)
+    checkpoints = [version for version, info in entries if info.path.endswith(".checkpoint.parquet")]
     since = max((version for version in checkpoints if version <= limit), default=0)
     # The oldest first: what is left is without a gap, whenever this process dies.
-    expired = [info.path for version, info in found if version < since]
+    expired = [info.path for version, info in entries if version < since]
     for path in expired:
         files.delete_file(path)
     return len(expired)
@@ -38,9 +38,9 @@ def clean_up(table: DeltaTable, older_than: datetime, through: int | None = None
 
 def _entries(files: pa_fs.FileSystem) -> list[tuple[int, pa_fs.FileInfo]]:
     """Commits and checkpoints with their versions, in order."""
-    found = []
+    entries = []
     for info in files.get_file_info(pa_fs.FileSelector("_delta_log")):
         match = _ENTRY.match(info.base_name)
         if match:
-            found.append((int(match[1]), info))
-    return sorted(found, key=lambda entry: (entry[0], entry[1].path))
+            entries.append((int(match[1]), info))
+    return sorted(entries, key=lambda entry: (entry[0], entry[1].path))

@@ -49,6 +49,7 @@ DECLARED = {
     "xs": ("[]", "[1]", "[1,null]"),
     "st": ("null",),
     "other": ('"x"', "1"),
+    "ID": ("1", "null"),
 }
 """Values as they are declared; every other value is one of these."""
 BEHIND, BEFORE = (" ", "x", "{}", "}", "\t", ",", "//c"), (" ", "\ufeff", "[", "x")
@@ -91,7 +92,7 @@ def test_what_is_read_once_is_what_the_careful_reading_says(
         # A reason against no column is no reason, whichever way it is written.
         wrong = [F.col(f"_wrong.`{name}`").alias(f"{name}_wrong") for name in told]
         once = F.col("_careful").isNull().alias("once")
-        rows = frame.select("_raw", once, *told, "_unreadable", *wrong).collect()
+        rows = frame.select("_raw", once, *told, "_unreadable", *wrong, "_unknown").collect()
         found = {bytes(row["_raw"]): str([row[name] for name in row.__fields__[2:]]) for row in rows}
         return found, sum(row["once"] for row in rows)
 

@@ -1,0 +1,46 @@
+"""The contract of a format: from a payload to the declared columns, and what of it could not be read.
+
+A format is a declaration: a frozen value that can be hashed, compared, pickled and copied. What it makes of a frame is
+columns only: nothing is executed, and every row is parsed by itself, so that a batch may be read twice.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from pyspark.sql import DataFrame
+
+from streaming.base import sql
+
+UNREADABLE = "_unreadable"
+"""Of a row: the reason against the payload as a whole, text; null where it could be read."""
+
+WRONG = "_wrong"
+"""Of a row: a struct with a field per declared column, the reason against its value; null where all is well."""
+
+UNKNOWN = "_unknown"
+"""Of a row: the names of the fields that the payload has and nobody declared; null where there is none."""
+
+
+class Format(ABC):
+    """How a payload becomes columns.
+
+    `tests/streaming/formats/contract.py` asks of every format what is promised here.
+    """
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[sql.Column, ...]:
+        """The declared columns, in order; none begins with `_`."""
+
+    @abstractmethod
+    def parse(self, raw: DataFrame) -> DataFrame:
+        """The columns of `raw`, as they are, then the declared ones, `_unreadable`, `_wrong` and `_unknown`.
+
+        `raw` has a column `_raw`, binary or text that may be no UTF-8, and may be a streaming frame.
+
+        No payload makes it fail, and nothing is lost without a word: where a declared value is null though the payload
+        has one, or where a required one is missing, there is a reason in `_wrong`; where the payload cannot be read at
+        all, in `_unreadable`. `_unknown` (array<string>) names fields of the outermost level, each once, and is null
+        where the payload could not be read.
+        """

@@ -25,10 +25,10 @@ def added_columns(table: DeltaTable, schema: StructType, uri: str) -> list[Field
             lacking.append(Field.from_json(field.json()))
         elif (existing.name, existing.dataType) != (field.name, field.dataType):
             raise LogError(
-                f"the table {uri!r} has the column '{existing.name} {existing.dataType.simpleString()}', and what is to "
-                f"be written has '{field.name} {field.dataType.simpleString()}'. The type of a column stays: give it "
-                "back, or declare the new one under a new name, which is added to the table; to begin anew, move the "
-                "table and its checkpoint away. Nothing was written."
+                f"the table {uri!r} has the column '{existing.name} {existing.dataType.simpleString()}', and what is "
+                f"to be written has '{field.name} {field.dataType.simpleString()}'. The type of a column stays: give "
+                "it back, or declare the new one under a new name, which is added to the table; to begin anew, move "
+                "the table and its checkpoint away. Nothing was written."
             )
     return lacking
 

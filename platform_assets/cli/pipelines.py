@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Annotated
 
@@ -61,7 +62,7 @@ def run(
     with spark_session() as spark:
         with shown_on(console) as progress:
             done = drain(spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress)
-        _say_untaken(pipeline)
+        _say_unread(pipeline, done.unknown)
         if done.head is None:
             console.print(f"Nothing has arrived in {pipeline.stream.source.location(current_lake())} yet.")
             next_step(console, f"tidemark feed {pipeline_name}", "lets something arrive.")
@@ -124,8 +125,12 @@ def maintain(pipeline_name: PipelineName) -> None:
     next_step(console, f"tidemark audit {pipeline_name}", "shows that no result has changed.")
 
 
-def _say_untaken(pipeline: Pipeline) -> None:
-    """What lies in the sources and will never be taken, if anything does."""
+def _say_unread(pipeline: Pipeline, unknown: Mapping[str, int]) -> None:
+    """What came and is in no column, and what lies in the sources and will never be taken, if there is any."""
+    if unknown:
+        fields = ", ".join(f"{name} ({rows:,} rows)" for name, rows in unknown.items())
+        text = f"Fields that nobody declared: {fields}. Payloads that have one are kept in _raw of the log."
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
     lake = current_lake()
     for stream in pipeline.streams:
         warning = stream.source.backlog(lake, lake.checkpoint(stream, QUERY))().warning

@@ -97,9 +97,10 @@ def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> DataFra
             reading.rejected,
             *(reading.late.get(name, 0) for name in views),
             reading.processed_at,
+            dict(reading.unknown) or None,
         )
         for reading in readings
     ]
     late = "".join(f"late_{name} bigint, " for name in views)
     schema = "batch bigint, cause string, stamp timestamp, greatest timestamp, rows bigint, rejected bigint, "
-    return spark.createDataFrame(rows, f"{schema}{late}processed_at timestamp")
+    return spark.createDataFrame(rows, f"{schema}{late}processed_at timestamp, unknown_fields map<string, bigint>")

@@ -45,11 +45,16 @@ from streaming.log.read import (
 from streaming.log.summary import (
     OperatorCounts,
 )
+from streaming.log.unknown import (
+    OTHERS,
+    add_unknown,
+)
 from streaming.log.validate import (
     RowValidator,
 )
 
 __all__ = [
+    "OTHERS",
     "QUERY",
     "REPAIRS",
     "Batch",
@@ -57,6 +62,7 @@ __all__ = [
     "Ingest",
     "OperatorCounts",
     "RowValidator",
+    "add_unknown",
     "append_batch",
     "append_heartbeat",
     "append_validated",

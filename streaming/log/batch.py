@@ -19,6 +19,7 @@ class Batch:
     another one later; `summary`, `rejected`, `late` (pairs per view) and `unassigned` (rows per view that are in no
     window) speak of its rows. `end_of_input`: a heartbeat that closes what is open, whatever the clock says.
     `source_times`: instants by which the source had half, a twentieth and a hundredth of the rows (null for others).
+    `unknown`: rows per field that the payload has and nobody declared (see `streaming.log.unknown`).
     """
 
     number: int
@@ -32,6 +33,7 @@ class Batch:
     unassigned: dict[str, int] | None = None
     end_of_input: bool = False
     source_times: tuple[datetime, ...] | None = None
+    unknown: dict[str, int] | None = None
 
     @property
     def cause(self) -> Literal["source", "heartbeat", "repair"]:
@@ -53,6 +55,7 @@ class Batch:
             "late": self.late or {},
             "unassigned": self.unassigned or {},
             "end_of_input": self.end_of_input,
+            "unknown": self.unknown or {},
             "source_times": None if self.source_times is None else [to_micros(time) for time in self.source_times],
         }
 
@@ -71,5 +74,6 @@ class Batch:
             late=value["late"],
             unassigned=value["unassigned"],
             end_of_input=value.get("end_of_input", False),
+            unknown=value.get("unknown") or {},
             source_times=None if times is None else tuple(from_micros(time) for time in times),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -17,7 +17,7 @@ class ClockReading:
     `cause`: rows of the source, no row at all, or rejected rows that came back; `stamp`: the watermark in force when
     the batch was read, null before the first valid row; `greatest`: the greatest event time of the rows that move the
     clock, null where there is none; `rows`: rows read, `rejected` ones among them; `late`: late pairs per view;
-    `processed_at`: the batch's processing time.
+    `processed_at`: the batch's processing time; `unknown`: rows per field that nobody declared.
     """
 
     batch: int
@@ -28,6 +28,7 @@ class ClockReading:
     rejected: int
     late: Mapping[str, int]
     processed_at: datetime
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
 
 def clock_history(batches: Iterable[Batch]) -> list[ClockReading]:
@@ -42,6 +43,7 @@ def clock_history(batches: Iterable[Batch]) -> list[ClockReading]:
             rejected=batch.rejected,
             late=batch.late or {},
             processed_at=batch.summary.processed_at,
+            unknown=batch.unknown or {},
         )
         for batch in sorted(batches, key=lambda batch: batch.number)
     ]

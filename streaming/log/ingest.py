@@ -11,11 +11,13 @@ from pyspark.sql.types import StructType
 from streaming.base import EPOCH, INGESTED_AT, CheckpointError, constant
 from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
+from streaming.formats import UNKNOWN
 from streaming.lake import Lake
 from streaming.log.append import append_batch
 from streaming.log.batch import Batch
 from streaming.log.origin import origin_type, with_origin
 from streaming.log.summary import OperatorCounts, _greatest_by_partition, _instant, _instants, summary_columns
+from streaming.log.unknown import count_unknown
 from streaming.log.validate import RowValidator
 from streaming.spark import query_id
 from streaming.tables import delta
@@ -26,11 +28,11 @@ QUERY = "log"
 _PARTITION = ""
 
 
-def stamp(rows: DataFrame, declared: Sequence[str], number: int, watermark: datetime | None) -> DataFrame:
-    """`rows` with batch number and stamp, in the log's column order; `declared` are the stream's columns."""
+def stamp(rows: DataFrame, declared: Sequence[str], number: int, watermark: datetime | None, *others: str) -> DataFrame:
+    """`rows` with batch number and stamp, in the log's column order, then `others`; `declared` are the stream's."""
     batch = constant(number).alias("_batch")
     stamped = constant(watermark).alias("_watermark")
-    return rows.select(*declared, "_rejected", "_raw", "_origin", batch, INGESTED_AT, stamped, "_day")
+    return rows.select(*declared, "_rejected", "_raw", "_origin", batch, INGESTED_AT, stamped, "_day", *others)
 
 
 class Ingest:
@@ -94,7 +96,7 @@ def append_validated(
     number = 0 if head is None else head.number + 1
     observed = Observation()
     aggregates = summary_columns(stream, counts) if summary is None else summary
-    rows = stamp(validated, stream.columns, number, stream.clock.watermark(state))
+    rows = stamp(validated, stream.columns, number, stream.clock.watermark(state), UNKNOWN)
     partitioned = stream.source.partitioned
 
     def describe() -> Batch:
@@ -112,13 +114,14 @@ def append_validated(
             late={name: counted[f"late_{name}"] for name in counts},
             unassigned={name: counted[f"unassigned_{name}"] for name in counts},
             source_times=_instants(counted["source_times"]) if txn is not None else None,
+            unknown=count_unknown(counted["unknown"]),
         )
 
     # Rows are read twice where each partition has its own greatest time; once is what a batch may cost.
     if partitioned:
         rows.persist()
     try:
-        return append_batch(rows.observe(observed, *aggregates), lake, stream, txn, describe)
+        return append_batch(rows.observe(observed, *aggregates).drop(UNKNOWN), lake, stream, txn, describe)
     finally:
         if partitioned:
             rows.unpersist()

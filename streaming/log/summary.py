@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from streaming import log
 from streaming.base import from_micros
 from streaming.declare import Stream
+from streaming.log.unknown import unknown_fields
 
 SHARES_BEFORE = (0.5, 0.05, 0.01)
 """Of a batch, the share of rows that the source had before each of `Batch.source_times`.
@@ -61,7 +62,7 @@ class OperatorCounts:
 def summary_columns(stream: Stream, counts: Mapping[str, OperatorCounts]) -> list[Column]:
     """What a commit says of its stamped rows, as aggregates.
 
-    `rows`, `rejected`, `greatest`, `source_times` (see `SHARES_BEFORE`), and for each operator in `counts`
+    `rows`, `rejected`, `greatest`, `source_times` (see `SHARES_BEFORE`), `unknown`, and for each operator in `counts`
     `late_<operator>` and `unassigned_<operator>`.
     """
     valid = F.col("_day").isNotNull()
@@ -71,6 +72,7 @@ def summary_columns(stream: Stream, counts: Mapping[str, OperatorCounts]) -> lis
         _number_of(~valid).alias("rejected"),
         _greatest(stream),
         F.percentile(source_time, F.array(*(F.lit(share) for share in SHARES_BEFORE))).alias("source_times"),
+        unknown_fields(),
         *(F.coalesce(F.sum(each.late), F.lit(0)).alias(f"late_{name}") for name, each in counts.items()),
         *(_number_of(each.unassigned).alias(f"unassigned_{name}") for name, each in counts.items()),
     ]

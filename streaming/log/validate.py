@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from streaming.base import END_OF_EVENT_TIMES, FIRST_EVENT_TIME, INGESTED_AT, constant, interval, literal, names_in
 from streaming.declare import Stream
+from streaming.formats import UNKNOWN, UNREADABLE, WRONG
 
 
 class RowValidator:
@@ -31,14 +32,16 @@ class RowValidator:
                 for name in stream.columns
             ),
             F.col("_rejected"),
-            (raw if stream.keep_raw else F.when(rejected, raw)).alias("_raw"),
+            # The payload of a row with a field that nobody declared is the only place that has its value.
+            (raw if stream.keep_raw else F.when(rejected | F.col(UNKNOWN).isNotNull(), raw)).alias("_raw"),
             F.col("_origin"),
             F.col(INGESTED_AT),
             F.when(~rejected, F.to_date(stream.event_time)).alias("_day"),
+            F.col(UNKNOWN),
         )
 
     def __call__(self, parsed: DataFrame, ingested_at: datetime | None = None) -> DataFrame:
-        """Typed columns, verdict (`_rejected`), payload, origin and day of each row that the format has `parsed`.
+        """Typed columns, verdict (`_rejected`), payload, origin, day and `_unknown` of each row of `parsed`.
 
         Rows are judged as of `ingested_at`; without it each as of its own `_ingested_at`, a column of `parsed`.
         """
@@ -50,7 +53,7 @@ class RowValidator:
     def _all_reasons(self) -> list[Column]:
         stream = self._stream
         return [
-            F.col("_unreadable"),
+            F.col(UNREADABLE),
             *(_wrong(column.name) for column in stream.format.columns),
             self._unless_unread(_event_time_reason(stream), frozenset({stream.event_time})),
             *(self._unless_unread(rule.reason(), names_in(rule.condition)) for rule in stream.rules),
@@ -58,14 +61,14 @@ class RowValidator:
 
     def _unless_unread(self, reason: Column, columns: frozenset[str]) -> Column:
         """A rule is not asked about a column that could not be read, so that each defect is named once."""
-        clean = F.col("_unreadable").isNull()
+        clean = F.col(UNREADABLE).isNull()
         for name in sorted(frozenset[str]().union(*(self._inputs.get(column, frozenset()) for column in columns))):
             clean = clean & _wrong(name).isNull()
         return F.when(clean, reason)
 
 
 def _wrong(column: str) -> Column:
-    return F.col(f"_wrong.`{column}`")
+    return F.col(f"{WRONG}.`{column}`")
 
 
 def _inputs(stream: Stream) -> dict[str, frozenset[str]]:

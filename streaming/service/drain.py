@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from streaming.base import utc_now
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.log import Batch
+from streaming.log import Batch, add_unknown
 from streaming.service.lease import take_lease
 from streaming.service.progress import Progress, QueryProgress, Silent
 from streaming.service.query_errors import await_queries, refuse_native_drops
@@ -20,10 +20,14 @@ from streaming.service.run import Run
 
 @dataclass(frozen=True)
 class Drained:
-    """What a drain did: per query its totals, in the order in which they ran; per stream the log's head afterwards."""
+    """What a drain did: per query its totals, in the order in which they ran; per stream the log's head afterwards.
+
+    `unknown`: rows per field that payloads had and nobody declared.
+    """
 
     queries: dict[str, QueryProgress]
     heads: dict[str, Batch]
+    unknown: dict[str, int]
 
     @property
     def head(self) -> Batch | None:
@@ -51,11 +55,14 @@ def drain(
         QueryFailed: a query ended with an error; running again goes on where it stopped.
     """
     totals: dict[str, QueryProgress] = {}
+    unknown: dict[str, int] = {}
     told = progress or Silent()
 
     def on_batch(query: str, rows: int, batch: Batch | None) -> None:
+        nonlocal unknown
         if batch is not None:
             run.after_batch(batch)
+            unknown = add_unknown([unknown, batch.unknown or {}])
         numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.state.watermark)
         name = f"{pipeline.name}.{query}"
         totals[query] = totals.get(query, QueryProgress(name)).after(rows, *numbers)
@@ -73,4 +80,4 @@ def drain(
         for query in queries:
             refuse_native_drops(query)
         run.catch_up()
-    return Drained(totals, run.heads)
+    return Drained(totals, run.heads, unknown)

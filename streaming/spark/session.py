@@ -13,6 +13,7 @@ from streaming.lake import Settings
 from streaming.spark.class_sharing import archive_options
 from streaming.spark.jars import spark_jars
 from streaming.spark.java import require_java
+from streaming.spark.sketches import silence_sketches
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
@@ -78,7 +79,9 @@ def start_session(settings: Settings | None = None) -> SparkSession:
     builder = SparkSession.builder
     for key, value in spark_conf(settings or Settings()).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    silence_sketches(session)
+    return session
 
 
 def _collector() -> str:

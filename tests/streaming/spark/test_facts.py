@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import Files
@@ -77,3 +77,13 @@ def test_the_file_source_keeps_every_path_it_took(spark: SparkSession, lake: Lak
     compacted = (checkpoint / "sources/0/19.compact").read_text().splitlines()[1:]
     assert sorted(json.loads(line)["batchId"] for line in compacted) == list(range(20))
     assert [file.batch for file in taken_entry(str(checkpoint), 19, 18) or ()] == [19]
+
+
+def test_a_sketch_counts_in_one_pass_exactly_while_there_are_few_items_and_prints_no_warning(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    observed = Observation()
+    items = F.call_function("approx_top_k", F.expr("nullif(id % 3, 0)"), F.lit(10), F.lit(10)).alias("items")
+    spark.range(10).observe(observed, items).write.format("noop").mode("overwrite").save()
+    assert [tuple(entry) for entry in observed.get["items"]] == [(None, 4), (1, 3), (2, 3)]
+    assert "Warning" not in capfd.readouterr().err

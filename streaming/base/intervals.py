@@ -19,6 +19,7 @@ _UNITS = {
     "week": timedelta(weeks=1),
 }
 FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
+LAST_MILLISECOND = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from streaming.base import FIRST_INSTANT, MILLISECOND, DeclarationError, interval, names_in
+from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND, DeclarationError, interval, names_in
 from streaming.clocks.state import BatchSummary, ClockState, latest
 
 
@@ -23,10 +23,16 @@ class Clock:
     clock. `max_ahead`: how far after it, so that one bad timestamp cannot close every window. `max_behind`: how far
     before it, so that random dates do not become thousands of day partitions; off by default.
 
-    Silence, in processing time; both off by default. `idle_after`: a partition without a valid row for this long is
-    left out of the least; it counts again with its next row, and the watermark stays where it is meanwhile and where
-    all are idle. Without it, a silent partition holds the watermark for ever. `heartbeat_after`: once no row at all has
-    come for this long, the watermark follows processing time, less `delay`.
+    Silence, in processing time; both off by default.
+
+    - `idle_after`: a partition without a valid row for this long is left out of the least; it counts again with its
+      next row, and the watermark stays where it is meanwhile. It also stays where all are idle; Flink's would go on to
+      the greatest. Without it, a silent partition holds the watermark for ever.
+    - `heartbeat_after`: once no row of any kind has come for this long, the watermark moves on by the processing time
+      that has passed since the last one, from where it was then (bytewax's `EventClock`). So the last windows of a
+      live source close, and those of old data that are read now stay open as long. Time in which no process ran counts
+      too: after a week without rows the watermark moves on by that week. It does not before rows have moved it once,
+      nor does an end of input change from where it moves on.
 
     Semantics as Flink's watermark strategies (`WatermarkOutputMultiplexer`, `withIdleness`), but cut at batches, and
     with the boundary of `window_end <= watermark` (no extra millisecond); idle from exactly `idle_after` on.
@@ -67,15 +73,21 @@ class Clock:
         for partition, instant in summary.greatest.items():
             greatest[partition] = latest(greatest.get(partition), instant)
         now = summary.processed_at
-        seen = {} if self.idle_after is None else _seen(state, summary, greatest)
-        arrived = None if self.heartbeat_after is None else _arrived(state, summary)
+        valid_row_at = {} if self.idle_after is None else _last_valid_rows(state, summary, greatest)
         active = [
-            instant for partition, instant in greatest.items() if not _silent(seen.get(partition), now, self.idle_after)
+            instant
+            for partition, instant in greatest.items()
+            if not _is_silent(valid_row_at.get(partition), now, self.idle_after)
         ]
-        watermark = latest(state.watermark, self._behind(_least(active)))
-        if greatest and _silent(arrived, now, self.heartbeat_after):
-            watermark = latest(watermark, self._behind(now))
-        return ClockState(greatest, watermark, seen, arrived)
+        moved_to = latest(state.moved_to, self._behind(_least(active)))
+        last_row_at, at_last_row = None, None
+        if self.heartbeat_after is not None:
+            last_row_at, at_last_row = state.last_row_at, state.moved_to_at_last_row
+            if summary.rows or last_row_at is None:
+                last_row_at, at_last_row = latest(last_row_at, now), moved_to
+            elif at_last_row is not None and _is_silent(last_row_at, now, self.heartbeat_after):
+                moved_to = latest(moved_to, _later(at_last_row, now - last_row_at))
+        return ClockState(greatest, moved_to, valid_row_at, last_row_at, at_last_row, state.closed_to)
 
     def watermark(self, state: ClockState) -> datetime | None:
         """The watermark in force; null before the first valid row."""
@@ -89,8 +101,7 @@ class Clock:
         """`instant` less the delay, and less what is no whole millisecond; there is no instant before the year 1."""
         if instant is None:
             return None
-        behind = instant - min(interval(self.delay), instant - FIRST_INSTANT)
-        return behind - (behind - FIRST_INSTANT) % MILLISECOND
+        return _whole_millisecond(instant - min(interval(self.delay), instant - FIRST_INSTANT))
 
 
 @dataclass(frozen=True)
@@ -136,24 +147,28 @@ def clock_from_json(value: dict[str, Any]) -> Clock:
     return {kind.__name__: kind for kind in (BoundedOutOfOrderness, Ascending, Punctuated)}[value["kind"]](**fields)
 
 
-def _seen(state: ClockState, summary: BatchSummary, known: Iterable[str]) -> dict[str, datetime | None]:
-    """When each known partition last brought a valid row; where nobody has looked yet, silence begins now."""
+def _last_valid_rows(state: ClockState, summary: BatchSummary, partitions: Iterable[str]) -> dict[str, datetime | None]:
+    """When each of the partitions last brought a valid row; where that was not kept so far, silence begins now."""
     now = summary.processed_at
-    before = {partition: state.seen.get(partition, now) for partition in known}
+    before = {partition: state.last_valid_row_at.get(partition, now) for partition in partitions}
     return before | {partition: latest(before[partition], now) for partition in summary.greatest}
 
 
-def _arrived(state: ClockState, summary: BatchSummary) -> datetime | None:
-    if summary.rows or state.arrived is None:
-        return latest(state.arrived, summary.processed_at)
-    return state.arrived
-
-
-def _silent(since: datetime | None, now: datetime, limit: str | None) -> bool:
+def _is_silent(since: datetime | None, now: datetime, limit: str | None) -> bool:
     return since is not None and limit is not None and now - since >= interval(limit)
 
 
+def _later(instant: datetime, passed: timedelta) -> datetime:
+    """`instant` and what has `passed` since, in whole milliseconds; there is no instant after the year 9999."""
+    return _whole_millisecond(instant + min(passed, LAST_MILLISECOND - instant))
+
+
+def _whole_millisecond(instant: datetime) -> datetime:
+    """The last one that is not after `instant`."""
+    return instant - (instant - FIRST_INSTANT) % MILLISECOND
+
+
 def _least(instants: list[datetime | None]) -> datetime | None:
-    """The least one; null where there is none, or where one is not known yet."""
-    known = [instant for instant in instants if instant is not None]
-    return min(known) if known and len(known) == len(instants) else None
+    """The least one; null where there is none, or where one is null."""
+    instants_there = [instant for instant in instants if instant is not None]
+    return min(instants_there) if instants_there and len(instants_there) == len(instants) else None

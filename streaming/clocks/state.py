@@ -1,4 +1,4 @@
-"""What a clock is told of a batch and what it remembers, as values that are stored in the commit."""
+"""What a clock learns of a batch and what it remembers, as values that are stored in the commit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from streaming.base import FIRST_INSTANT, MILLISECOND, from_micros, to_micros
+from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND, from_micros, to_micros
 
 
 @dataclass(frozen=True)
@@ -40,44 +40,74 @@ class BatchSummary:
 class ClockState:
     """Everything a clock remembers of the batches so far.
 
-    `greatest`: per source partition seen so far, the greatest event time that moves the clock, null where there was
-    none yet; `watermark`: the one in force, null before the first valid row. In processing time, and kept only by the
-    clocks that need it: `seen`, when each partition last brought a valid row (`idle_after`), and `arrived`, when the
-    last row of any kind came (`heartbeat_after`).
+    `greatest`: per source partition with a valid row so far, the greatest event time that moves the clock, null where
+    there was none yet; `moved_to`: where rows and silence have moved the watermark; `closed_to`: where an end of input
+    has moved it. Kept only by the clocks that need them: `last_valid_row_at`, the processing time of each partition's
+    last valid row (`idle_after`), `last_row_at`, that of the last row of any kind, and `moved_to_at_last_row`, as
+    `moved_to` was after the batch with that row (both `heartbeat_after`).
     """
 
     greatest: Mapping[str, datetime | None] = field(default_factory=dict)
-    watermark: datetime | None = None
-    seen: Mapping[str, datetime | None] = field(default_factory=dict)
-    arrived: datetime | None = None
+    moved_to: datetime | None = None
+    last_valid_row_at: Mapping[str, datetime | None] = field(default_factory=dict)
+    last_row_at: datetime | None = None
+    moved_to_at_last_row: datetime | None = None
+    closed_to: datetime | None = None
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The watermark in force; null before there is one."""
+        return latest(self.moved_to, self.closed_to)
 
     def to_json(self) -> dict[str, Any]:
         """The state as JSON values, instants as microseconds since the epoch."""
         return {
             "greatest": _micros_of_each(self.greatest),
             "watermark": _micros(self.watermark),
-            "seen": _micros_of_each(self.seen),
-            "arrived": _micros(self.arrived),
+            "seen": _micros_of_each(self.last_valid_row_at),
+            "arrived": _micros(self.last_row_at),
+            "moved_to": _micros(self.moved_to),
+            "moved_to_at_last_row": _micros(self.moved_to_at_last_row),
+            "closed_to": _micros(self.closed_to),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> ClockState:
-        """The inverse of `to_json`; logs written before there were `seen` and `arrived` are read as well."""
+        """The inverse of `to_json`; logs written before there were all of its fields are read as well."""
+        greatest, last_row_at = _instants_of_each(value["greatest"]), _instant(value.get("arrived"))
+        if "moved_to" in value:
+            moved_to, at_last_row = _instant(value["moved_to"]), _instant(value["moved_to_at_last_row"])
+        else:
+            moved_to = _instant(value["watermark"])
+            # Heartbeats of older versions moved the watermark past all rows; to move on from there by the time since
+            # the last row would count that time twice.
+            at_last_row = None if last_row_at is None else _earliest(moved_to, latest(*greatest.values()))
         return cls(
-            _instants_of_each(value["greatest"]),
-            _instant(value["watermark"]),
+            greatest,
+            moved_to,
             _instants_of_each(value.get("seen", {})),
-            _instant(value.get("arrived")),
+            last_row_at,
+            at_last_row,
+            _instant(value.get("closed_to")),
         )
 
     def closed_at(self, instant: datetime) -> ClockState:
-        """The state after an end of input at `instant`, or at the whole millisecond after it; never moves back."""
-        return replace(self, watermark=latest(self.watermark, instant + (FIRST_INSTANT - instant) % MILLISECOND))
+        """The state after an end of input at `instant`, or at the whole millisecond after it; never moves back.
+
+        The last millisecond of the year 9999 stands for whatever comes after it.
+        """
+        end = min(instant, LAST_MILLISECOND)
+        end += (FIRST_INSTANT - end) % MILLISECOND
+        return self if self.watermark is not None and end <= self.watermark else replace(self, closed_to=end)
 
 
 def latest(*instants: datetime | None) -> datetime | None:
-    """The latest of the instants that are known; null where none is."""
+    """The latest of the instants that are not null; null where all are."""
     return max((instant for instant in instants if instant is not None), default=None)
+
+
+def _earliest(*instants: datetime | None) -> datetime | None:
+    return min((instant for instant in instants if instant is not None), default=None)
 
 
 def _micros(instant: datetime | None) -> int | None:

@@ -17,7 +17,7 @@ from streaming.service.drain import drain
 from streaming.views.first_results import read_first
 from streaming.views.late import late_pairs
 from tests.support.feeds import land, readings
-from tests.support.instants import NOW, T0, at
+from tests.support.instants import NOW, at
 from tests.support.runs import run, tuples
 
 HALF_PAST_TWELVE = (12 * 60 + 30) * 60
@@ -54,11 +54,11 @@ def test_l6_every_row_moves_a_periodic_clock_and_only_the_trusted_sensor_a_punct
     assert stamps(lake, periodic_clock.periodic_readings) == [None, at(40), at(440), at(440)]
 
     run(spark, lake, punctuated_clock.pipeline, *timeline)
-    told = history(lake, punctuated_clock.punctuated_readings)
-    assert [reading.stamp for reading in told] == [None, at(40), at(40), at(40), at(140)]
-    assert [reading.cause for reading in told] == ["source"] * 4 + ["heartbeat"]
+    batches = history(lake, punctuated_clock.punctuated_readings)
+    assert [reading.stamp for reading in batches] == [None, at(40), at(40), at(40), at(140)]
+    assert [reading.cause for reading in batches] == ["source"] * 4 + ["heartbeat"]
     # s2@500 is valid, but it moves nothing.
-    assert [reading.greatest for reading in told] == [at(100), None, at(90), at(200), None]
+    assert [reading.greatest for reading in batches] == [at(100), None, at(90), at(200), None]
 
 
 def test_l7_with_a_bound_of_10_seconds_a_row_is_late_for_a_short_window_and_in_time_for_a_long_one(
@@ -123,9 +123,9 @@ def test_l9_the_slowest_partition_holds_the_watermark_until_it_is_idle_and_never
     assert tuples(late, "id", "event_time", "window_end") == [("p1", at(8), at(10))]
     assert tuples(read_first(spark, lake, silent_partition.gateway_by_10_seconds), *columns) == first
 
-    told = history(lake, stream)
-    assert [reading.cause for reading in told] == ["source"] * 2 + ["heartbeat", "source", "heartbeat", "source"]
-    assert [reading.rows for reading in told] == [2, 2, 0, 1, 0, 1]
+    batches = history(lake, stream)
+    assert [reading.cause for reading in batches] == ["source"] * 2 + ["heartbeat", "source", "heartbeat", "source"]
+    assert [reading.rows for reading in batches] == [2, 2, 0, 1, 0, 1]
     by_partition = [dict(batch.summary.greatest) for batch in read_batches(lake, stream)[::-1]]
     assert by_partition == [
         {"p0": at(10), "p1": at(3)},
@@ -145,23 +145,27 @@ def test_the_last_windows_of_a_silent_source_close_from_exactly_heartbeat_after_
     stream = replace(late_counts.readings, clock=clock)
     view = replace(late_counts.count_by_sensor, of=stream)
     pipeline = Pipeline(stream, (view,))
-    noon = (NOW - T0).total_seconds()
 
-    run(spark, lake, pipeline, readings(f"a@{noon}, a@{noon + 54.999}, a@{noon + 55}"))
-    assert stamps(lake, stream) == [None, at(noon + 50)]
-    drained_at(spark, lake, pipeline, at(noon + 60 - MS))
+    def later(seconds: float) -> datetime:
+        return NOW + timedelta(seconds=seconds)
+
+    # Rows of the night, read at noon: twelve hours old, and still in their windows.
+    run(spark, lake, pipeline, readings("a@0, a@54.999, a@55"))
+    assert stamps(lake, stream) == [None, at(50)]
+    drained_at(spark, lake, pipeline, later(60 - MS))
     assert stamps(lake, stream)[2:] == []
 
     for _ in range(2):  # the same silence again changes nothing
-        drained_at(spark, lake, pipeline, at(noon + 60))
-        assert stamps(lake, stream)[2:] == [at(noon + 55)]
-    drained_at(spark, lake, pipeline, at(noon + 65))
-    assert stamps(lake, stream)[3:] == [at(noon + 60)]
+        drained_at(spark, lake, pipeline, later(60))
+        assert stamps(lake, stream)[2:] == [at(110)]
+    drained_at(spark, lake, pipeline, later(65))
+    assert stamps(lake, stream)[3:] == [at(115)]
     first = read_first(spark, lake, view)
-    assert tuples(first, "window_end", "readings") == [(at(noon + 10), 1), (at(noon + 60), 2)]
+    assert tuples(first, "window_end", "readings") == [(at(10), 1), (at(60), 2)]
 
-    run(spark, lake, pipeline, readings(f"a@{noon + 70}"))  # at NOW: a processing time that went back
-    assert stamps(lake, stream)[4:] == [at(noon + 60), at(noon + 65)]
+    run(spark, lake, pipeline, readings("a@125"))  # at NOW: a processing time that went back
+    assert stamps(lake, stream)[4:] == [at(115), at(120)]
+    assert tuples(late_pairs(read_log(spark, lake, stream), view)) == []
     assert clock_holds(spark, lake, pipeline)
 
 
@@ -176,6 +180,6 @@ def test_a_punctuated_clock_waits_for_each_partitions_first_mark(spark: SparkSes
 
     run(spark, lake, pipeline)
 
-    told = read_batches(lake, stream)[::-1]
-    assert [dict(batch.summary.greatest) for batch in told] == [{"p0": at(20), "p1": None}, {"p1": at(15)}, {}]
+    batches = read_batches(lake, stream)[::-1]
+    assert [dict(batch.summary.greatest) for batch in batches] == [{"p0": at(20), "p1": None}, {"p1": at(15)}, {}]
     assert stamps(lake, stream) == [None, None, at(15)]

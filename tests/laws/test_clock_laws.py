@@ -3,15 +3,16 @@
 The oracle is written from the documented behaviour of `BoundedOutOfOrdernessWatermarks`, `WatermarksWithIdleness` and
 `WatermarkOutputMultiplexer`, one object per source partition, instants in whole microseconds, and watermarks in whole
 milliseconds, as are Flink's, whose event times know no less. What differs on purpose:
-the watermark has no extra millisecond below it, a partition is idle from exactly the limit on, and both are looked at
-when a batch ends.
+the watermark has no extra millisecond below it, it stays where all partitions are idle, a partition is idle from
+exactly the limit on, and both are looked at when a batch ends. Silence moves the watermark as bytewax's `EventClock`
+does: on, by the processing time that has passed since the last row.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from itertools import accumulate
@@ -20,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming import Ascending, BoundedOutOfOrderness, Clock, Punctuated
+from streaming.base.intervals import FIRST_INSTANT, LAST_MILLISECOND
 from streaming.clocks.clock import BatchSummary, ClockState
 from tests.laws.clocks import whole_millisecond_before
 
@@ -116,11 +118,10 @@ class Multiplexer:
     outputs: dict[str, Output] = field(default_factory=dict)
     combined: int | None = None
     last_row_at: int = 0
+    combined_at_last_row: int | None = None
 
     def end_of_batch(self, cut: Cut, now: int) -> int | None:
         """The watermark once the batch read at `now` is through."""
-        if cut.events or cut.rejected:
-            self.last_row_at = now
         for event in cut.events:
             self.outputs.setdefault(event.partition, Output()).on_event(event, now, self.strategy)
         for output in self.outputs.values():
@@ -129,8 +130,10 @@ class Multiplexer:
         if active and None not in active:
             self._emit(min(mark for mark in active if mark is not None))
         beat = self.strategy.heartbeat_after
-        if beat is not None and self.outputs and now - self.last_row_at >= beat:
-            self._emit(whole_millisecond_before(now - self.strategy.delay))
+        if cut.events or cut.rejected:
+            self.last_row_at, self.combined_at_last_row = now, self.combined
+        elif beat is not None and now - self.last_row_at >= beat and self.combined_at_last_row is not None:
+            self._emit(whole_millisecond_before(self.combined_at_last_row + now - self.last_row_at))
         return self.combined
 
     def _emit(self, watermark: int) -> None:
@@ -142,8 +145,8 @@ def instant(micros: int) -> datetime:
 
 
 def summaries(strategy: Strategy, history: list[Cut]) -> list[tuple[Cut, int, BatchSummary]]:
-    """Each cut, when it is read, and what the clock is told of it."""
-    told, now = [], 0
+    """Each cut, when it is read, and what the clock learns of it."""
+    entries, now = [], 0
     for cut in history:
         now += cut.pause
         greatest: dict[str, datetime | None] = {}
@@ -155,22 +158,22 @@ def summaries(strategy: Strategy, history: list[Cut]) -> list[tuple[Cut, int, Ba
             ]
             greatest[partition] = instant(max(moving)) if moving else None
         rows = len(cut.events) + cut.rejected
-        told.append((cut, now, BatchSummary(greatest, rows, instant(now))))
-    return told
+        entries.append((cut, now, BatchSummary(greatest, rows, instant(now))))
+    return entries
 
 
 def states(strategy: Strategy, history: list[Cut]) -> list[ClockState]:
     """The clock before the first batch and after each."""
     steps: Callable[[ClockState, BatchSummary], ClockState] = strategy.declared.advance
-    return list(accumulate((told for _, _, told in summaries(strategy, history)), steps, initial=ClockState()))
+    return list(accumulate((summary for _, _, summary in summaries(strategy, history)), steps, initial=ClockState()))
 
 
 @many
 @given(strategies(), histories)
 def test_the_watermark_is_flinks_after_every_batch(strategy: Strategy, history: list[Cut]) -> None:
     oracle, state = Multiplexer(strategy), ClockState()
-    for cut, now, told in summaries(strategy, history):
-        state = strategy.declared.advance(state, told)
+    for cut, now, summary in summaries(strategy, history):
+        state = strategy.declared.advance(state, summary)
         expected = oracle.end_of_batch(cut, now)
         assert strategy.declared.watermark(state) == (None if expected is None else instant(expected))
 
@@ -179,9 +182,9 @@ def test_the_watermark_is_flinks_after_every_batch(strategy: Strategy, history: 
 @given(strategies(), histories)
 def test_the_watermark_never_goes_back_and_never_becomes_null_again(strategy: Strategy, history: list[Cut]) -> None:
     watermarks = [state.watermark for state in states(strategy, history)]
-    known = [watermark for watermark in watermarks if watermark is not None]
-    assert known == sorted(known)
-    assert watermarks == [None] * (len(watermarks) - len(known)) + known
+    instants = [watermark for watermark in watermarks if watermark is not None]
+    assert instants == sorted(instants)
+    assert watermarks == [None] * (len(watermarks) - len(instants)) + instants
 
 
 @many
@@ -192,7 +195,7 @@ def test_a_restart_from_any_stored_state_goes_on_as_if_it_had_never_happened(
     whole = states(strategy, history)
     restart = min(restart, len(history))
     stored = ClockState.from_json(json.loads(json.dumps(whole[restart].to_json())))
-    rest = [json.dumps(told.to_json()) for _, _, told in summaries(strategy, history)[restart:]]
+    rest = [json.dumps(summary.to_json()) for _, _, summary in summaries(strategy, history)[restart:]]
     replayed = (BatchSummary.from_json(json.loads(text)) for text in rest)
     assert stored == whole[restart]
     assert reduce(strategy.declared.advance, replayed, stored) == whole[-1]
@@ -213,7 +216,7 @@ def test_the_same_tick_again_changes_nothing(strategy: Strategy, history: list[C
 def test_an_end_of_input_is_the_least_that_the_watermark_can_be_from_then_on(
     strategy: Strategy, history: list[Cut], end: int, later: list[Cut]
 ) -> None:
-    going_on = [told for _, _, told in summaries(strategy, history + later)[len(history) :]]
+    going_on = [summary for _, _, summary in summaries(strategy, history + later)[len(history) :]]
     open_ended = states(strategy, history + later)[-1].watermark
     ended = reduce(strategy.declared.advance, going_on, states(strategy, history)[-1].closed_at(instant(end)))
     closed = instant(-whole_millisecond_before(-end))
@@ -221,11 +224,40 @@ def test_an_end_of_input_is_the_least_that_the_watermark_can_be_from_then_on(
 
 
 @many
+@given(strategies(), histories, st.integers(-(10**9), 10**9))
+def test_how_old_the_data_are_does_not_matter(strategy: Strategy, history: list[Cut], seconds: int) -> None:
+    age = timedelta(seconds=seconds)
+    state = moved = ClockState()
+    for _, _, summary in summaries(strategy, history):
+        older = {partition: None if at is None else at - age for partition, at in summary.greatest.items()}
+        state = strategy.declared.advance(state, summary)
+        moved = strategy.declared.advance(moved, replace(summary, greatest=older))
+        assert moved.watermark == (None if state.watermark is None else state.watermark - age)
+
+
+@many
 @given(strategies(), histories, st.integers(0, 50_000))
 def test_no_instant_is_too_early_for_the_clock(strategy: Strategy, history: list[Cut], after_first: int) -> None:
-    first = datetime(1, 1, 1, tzinfo=UTC)
     state, clock = states(strategy, history)[-1], strategy.declared
-    early = BatchSummary({"": first + timedelta(microseconds=after_first)}, 1, instant(0))
+    early = BatchSummary({"": FIRST_INSTANT + timedelta(microseconds=after_first)}, 1, instant(0))
     reached = clock.advance(ClockState(), early).watermark
-    assert reached == first + timedelta(microseconds=max(0, whole_millisecond_before(after_first - strategy.delay)))
-    assert (clock.advance(state, early).watermark or first) >= (state.watermark or first)
+    first_mark = max(0, whole_millisecond_before(after_first - strategy.delay))
+    assert reached == FIRST_INSTANT + timedelta(microseconds=first_mark)
+    assert (clock.advance(state, early).watermark or FIRST_INSTANT) >= (state.watermark or FIRST_INSTANT)
+
+
+@many
+@given(strategies(), histories, st.integers(0, 50_000), st.sampled_from((0, 10_000, 25_000, 10**16)))
+def test_no_instant_is_too_late_for_the_clock(
+    strategy: Strategy, history: list[Cut], before_last: int, silence: int
+) -> None:
+    state, clock = states(strategy, history)[-1], strategy.declared
+    last, now = LAST_MILLISECOND + timedelta(microseconds=999), instant(sum(cut.pause for cut in history))
+    late = BatchSummary(dict.fromkeys(state.greatest, last - timedelta(microseconds=before_last)) | {"": last}, 1, now)
+    state = clock.advance(state, late)
+    silent = clock.advance(state, BatchSummary({}, 0, now + timedelta(microseconds=silence)))
+    assert state.watermark is not None and silent.watermark is not None
+    is_silent = strategy.heartbeat_after is not None and silence >= strategy.heartbeat_after
+    passed = timedelta(microseconds=silence) if is_silent else timedelta(0)
+    assert silent.watermark - state.watermark == min(passed, LAST_MILLISECOND - state.watermark)
+    assert silent.closed_at(last).watermark == LAST_MILLISECOND

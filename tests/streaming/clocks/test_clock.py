@@ -80,8 +80,8 @@ def test_a_partition_is_idle_from_exactly_idle_after_on_and_rejoins_with_its_nex
         tick(260),  # p0 has been silent for two minutes, p1 for less
         tick(270),  # both are idle
     ]
-    told = [at(3), at(3), at(3), at(20), at(20), at(20), at(25), at(25), at(25)]
-    assert watermarks(Ascending(idle_after="2 minutes"), *timeline) == told
+    expected = [at(3), at(3), at(3), at(20), at(20), at(20), at(25), at(25), at(25)]
+    assert watermarks(Ascending(idle_after="2 minutes"), *timeline) == expected
 
 
 def test_rejected_rows_keep_a_source_alive_but_not_its_partition() -> None:
@@ -89,23 +89,56 @@ def test_rejected_rows_keep_a_source_alive_but_not_its_partition() -> None:
     rows = [batch({"p0": 9, "p1": 3}), batch({"p0": 10}, now=1), rejected]
     assert watermarks(Ascending(idle_after="2 minutes"), *rows)[-1] == at(10)
     assert watermarks(Ascending(heartbeat_after="2 minutes"), *rows, tick(239.999))[-1] == at(3)
-    assert watermarks(Ascending(heartbeat_after="2 minutes"), *rows, tick(240))[-1] == NOW + timedelta(seconds=240)
+    assert watermarks(Ascending(heartbeat_after="2 minutes"), *rows, tick(240))[-1] == at(3 + 120)
 
 
-def test_the_heartbeat_follows_processing_time_from_exactly_heartbeat_after_on() -> None:
+def test_silence_moves_the_watermark_on_by_the_time_passed_since_the_last_row() -> None:
     clock = BoundedOutOfOrderness("5 seconds", heartbeat_after="1 minute")
     timeline = [
         tick(0),
-        tick(3600),  # no row has ever come: there is nothing to close
+        tick(3600),  # no row has ever come: there is nothing to move on from
         batch({"": 20}, now=3600),
         tick(3659.999),
-        tick(3660),
+        tick(3660),  # exactly heartbeat_after: the minute counts
         tick(3661),
         batch({"": 30}, now=3662),  # rows again; the watermark does not go back
+        tick(3722),
+        tick(3662 + 7 * 86_400),  # a week in which no process ran
     ]
-    beats = [NOW + timedelta(seconds=seconds) for seconds in (3655, 3656, 3656)]
-    assert watermarks(clock, *timeline) == [None, None, at(15), at(15), *beats]
+    expected = [None, None, at(15), at(15), at(75), at(76), at(76), at(136), at(76 + 7 * 86_400)]
+    assert watermarks(clock, *timeline) == expected
     assert watermarks(replace(clock, heartbeat_after=None), *timeline)[-1] == at(25)
+
+
+def test_silence_brings_the_watermark_of_a_live_source_to_processing_time_less_the_delay() -> None:
+    clock, noon = BoundedOutOfOrderness("5 seconds", heartbeat_after="1 minute"), (NOW - at(0)).total_seconds()
+    live = [batch({"": noon}), batch({"": noon + 10}, now=10), tick(70), tick(100)]
+    assert watermarks(clock, *live)[-2:] == [NOW + timedelta(seconds=65), NOW + timedelta(seconds=95)]
+
+
+def test_silence_moves_the_watermark_on_from_where_idle_partitions_held_it_when_the_last_row_came() -> None:
+    clock = Ascending(idle_after="1 minute", heartbeat_after="2 minutes")
+    timeline = [
+        batch({"p0": 10, "p1": 3}),
+        batch({"p0": 20}, now=30),  # p1 holds it
+        tick(60),  # p1 is idle
+        tick(149.999),
+        tick(150),  # two minutes since the last row
+    ]
+    assert watermarks(clock, *timeline) == [at(3), at(3), at(20), at(20), at(3 + 120)]
+
+
+def test_an_end_of_input_does_not_change_from_where_silence_moves_the_watermark_on() -> None:
+    clock = Ascending(heartbeat_after="1 minute")
+    ended = clock.advance(ClockState(), batch({"": 10})).closed_at(at(1000))
+    again = clock.advance(ended, batch({"": 20}, now=30))
+    assert [clock.advance(again, tick(now)).watermark for now in (90, 1010, 1011)] == [at(1000), at(1000), at(1001)]
+
+
+def test_silence_before_a_mark_has_come_moves_nothing() -> None:
+    clock = Punctuated("id = 'a'", heartbeat_after="1 minute")
+    timeline = [batch({"": None}), tick(60), batch({"": 10}, now=70), tick(130)]
+    assert watermarks(clock, *timeline) == [None, None, at(10), at(70)]
 
 
 def test_rows_that_do_not_move_the_clock_hold_it_until_one_of_their_partition_does() -> None:
@@ -120,7 +153,7 @@ def test_rows_that_do_not_move_the_clock_hold_it_until_one_of_their_partition_do
 
 def test_silence_counts_from_the_first_look_where_the_log_is_older_than_the_declaration() -> None:
     plain = Ascending().advance(ClockState(), batch({"p0": 10, "p1": 3}))
-    stored = {name: value for name, value in plain.to_json().items() if name not in ("seen", "arrived")}
+    stored = {name: value for name, value in plain.to_json().items() if name in ("greatest", "watermark")}
     state = ClockState.from_json(json.loads(json.dumps(stored)))
     assert state == plain
     clock = Ascending(idle_after="1 minute", heartbeat_after="1 hour")
@@ -129,6 +162,13 @@ def test_silence_counts_from_the_first_look_where_the_log_is_older_than_the_decl
     assert clock.advance(state, tick(559.999)).watermark == at(3)
     state = clock.advance(clock.advance(state, batch({"p0": 30}, now=530)), tick(560))
     assert state.watermark == at(30)
+
+
+def test_a_heartbeat_declared_in_the_middle_of_a_silence_counts_it_from_the_first_look() -> None:
+    state = Ascending().advance(ClockState(), batch({"": 10}))
+    clock = Ascending(heartbeat_after="1 minute")
+    looked = clock.advance(state, tick(500))
+    assert [clock.advance(looked, tick(now)).watermark for now in (559.999, 560)] == [at(10), at(70)]
 
 
 def test_an_event_in_the_first_year_stops_the_watermark_at_the_first_instant() -> None:
@@ -145,7 +185,7 @@ def test_the_end_of_input_moves_the_watermark_forward_only_and_later_rows_do_not
     assert state.closed_at(at(20)).watermark == at(21)
     assert ClockState().closed_at(at(30)).watermark == at(30)
     ended = state.closed_at(at(30))
-    assert ended.seen == state.seen
+    assert ended.last_valid_row_at == state.last_valid_row_at
     assert clock.advance(ended, batch({"": 31})).watermark == at(30)
     assert clock.advance(ended, batch({"": 36})).watermark == at(31)
 
@@ -212,7 +252,7 @@ def test_the_group_of_a_files_path_names_its_partition(spark: SparkSession) -> N
 
 
 @pytest.mark.parametrize(
-    ("declare", "told"),
+    ("declare", "refusal"),
     [
         (lambda: BoundedOutOfOrderness("soon"), "'soon' is not an interval"),
         (lambda: BoundedOutOfOrderness(""), "'' is not an interval"),
@@ -231,7 +271,7 @@ def test_the_group_of_a_files_path_names_its_partition(spark: SparkSession) -> N
         (lambda: Files("landing", partition="(a"), "partition='(a' is not a regular expression"),
     ],
 )
-def test_a_clock_that_cannot_work_is_refused_when_it_is_declared(declare: object, told: str) -> None:
+def test_a_clock_that_cannot_work_is_refused_when_it_is_declared(declare: object, refusal: str) -> None:
     with pytest.raises(DeclarationError) as refused:
         declare()  # type: ignore[operator]
-    assert told in str(refused.value)
+    assert refusal in str(refused.value)

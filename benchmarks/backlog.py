@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from benchmarks.findings import begin, conclude, console
+from benchmarks.demands import begin, conclude, console
 from benchmarks.pipelines.meters import per_ten_seconds, pipeline
 from benchmarks.processes import until
 from benchmarks.readings import Readings
@@ -44,13 +44,13 @@ class Watched:
     def __init__(self, lake: Lake, output: Path) -> None:
         self._lake = lake
         self.memory: list[int] = []
-        with output.open("ab") as said:
+        with output.open("ab") as log_file:
             self._supervisor = subprocess.Popen(
                 [sys.executable, "-m", "streaming.service", "supervise", STREAM.name],
                 env={**os.environ, "TIDEMARK_HOME": lake.root},
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=log_file,
+                stderr=log_file,
             )
 
     def until(self, reached: Callable[[ProcessStatus], bool], within: float, each: Callable[[], None]) -> float:
@@ -121,40 +121,40 @@ def main() -> None:
         while readings.generated - before < arguments.rows:
             land(readings, clock)
 
-    watched, told = Watched(lake, output), [0.0]
+    watched, reported_at = Watched(lake, output), [0.0]
 
-    def tell() -> None:
+    def report() -> None:
         process = look(lake, pipeline).process
-        if process is not None and process.backlog and time.monotonic() - told[0] > 10:
-            told[0] = time.monotonic()
+        if process is not None and process.backlog and time.monotonic() - reported_at[0] > 10:
+            reported_at[0] = time.monotonic()
             console.print(
                 f"{process.waiting}, {process.processing_rate:,.0f} rows/s, "
                 f"{(process.memory_bytes or 0) / 2**20:,.0f} MB",
                 highlight=False,
             )
 
-    took = watched.until(lambda process: process.items_waiting == 0, 3600, tell)
+    took = watched.until(lambda process: process.items_waiting == 0, 3600, report)
     watched.end()
     worked_off = readings.generated - before
-    told_batches = len(read_batches(lake, STREAM)) - batches_before
+    batches = len(read_batches(lake, STREAM)) - batches_before
 
     spark = start_session()
     drain(spark, lake, pipeline, end_of_input=True)
     for view in pipeline.views:
         correct(spark, lake, view, [entry.day for entry in plan(spark, lake, view)], utc_now)
     broken = [finding for finding in audit(spark, lake, pipeline) if finding.broken]
-    shown = current_results(
+    current = current_results(
         read_first(spark, lake, per_ten_seconds), read_corrections(spark, lake, per_ten_seconds), per_ten_seconds, None
     )
-    found = {
+    windows = {
         (row["meter"], int(row["start"])): row["readings"]
-        for row in shown.selectExpr("meter", "unix_seconds(window_start) div 10 as start", "readings").collect()
+        for row in current.selectExpr("meter", "unix_seconds(window_start) div 10 as start", "readings").collect()
     }
     peak, usual = max(watched.memory), max(steady_memory)
-    findings = [
+    demands = [
         (
             f"{worked_off:,} rows worked off",
-            f"{took:.0f} s, {told_batches} batches, {worked_off / took:,.0f} rows/s",
+            f"{took:.0f} s, {batches} batches, {worked_off / took:,.0f} rows/s",
             True,
         ),
         (
@@ -163,9 +163,9 @@ def main() -> None:
             peak <= _AT_MOST * usual,
         ),
         ("every law of the audit", f"{len(broken)} broken", not broken),
-        ("windows = a recount without the platform", f"{len(found):,} windows", found == dict(readings.windows)),
+        ("windows = a recount without the platform", f"{len(windows):,} windows", windows == dict(readings.windows)),
     ]
-    conclude(folder / "backlog.md", findings)
+    conclude(folder / "backlog.md", demands)
 
 
 if __name__ == "__main__":

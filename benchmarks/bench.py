@@ -17,7 +17,7 @@ from benchmarks.compare.data import Shape
 from benchmarks.compare.growth import growth
 from benchmarks.compare.live import latency
 from benchmarks.compare.picture import contenders_table, draw_contenders
-from benchmarks.findings import PROJECT, Finding, begin, conclude, console
+from benchmarks.demands import PROJECT, Demand, begin, conclude, console
 
 _DATA = PROJECT / ".tidemark" / "bench"
 _SHORT, _FULL = 300_000, 4_000_000
@@ -34,15 +34,15 @@ def main() -> None:
     arena = Arena(_DATA, folder / "work", arguments.full)
     rows, times = arguments.rows or (_FULL if arguments.full else _SHORT), arguments.times
 
-    def ceiling() -> list[Finding]:
+    def ceiling() -> list[Demand]:
         arena.run("duckdb", Shape(rows))
         return []
 
-    def grown() -> list[Finding]:
+    def grown() -> list[Demand]:
         (folder / "growth.md").write_text(f"{growth(arena, rows // 2)}\n")
         return []
 
-    measures: dict[str, Callable[[], list[Finding]]] = {
+    measures: dict[str, Callable[[], list[Demand]]] = {
         "start": lambda: bars.start(arena, times),
         "small_batches": lambda: bars.small_batches(arena, 200 if arguments.full else 60, times),
         "ingest": lambda: bars.ingest(arena, rows, times),
@@ -58,17 +58,17 @@ def main() -> None:
             "much_data": lambda: bars.much_data(arena, rows),
             "growth": grown,
         }
-    findings: list[Finding] = []
+    demands: list[Demand] = []
     shape = Shape(rows).name
     for name, measure in measures.items():
         if not arguments.only or name in arguments.only:
             console.print(f"\n{name}", highlight=False)
-            findings += bars.checked(measure)
-            # Hours of it, so nothing waits for the end.
-            runs = {f"{name} {of}": [asdict(run) for run in found] for (name, of), found in arena.runs.items()}
-            (folder / "bench.json").write_text(json.dumps({"findings": findings, "runs": runs}, indent=1))
+            demands += bars.checked(measure)
+            # A full run takes hours: what it has measured so far is kept if it is stopped.
+            runs = {f"{name} {of}": [asdict(run) for run in of_shape] for (name, of), of_shape in arena.runs.items()}
+            (folder / "bench.json").write_text(json.dumps({"demands": demands, "runs": runs}, indent=1))
     draw_contenders(folder / "bench.png", arena.runs, shape, rows)
-    conclude(folder / "bench.md", findings, contenders_table(arena.runs, shape, rows))
+    conclude(folder / "bench.md", demands, contenders_table(arena.runs, shape, rows))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
 
-from benchmarks.findings import PROJECT, Finding, begin, conclude, console
+from benchmarks.demands import PROJECT, Demand, begin, conclude, console
 from benchmarks.pipelines.meters import pipeline
 from benchmarks.processes import command_line, family, jvms, orphans, until
 from benchmarks.readings import Readings
@@ -128,10 +128,10 @@ class Kills:
             now = look(self.lake, pipeline).process
             return now is not None and (now.newest_batch or 0) > newest and (now.pid != process.pid) == hit
 
-        found = until(goes_on, _RECOVERS_WITHIN if hit else _GOES_ON_WITHIN)
-        seconds = None if found is None else time.monotonic() - started
+        recovered = until(goes_on, _RECOVERS_WITHIN if hit else _GOES_ON_WITHIN)
+        seconds = None if recovered is None else time.monotonic() - started
         self.rounds.append(Round(f"{victim} {number.name}", seconds, left))
-        # Another time than that of a start.
+        # So that the next kill hits another phase of the stream than its start.
         self._over.wait(self._random.uniform(0, 3))
 
     def _pids(self, victim: str, driver: int) -> list[int]:
@@ -188,7 +188,7 @@ def _writers() -> int:
         if (process.info["cmdline"] or [])[3:5] == ["streaming.service", "process"]
         and process.info["status"] != psutil.STATUS_ZOMBIE
     }
-    # For a moment the one that starts a JVM is two: a fork has its parent's command line.
+    # A process that starts a JVM forks first, and a fork has its parent's command line for a moment.
     return sum(parent not in parents for parent in parents.values())
 
 
@@ -198,20 +198,20 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _table(kills: Kills, broken: int) -> list[Finding]:
-    """Each demand, what was seen, and whether it holds."""
+def _table(kills: Kills, broken: int) -> list[Demand]:
+    """Each demand, what was measured, and whether it holds."""
     by_victim: dict[str, list[float | None]] = {}
     for done in kills.rounds:
         by_victim.setdefault(done.victim, []).append(done.seconds)
-    findings = []
+    demands = []
     for victim, seconds in sorted(by_victim.items()):
-        known = [second for second in seconds if second is not None]
-        told = f"median {statistics.median(known or [0]):.1f} s, longest {max(known, default=0):.1f} s"
-        findings.append((f"goes on after {victim}", f"{len(seconds)} rounds, {told}", len(known) == len(seconds)))
+        recoveries = [second for second in seconds if second is not None]
+        times = f"median {statistics.median(recoveries or [0]):.1f} s, longest {max(recoveries, default=0):.1f} s"
+        demands.append((f"goes on after {victim}", f"{len(seconds)} rounds, {times}", len(recoveries) == len(seconds)))
     left = [orphan for done in kills.rounds for orphan in done.orphans]
     rows = sum(batch.summary.rows for batch in read_batches(kills.lake, STREAM))
     return [
-        *findings,
+        *demands,
         ("no orphan after 15 s", f"{len(left)} orphans", not left),
         (
             "never two writers",
@@ -238,9 +238,9 @@ def main() -> None:
     spark = start_session()
     drain(spark, kills.lake, pipeline, end_of_input=True)
     broken = [finding for finding in audit(spark, kills.lake, pipeline) if finding.broken]
-    findings = _table(kills, len(broken))
+    demands = _table(kills, len(broken))
     (folder / "kills.json").write_text(json.dumps([asdict(done) for done in kills.rounds], indent=1))
-    conclude(folder / "kills.md", findings)
+    conclude(folder / "kills.md", demands)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ _WINDOW_SECONDS = 10
 
 
 class Readings:
-    """Lands files of readings in a folder; what it has made so far is known without the platform.
+    """Lands files of readings in a folder; it counts what it has made, without the platform.
 
     `windows` counts the valid readings of each meter and ten seconds since the epoch.
     """

@@ -19,11 +19,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.findings import begin, conclude, console
+from benchmarks.demands import begin, conclude, console
 from benchmarks.pipelines.meters import pipeline
 from benchmarks.processes import family, jvms, orphans, until
 from benchmarks.readings import Readings
-from benchmarks.soak_record import Kill, Record, draw, judge
+from benchmarks.soak_record import Kill, Record, demands_of, draw
 from streaming import Lake
 from streaming.service.overview import look
 
@@ -43,7 +43,7 @@ class Soak:
         self.record = Record(minutes)
         self._random = random.Random(seed)
         self._readings = Readings(Path(STREAM.source.location(self.lake)), seed)
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         self._over = threading.Event()
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._recovering = False
@@ -53,7 +53,7 @@ class Soak:
     @property
     def seconds(self) -> float:
         """Since the start."""
-        return time.monotonic() - self._begun
+        return time.monotonic() - self._started_at
 
     def run(self) -> None:
         """Everything at once for the wanted time; then the rest is drained and corrected."""
@@ -71,10 +71,10 @@ class Soak:
             thread.start()
         while self.seconds < self.record.minutes * 60:
             self._over.wait(30)
-            seen = look(self.lake, pipeline)
-            process = seen.process
+            overview = look(self.lake, pipeline)
+            process = overview.process
             console.print(
-                f"{self.seconds / 60:5.1f} min  {seen.state:10}  {self.record.generated:>9,} rows out, batch "
+                f"{self.seconds / 60:5.1f} min  {overview.state:10}  {self.record.generated:>9,} rows out, batch "
                 f"{'-' if process is None else process.newest_batch}, "
                 f"{'-' if process is None else process.waiting}, {len(self.record.kills)} kills",
                 highlight=False,
@@ -112,10 +112,9 @@ class Soak:
             )
 
     def _kill(self) -> None:
-        seen = look(self.lake, pipeline)
-        if seen.process is None or self._supervisor is None:
+        before = look(self.lake, pipeline).process
+        if before is None or self._supervisor is None:
             return
-        before = seen.process
         members = family(before.pid)
         victim = self._random.choice(["driver", "JVM", "supervisor"])
         number = self._random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
@@ -152,7 +151,7 @@ class Soak:
 
     def _tidemark(self, *arguments: str) -> None:
         command = [sys.executable, "-c", "from platform_assets.cli import main; main()", *arguments]
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             env=self._environment,
             stdout=self._output,
@@ -160,7 +159,7 @@ class Soak:
             check=False,
             stdin=subprocess.DEVNULL,
         )
-        self.record.runs.setdefault(arguments[0], []).append(done.returncode)
+        self.record.runs.setdefault(arguments[0], []).append(completed.returncode)
 
 
 def main() -> None:
@@ -173,10 +172,10 @@ def main() -> None:
     soak = Soak(folder, arguments.minutes, arguments.seed)
     soak.run()
     soak._tidemark("audit", STREAM.name)
-    findings, times = judge(soak.lake, soak.record, soak.record.runs["audit"][-1], started)
+    demands, times = demands_of(soak.lake, soak.record, soak.record.runs["audit"][-1], started)
     (folder / "record.json").write_text(json.dumps(asdict(soak.record), indent=1))
     draw(folder / "record.png", soak.record, times)
-    conclude(folder / "record.md", findings)
+    conclude(folder / "record.md", demands)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from benchmarks.findings import Finding
+from benchmarks.demands import Demand
 from benchmarks.pipelines.meters import meters
 from benchmarks.processes import ORPHANS_GONE_WITHIN
 from streaming import Lake
@@ -42,17 +42,17 @@ class Record:
 
 def quarters(values: list[tuple[float, float]], length: float) -> list[float]:
     """The median of each quarter of the time; 0 where it has no value."""
-    found = []
+    medians = []
     for quarter in range(4):
         inside = [value for at, value in values if quarter * length / 4 <= at < (quarter + 1) * length / 4]
-        found.append(statistics.median(inside) if inside else 0.0)
-    return found
+        medians.append(statistics.median(inside) if inside else 0.0)
+    return medians
 
 
-def judge(
+def demands_of(
     lake: Lake, record: Record, audited: int, started: datetime
-) -> tuple[list[Finding], list[tuple[float, float]]]:
-    """Every demand with what was seen and whether it holds; and the times of the log's batches."""
+) -> tuple[list[Demand], list[tuple[float, float]]]:
+    """Every demand with what was measured and whether it holds; and the times of the log's batches."""
     length = record.minutes * 60
     measures = [entry for entry in read_progress(lake, meters, started) if entry.query == QUERY and entry.rows]
     times = [((entry.started - started).total_seconds(), entry.seconds) for entry in measures]
@@ -62,10 +62,10 @@ def judge(
     logged = sum(batch.summary.rows for batch in described)
     rejected = sum(batch.rejected for batch in described)
     recovered = [kill.recovered_after for kill in record.kills]
-    known = [seconds for seconds in recovered if seconds is not None]
+    seconds_lost = [seconds for seconds in recovered if seconds is not None]
     orphans = [orphan for kill in record.kills for orphan in kill.orphans]
     failed = {name: codes for name, codes in record.runs.items() if any(codes)}
-    recovery = f"median {statistics.median(known or [0]):.1f} s, longest {max(known, default=0):.1f} s"
+    recovery = f"median {statistics.median(seconds_lost or [0]):.1f} s, longest {max(seconds_lost, default=0):.1f} s"
     return [
         ("tidemark audit", f"exit code {audited}", audited == 0),
         ("rows in the log = rows generated", f"{logged:,} = {record.generated:,}", logged == record.generated),
@@ -73,7 +73,7 @@ def judge(
         (
             f"committing again within {_RECOVERS_WITHIN:.0f} s of a kill",
             f"{len(recovered)} kills, {recovery}",
-            len(known) == len(recovered) and max(known, default=0) <= _RECOVERS_WITHIN,
+            len(seconds_lost) == len(recovered) and max(seconds_lost, default=0) <= _RECOVERS_WITHIN,
         ),
         (f"no orphan {ORPHANS_GONE_WITHIN:.0f} s after a kill", f"{len(orphans)} orphans", not orphans),
         (

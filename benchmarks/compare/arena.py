@@ -11,13 +11,13 @@ from pathlib import Path
 
 from benchmarks.compare.data import Expected, Shape, generate
 from benchmarks.compare.measure import Measured, measure
-from benchmarks.findings import PROJECT, console
+from benchmarks.demands import PROJECT, console
 
 _CHECKED = ("rows", "damaged", "valid", "sum")
 
 
 class WrongSums(Exception):
-    """A contender found something else than what was generated, so its time means nothing."""
+    """A contender has other sums than the generated data, so its time means nothing."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Arena:
         """One run on the files of `shape`.
 
         Raises:
-            WrongSums: it found something else than what was generated.
+            WrongSums: its sums are not those of the generated data.
             RuntimeError: it failed.
         """
         source, expected = generate(self.data, shape)
@@ -97,15 +97,15 @@ def side_by_side(times: int, ours: Callable[[], float], theirs: Callable[[], flo
 
 def medians(runs: Mapping[tuple[str, str], Sequence[Measured]]) -> dict[tuple[str, str], Measured]:
     """Of each contender and shape the run with the median wall time."""
-    return {key: sorted(found, key=lambda run: run.wall)[len(found) // 2] for key, found in runs.items()}
+    return {key: sorted(of_key, key=lambda run: run.wall)[len(of_key) // 2] for key, of_key in runs.items()}
 
 
 def _check(contender: str, measured: Measured, expected: Expected) -> None:
-    told = measured.told
-    wrong = {name: told[name] for name in _CHECKED if name in told and told[name] != getattr(expected, name)}
-    # A pair of row and window that is neither counted nor told to be late is lost.
-    pairs = expected.valid * told.get("windows_of_a_row", 1)
-    if "counted" in told and told["counted"] + told["late"] != pairs:
-        wrong["counted + late"] = told["counted"] + told["late"]
+    result = measured.result
+    wrong = {name: result[name] for name in _CHECKED if name in result and result[name] != getattr(expected, name)}
+    # A pair of row and window that is neither counted nor late was lost.
+    pairs = expected.valid * result.get("windows_of_a_row", 1)
+    if "counted" in result and result["counted"] + result["late"] != pairs:
+        wrong["counted + late"] = result["counted"] + result["late"]
     if wrong:
-        raise WrongSums(f"{contender} found {wrong}, generated was {expected}")
+        raise WrongSums(f"{contender} has {wrong}, but {expected} was generated")

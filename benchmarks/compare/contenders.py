@@ -1,7 +1,7 @@
 """Each contender as a program: `python -m benchmarks.compare.contenders NAME INPUT WORK FILES_PER_BATCH RESULT`.
 
-Every one takes all files of INPUT in batches of so many files, writes its tables below WORK, and says in RESULT what it
-has found there.
+Every one takes all files of INPUT in batches of so many files, writes its tables below WORK, and writes to
+RESULT what it counts there.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from streaming.spark.session import start_session
 from streaming.tables.history import commit_history
 from streaming.tables.storage import files_of
 
-Told = dict[str, Any]
+Result = dict[str, Any]
 
 
-def plain(source: Path, work: Path, files_per_batch: int) -> Told:
+def plain(source: Path, work: Path, files_per_batch: int) -> Result:
     """JSON to Parquet, and nothing else: what Spark cannot do for less."""
     spark = _session()
     started = time.monotonic()
@@ -50,13 +50,13 @@ def plain(source: Path, work: Path, files_per_batch: int) -> Told:
     )
     query.awaitTermination()
     took = time.monotonic() - started
-    # Damaged lines are rows of nulls here.
+    # Spark reads a damaged line as a row of nulls, so damaged lines are counted, too.
     rows, total = spark.read.parquet(str(work / "rows")).agg(F.count("*"), F.sum("value")).first() or (0, 0)
     return {"rows": rows, "sum": total, "seconds": took, **_batches(query)}
 
 
-def log(source: Path, work: Path, files_per_batch: int) -> Told:
-    """Tidemark's event log: parsed, judged, stamped, committed."""
+def log(source: Path, work: Path, files_per_batch: int) -> Result:
+    """Tidemark's event log: parsed, validated, stamped, committed."""
     spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
     started = time.monotonic()
     query = Run(spark, lake, pipeline, utc_now, lambda query, rows, batch: None).start_ingest(availableNow=True)
@@ -64,7 +64,7 @@ def log(source: Path, work: Path, files_per_batch: int) -> Told:
     return {**_logged(lake, pipeline), "seconds": time.monotonic() - started, **_batches(query)}
 
 
-def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -> Told:
+def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -> Result:
     """Tidemark: log, first results, late and rejected rows."""
     spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch, windows)
     started = time.monotonic()
@@ -72,24 +72,24 @@ def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -
     took = time.monotonic() - started
     (view,) = pipeline.views
     counted = _total(lake.first(view), "readings")
-    told = [batch for batch in read_batches(lake, pipeline.stream) if batch.cause == "source"]
-    late = sum(sum((batch.late or {}).values()) for batch in told)
+    batches = [batch for batch in read_batches(lake, pipeline.stream) if batch.cause == "source"]
+    late = sum(sum((batch.late or {}).values()) for batch in batches)
     return {
         **_logged(lake, pipeline),
         "counted": counted,
         "late": late,
         "windows_of_a_row": windows,
         "seconds": took,
-        "batches": len(told),
+        "batches": len(batches),
     }
 
 
-def sliding(source: Path, work: Path, files_per_batch: int) -> Told:
+def sliding(source: Path, work: Path, files_per_batch: int) -> Result:
     """The same with every row in five windows."""
     return tidemark(source, work, files_per_batch, 5)
 
 
-def first(source: Path, work: Path, files_per_batch: int) -> Told:
+def first(source: Path, work: Path, files_per_batch: int) -> Result:
     """Tidemark from the start of its process to its first commit, in seconds."""
     spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
     run = Run(spark, lake, pipeline, utc_now, lambda query, rows, batch: None)
@@ -98,7 +98,7 @@ def first(source: Path, work: Path, files_per_batch: int) -> Told:
     return {**_logged(lake, pipeline), "seconds": batch["timestamp"] / 1000 - psutil.Process().create_time()}
 
 
-def bare(source: Path, work: Path, files_per_batch: int) -> Told:
+def bare(source: Path, work: Path, files_per_batch: int) -> Result:
     """A Spark session that writes one row to a Delta table, from the start of its process, in seconds."""
     settings = Settings()
     spark = (
@@ -113,10 +113,10 @@ def bare(source: Path, work: Path, files_per_batch: int) -> Told:
     return {"seconds": time.time() - psutil.Process().create_time()}
 
 
-def usual(source: Path, work: Path, files_per_batch: int) -> Told:
+def usual(source: Path, work: Path, files_per_batch: int) -> Result:
     """As it is written by hand: a query each for valid rows, rejected rows and windows, each parsing for itself."""
     spark = _session()
-    # What one gets who sets nothing.
+    # Spark's default, which our own session does not keep.
     spark.conf.set("spark.sql.shuffle.partitions", "200")
 
     def parsed() -> DataFrame:
@@ -145,7 +145,7 @@ def usual(source: Path, work: Path, files_per_batch: int) -> Told:
     took = time.monotonic() - started
     valid_rows, valid_sum = _counted(work / "valid"), _total(work / "valid", "value")
     rejected = _counted(work / "rejected")
-    # What its watermark drops, and what is open when the input ends, is in no window, and nobody is told.
+    # Rows that its watermark drops, or whose windows are open when the input ends, are in no window.
     lost = valid_rows - _total(work / "windows", "readings")
     return {
         "rows": valid_rows + rejected,
@@ -159,15 +159,15 @@ def usual(source: Path, work: Path, files_per_batch: int) -> Told:
 
 
 def _session() -> SparkSession:
-    # Spark's own default keeps the last hundred batches.
+    # By default Spark keeps the progress of the last hundred batches only.
     spark = start_session()
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
     return spark
 
 
-def _logged(lake: Lake, pipeline: Pipeline) -> Told:
-    told = read_batches(lake, pipeline.stream)
-    rejected, rows = sum(batch.rejected for batch in told), sum(batch.summary.rows for batch in told)
+def _logged(lake: Lake, pipeline: Pipeline) -> Result:
+    batches = read_batches(lake, pipeline.stream)
+    rejected, rows = sum(batch.rejected for batch in batches), sum(batch.summary.rows for batch in batches)
     total = _total(lake.log(pipeline.stream), "value")
     return {"rows": rows, "damaged": rejected, "valid": rows - rejected, "sum": total}
 
@@ -187,13 +187,13 @@ def _rows(table: Path | str) -> Dataset:
     return opened.to_pyarrow_dataset(filesystem=files_of(opened))
 
 
-def _batches(query: StreamingQuery) -> Told:
+def _batches(query: StreamingQuery) -> Result:
     """How many there were, and what each took, from its trigger to its commit."""
     took = [entry.durationMs["triggerExecution"] / 1000 for entry in query.recentProgress if entry.numInputRows]
     return {"batches": len(took), "took": took}
 
 
-CONTENDERS: dict[str, Callable[[Path, Path, int], Told]] = {
+CONTENDERS: dict[str, Callable[[Path, Path, int], Result]] = {
     "bare": bare,
     "first": first,
     "plain": plain,
@@ -207,8 +207,8 @@ CONTENDERS: dict[str, Callable[[Path, Path, int], Told]] = {
 def main() -> None:
     """Run one contender."""
     name, source, work, files_per_batch, result = sys.argv[1:]
-    told = CONTENDERS[name](Path(source), Path(work), int(files_per_batch))
-    Path(result).write_text(json.dumps(told))
+    counts = CONTENDERS[name](Path(source), Path(work), int(files_per_batch))
+    Path(result).write_text(json.dumps(counts))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def main() -> None:
     data, work, result = map(Path, sys.argv[1:])
     spark = start_session()
     logs = [_log(spark, data, work, days) for days in LOGS]
-    # The last day of a log has no late rows: those come with the day after.
+    # Not the last day of a log: its late rows would come with the day after.
     one, *_ = eight = [BEGIN.date() + timedelta(days=number) for number in range(8)]
     by_log: list[list[float]] = [[] for _ in logs]
     by_days: list[list[float]] = [[], []]
@@ -47,8 +47,8 @@ def main() -> None:
         if round_:
             for kept, seconds in zip([*by_log, *by_days], [*taken, *taken_by_days], strict=True):
                 kept.append(seconds)
-    told = {"by_log": by_log, "by_days": by_days, "rows_read": rows[-2:], "rows_of": [A_DAY, A_DAY * 8]}
-    result.write_text(json.dumps(told))
+    figures = {"by_log": by_log, "by_days": by_days, "rows_read": rows[-2:], "rows_of": [A_DAY, A_DAY * 8]}
+    result.write_text(json.dumps(figures))
 
 
 def _log(spark: SparkSession, data: Path, work: Path, days: int) -> tuple[Lake, Pipeline]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
 CHECKPOINT_EVERY = "2 s"
-# File splits are read in no order: a bound as small as ours would drop most rows in silence.
+# Flink reads file splits in no order, so a bound as small as Tidemark's would silently drop most rows.
 WATERMARK_BEHIND = "INTERVAL '1' DAY"
 WINDOW = "INTERVAL '1' MINUTE"
 
@@ -50,7 +50,7 @@ def main() -> None:
     _sink(environment, "windows", "id STRING, window_start TIMESTAMP(3), readings BIGINT, sum_value DOUBLE", work)
     started = time.monotonic()
     statements = environment.create_statement_set()
-    # Both keep what came, the rows and the windows.
+    # Tidemark keeps the rows as well as the windows, so Flink has to.
     statements.add_insert_sql(f"INSERT INTO valid SELECT * FROM readings WHERE {GOOD}")
     statements.add_insert_sql(f"""
         INSERT INTO windows
@@ -61,8 +61,8 @@ def main() -> None:
     took = time.monotonic() - started
     rows, total = _read(Path(work, "valid"), 2)
     _, counted = _read(Path(work, "windows"), 2)
-    found = {"valid": rows, "sum": total, "counted": counted, "late": 0, "seconds": took}
-    Path(result).write_text(json.dumps(found))
+    counts = {"valid": rows, "sum": total, "counted": counted, "late": 0, "seconds": took}
+    Path(result).write_text(json.dumps(counts))
 
 
 def _sink(environment: TableEnvironment, name: str, columns: str, work: str) -> None:

@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from benchmarks.compare.arena import side_by_side
 from benchmarks.compare.bars import at_most
 from benchmarks.compare.data import Expected, Shape, lines
-from benchmarks.findings import PROJECT, Finding, console
+from benchmarks.demands import PROJECT, Demand, console
 from benchmarks.pipelines.live import DELAY_SECONDS, WINDOW_SECONDS, per_window, pipeline
 from benchmarks.processes import until
 from streaming import Lake
@@ -39,14 +39,14 @@ Results = Callable[[], list[float]]
 """The ends of the windows, in seconds since the epoch, whose results have come to be read since the last call."""
 
 
-def latency(work: Path, flink: Path, times: int) -> list[Finding]:
+def latency(work: Path, flink: Path, times: int) -> list[Demand]:
     """The 99th percentile over all results, in turn."""
     ratio = side_by_side(times, lambda: _tidemark(work), lambda: _flink(work, flink))
-    seen = f"{ratio}; {', '.join(f'{our:.1f}' for our in ratio.ours)} s against " + ", ".join(
+    times_of_each = f"{ratio}; {', '.join(f'{our:.1f}' for our in ratio.ours)} s against " + ", ".join(
         f"{their:.1f}" for their in ratio.theirs
     )
-    what, _, held = at_most("P5 window closed to result readable, p99, vs Flink", ratio, 0.7)
-    return [(what, f"{seen} s", held)]
+    what, _, holds = at_most("P5 window closed to result readable, p99, vs Flink", ratio, 0.7)
+    return [(what, f"{times_of_each} s", holds)]
 
 
 class Feed:
@@ -101,12 +101,12 @@ def _tidemark(work: Path) -> float:
         table = DeltaTable(uri)
         if table.version() == versions[0]:
             return []
-        known, versions[0] = versions[0], table.version()
-        found: list[float] = []
-        for version in range(known + 1, versions[0] + 1):
+        read, versions[0] = versions[0], table.version()
+        ends: list[float] = []
+        for version in range(read + 1, versions[0] + 1):
             added = (Path(uri) / "_delta_log" / f"{version:020}.json").read_text()
-            found += _ends(Path(uri), added)
-        return found
+            ends += _ends(Path(uri), added)
+        return ends
 
     command = [sys.executable, "-m", "streaming.service", "supervise", pipeline.name]
     return _measured("tidemark", command, environment, Path(pipeline.stream.source.location(lake)), results)
@@ -121,17 +121,17 @@ def _ends(table: Path, commit: str) -> list[float]:
 def _flink(work: Path, python: Path) -> float:
     shutil.rmtree(work, ignore_errors=True)
     landing, windows = work / "in", work / "windows"
-    seen: set[Path] = set()
+    parts_read: set[Path] = set()
 
     def results() -> list[float]:
-        found = []
+        window_starts: list[float] = []
         for path in windows.rglob("part-*"):
-            if path in seen:
+            if path in parts_read:
                 continue
-            seen.add(path)
+            parts_read.add(path)
             starts = [line.split(",")[1].strip('"') for line in path.read_text().splitlines()]
-            found += [datetime.fromisoformat(start).replace(tzinfo=UTC).timestamp() for start in starts]
-        return [start + WINDOW_SECONDS for start in found]
+            window_starts += [datetime.fromisoformat(start).replace(tzinfo=UTC).timestamp() for start in starts]
+        return [start + WINDOW_SECONDS for start in window_starts]
 
     job = PROJECT / "benchmarks/compare/flink_job.py"
     return _measured("flink", [str(python), str(job), str(landing), str(work), "live", "-"], {}, landing, results)
@@ -155,13 +155,13 @@ def _measured(name: str, command: list[str], environment: dict[str, str], landin
 
 @contextmanager
 def _running(command: list[str], environment: dict[str, str], output: Path) -> Iterator[None]:
-    with output.open("ab") as said:
+    with output.open("ab") as log_file:
         process = subprocess.Popen(
             command,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=log_file,
+            stderr=log_file,
             start_new_session=True,
         )
     try:

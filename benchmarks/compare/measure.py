@@ -22,30 +22,30 @@ _LOOKS_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Measured:
-    """One run: wall and CPU seconds and peak resident bytes of the process and all it started; what it `told`."""
+    """One run: wall and CPU seconds and peak resident bytes of the process and all it started; its `result`."""
 
     wall: float
     cpu: float
     peak: int
-    told: dict[str, Any]
+    result: dict[str, Any]
 
 
 def measure(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Measured:
-    """Run the command, which is given the path of a file more and writes there, as JSON, what it found.
+    """Run the command, which is given the path of a file more and writes its result there, as JSON.
 
     Raises:
-        RuntimeError: it failed; the text ends with what it said.
+        RuntimeError: it failed; the text ends with the end of its output.
     """
     with tempfile.TemporaryDirectory() as scratch:
         result, output = Path(scratch) / "result.json", Path(scratch) / "output.log"
-        with output.open("wb") as said:
+        with output.open("wb") as output_file:
             started = time.monotonic()
             process = subprocess.Popen(
                 [*command, str(result)],
                 env={**os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output_file,
+                stderr=output_file,
             )
             tree = _Tree(process.pid)
             code = process.wait()

@@ -29,8 +29,8 @@ def contenders_table(runs: Runs, shape: str, rows: int) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for name, run in _of(runs, shape):
-        batches = run.told.get("batches")
-        cadence = f"{rows / batches:,.0f} | {run.told['seconds'] / batches:.1f}" if batches else "|"
+        batches = run.result.get("batches")
+        cadence = f"{rows / batches:,.0f} | {run.result['seconds'] / batches:.1f}" if batches else "|"
         lines.append(
             f"| {_WHAT[name]} | {len(runs[name, shape])} | {run.wall:.1f} | {run.cpu:.1f} | {run.peak / 2**20:,.0f} | "
             f"{cadence} |"
@@ -55,5 +55,5 @@ def draw_contenders(path: Path, runs: Runs, shape: str, rows: int) -> None:
 
 
 def _of(runs: Runs, shape: str) -> list[tuple[str, Measured]]:
-    found = medians(runs)
-    return [(name, found[name, shape]) for name in _SHOWN if (name, shape) in found]
+    median_runs = medians(runs)
+    return [(name, median_runs[name, shape]) for name in _SHOWN if (name, shape) in median_runs]

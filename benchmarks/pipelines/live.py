@@ -3,7 +3,7 @@
 from benchmarks.compare.declared import FIELDS, PLAUSIBLE
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, agg
 
-# No whole seconds: windows end at every phase of Flink's checkpoints, and not always just before one, or after.
+# Not a whole number of seconds, so that windows end at every phase of Flink's checkpoints.
 WINDOW_SECONDS = 9.75
 DELAY_SECONDS = 2
 
@@ -24,5 +24,5 @@ per_window = Windowed(
     by=("id",),
 )
 
-# As fast as it can.
+# Shorter than any batch, so that the next one begins as soon as the last one has ended.
 pipeline = Pipeline(live, (per_window,), trigger="100 milliseconds")

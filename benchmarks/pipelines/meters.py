@@ -30,7 +30,7 @@ per_minute = Windowed(
     allowed_lateness="1 minute",
 )
 
-# Killed again and again, it would wait longer before each restart; and a stop is over before orphans are looked for.
+# A short backoff, because the soak kills the stream often; a stop must end before the soak looks for orphans.
 pipeline = Pipeline(
     meters,
     (per_ten_seconds, per_minute),

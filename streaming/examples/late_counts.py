@@ -1,4 +1,4 @@
-"""Readings per sensor in windows of ten seconds; what comes late is told apart and repaired by a correction."""
+"""Readings per sensor in windows of ten seconds; late ones are counted by a correction."""
 
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg, epoch_millis
 

@@ -14,7 +14,7 @@ sensors = Stream(
     },
     event_time="event_time",
     clock=BoundedOutOfOrderness("5 seconds"),
-    # A reading without a value can be neither averaged nor filtered.
+    # Without this rule, readings without a temperature would be counted in no mean, and nobody would notice.
     rules=(Rule("temperature_present", "temperature is not null"),),
 )
 

@@ -1,4 +1,4 @@
-"""What five and fifteen seconds of a sensor's readings tell: extremes, averages, the typical value."""
+"""Five and fifteen seconds of a sensor's readings: extremes, averages, the typical value."""
 
 import pandas as pd
 
@@ -39,7 +39,7 @@ average = Windowed(
     of=temperatures,
     by=("id",),
     window=Tumbling("15 seconds"),
-    # An aggregate of one's own: Spark keeps sum and count, merges them and divides in the end.
+    # An aggregate of one's own is SQL; Spark keeps sum and count for it, and divides at the end.
     aggregates={"average": Aggregate("sum(temperature) / count(temperature)", "sum over count of temperature")},
 )
 

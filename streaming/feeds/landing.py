@@ -10,7 +10,8 @@ from pathlib import Path
 
 from streaming.base import FeedError
 
-_STEP_NS = 10_000_000  # Spark orders files by milliseconds; ten of them survive a coarser file system, too.
+# Spark orders files by milliseconds, and some file systems keep times less exactly than that.
+_STEP_NS = 10_000_000
 
 
 class LandingWriter:
@@ -18,7 +19,7 @@ class LandingWriter:
 
     A file appears under its name only when it is complete. Every file gets a later modification time than all
     before it, because Spark reads a folder in that order. These times are near the present on purpose: Spark
-    ignores a file that is more than a week older than the newest it has seen.
+    ignores a file that is more than a week older than the newest it has read.
 
     Raises FeedError when the folder cannot be made, read or written.
     """

@@ -52,7 +52,7 @@ def scheduled_flights(first_day: date, days: int) -> pa.Table:
         strings_can_be_null=True,
     )
     table = pa_csv.read_csv(pa.BufferReader(content), convert_options=options)
-    # time_hour is UTC; every other time in the file is New York's.
+    # Only time_hour is UTC; every other time in the file is New York's.
     minutes = pc.multiply(table["minute"], pa.scalar(60, pa.int64())).cast(pa.duration("s"))
     scheduled = pc.add(table["time_hour"], minutes)
     table = table.drop_columns(["time_hour", "minute"]).append_column("sched_dep", scheduled)
@@ -63,10 +63,10 @@ def scheduled_flights(first_day: date, days: int) -> pa.Table:
     )
     chosen = table.filter(inside)
     if chosen.num_rows == 0:
-        known = pc.min_max(scheduled).as_py()
+        range_there = pc.min_max(scheduled).as_py()
         raise FeedError(
             f"no flight was scheduled on the {days} day(s) from {first_day.isoformat()} on: choose days "
-            f"between {known['min'].date()} and {known['max'].date()} (UTC)"
+            f"between {range_there['min'].date()} and {range_there['max'].date()} (UTC)"
         )
     return chosen
 

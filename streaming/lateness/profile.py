@@ -46,7 +46,7 @@ class Profile:
 
     The lateness of a pair is how far the watermark without delay had passed the window's end when the row came; its
     needed delay is the smallest with which it would have been on time. Of sessions it is the row's own time that the
-    watermark must not have reached; how long they wait and are open is told of the sessions over all rows.
+    watermark must not have reached; how long they wait and are open is counted over the sessions of all rows.
 
     `by_key`: the keys that need most, at most 20; `by_partition`: every source partition; both empty where there are no
     two. `outcomes`: what delays would have meant, shortest first, among them `declared` and those that were asked for.
@@ -177,12 +177,12 @@ def _known(micros: int) -> int | None:
 
 def _spreads(measured: DataFrame, by: list[str], most: int | None) -> tuple[Spread, ...]:
     """The spread of each group, those that need most first; nothing where there are no two groups."""
-    found = (
+    spreads = (
         measured.groupBy(*by)
         .agg(F.count(F.lit(1)).alias("pairs"), *(_quantile(share) for share in _QUANTILES))
         .orderBy(*(F.desc(_name(share)) for share in reversed(_QUANTILES)), *by)
     )
-    rows = (found if most is None else found.limit(most)).collect() if by else []
+    rows = (spreads if most is None else spreads.limit(most)).collect() if by else []
     return tuple(_spread(row, by) for row in rows) if len(rows) > 1 else ()
 
 

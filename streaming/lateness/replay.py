@@ -43,7 +43,7 @@ class Timeline:
     """A clock replayed over the batches of a log, oldest first, in microseconds; `NEVER` where there is none.
 
     `numbers` and `with_rows` speak of the batches. The other three have one entry more, the clock after the last batch:
-    `watermark` is in force at the batch, `unclosed` is that watermark if no end of input had ever been told, and
+    `watermark` is in force at the batch, `unclosed` is that watermark if there had never been an end of input, and
     `closed` is the latest end of input so far.
     """
 
@@ -86,11 +86,11 @@ class Outcome:
 def replay(clock: Clock, delay: str, batches: Sequence[Batch]) -> Timeline:
     """The clock with `delay` in place of its own over all `batches` of a log, oldest first.
 
-    Ends of input are told at the same batches and instants as they were.
+    Ends of input come at the same batches and instants as they did.
     """
     asked = replace(clock, delay=delay)
-    told = [batch.state.watermark if batch.end_of_input else None for batch in batches]
-    closed = np.array([NEVER, *(NEVER if instant is None else to_micros(instant) for instant in told)], dtype=np.int64)
+    ends = [batch.state.watermark if batch.end_of_input else None for batch in batches]
+    closed = np.array([NEVER, *(NEVER if instant is None else to_micros(instant) for instant in ends)], dtype=np.int64)
     latest_end = np.maximum.accumulate(closed)[1:]
     unclosed = np.array(_watermarks(asked, batches), dtype=np.int64)
     latest_end = np.append(latest_end, latest_end[-1:] if batches else NEVER)
@@ -130,7 +130,7 @@ def outcome(clock: Clock, delay: str, batches: Sequence[Batch], pairs: Counts, g
 
 
 def _watermarks(clock: Clock, batches: Sequence[Batch]) -> list[int]:
-    """The watermark at each batch and after the last one, as if no end of input had been told."""
+    """The watermark at each batch and after the last one, as if there had been no end of input."""
     state, marks = ClockState(), list[int]()
     for batch in batches:
         after = clock.advance(state, batch.summary)

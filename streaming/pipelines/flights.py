@@ -1,4 +1,4 @@
-"""Departures from New York's three airports in 2013, told by the airports when a flight leaves.
+"""Departures from New York's three airports in 2013, reported by the airports when a flight leaves.
 
 A delayed flight is reported late, so the first results of an hour miss exactly its most delayed flights.
 """
@@ -14,7 +14,7 @@ ORIGINS = ("EWR", "JFK", "LGA")
 
 flights = Stream(
     name="flights",
-    description="One row per scheduled departure, told when the flight leaves or is cancelled.",
+    description="One row per scheduled departure, reported when the flight leaves or is cancelled.",
     source=Files("landing/flights"),
     format=Json(
         "flight bigint, carrier string, origin string, dest string, tailnum string, sched_dep timestamp, "

@@ -1,4 +1,4 @@
-"""What a run demanded, what was seen, and whether it holds: printed, written, and told by the exit code."""
+"""What a run demands, what it measured, and whether that holds: printed, written, and the exit code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from rich.console import Console
 
-Finding = tuple[str, str, bool]
-"""The demand, what was seen, and whether it holds."""
+Demand = tuple[str, str, bool]
+"""What is demanded, what was measured, and whether it holds."""
 
 PROJECT = Path(__file__).resolve().parent.parent
 console = Console(soft_wrap=True)
@@ -23,19 +23,19 @@ def begin(parser: argparse.ArgumentParser, folder: str = "soak") -> tuple[argpar
     """The arguments, and the folder of the run, emptied; from here on the pipelines are those of the benchmarks."""
     parser.add_argument("--folder", type=Path, default=Path(folder))
     arguments = parser.parse_args()
-    there = arguments.folder.resolve()
-    shutil.rmtree(there, ignore_errors=True)
-    there.mkdir(parents=True)
+    run_folder = arguments.folder.resolve()
+    shutil.rmtree(run_folder, ignore_errors=True)
+    run_folder.mkdir(parents=True)
     os.environ["TIDEMARK_PIPELINES"] = "benchmarks.pipelines"
     os.environ["PYTHONPATH"] = str(PROJECT)
-    return arguments, there
+    return arguments, run_folder
 
 
-def conclude(record: Path, findings: Sequence[Finding], *tables: str) -> NoReturn:
-    """Write the findings and more `tables` to `record`, print them, and exit: with 1 where a demand does not hold."""
-    lines = [f"| {what} | {seen} | {'yes' if held else 'NO'} |" for what, seen, held in findings]
-    text = "\n\n".join(["\n".join(["| demand | seen | holds |", "|---|---|---|", *lines]), *tables])
+def conclude(record: Path, demands: Sequence[Demand], *tables: str) -> NoReturn:
+    """Write the demands and more `tables` to `record`, print them, and exit: with 1 where a demand does not hold."""
+    lines = [f"| {what} | {measured} | {'yes' if holds else 'NO'} |" for what, measured, holds in demands]
+    text = "\n\n".join(["\n".join(["| demand | measured | holds |", "|---|---|---|", *lines]), *tables])
     record.write_text(f"{text}\n")
     console.print(text, highlight=False, markup=False)
     console.print(f"\nwrote {record}; what the run left behind lies beside it")
-    sys.exit(0 if all(held for _, _, held in findings) else 1)
+    sys.exit(0 if all(holds for _, _, holds in demands) else 1)

@@ -1,6 +1,9 @@
-"""Asset keys and groups: one asset per table, named like the table's place in the lake."""
+"""Asset keys, named like a table's place in the lake, groups, and the names of everything else that Dagster knows."""
 
 from __future__ import annotations
+
+import re
+from typing import Literal, get_args
 
 import dagster as dg
 
@@ -65,3 +68,59 @@ def result_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
 def report_key(name: str) -> dg.AssetKey:
     """A published report."""
     return dg.AssetKey(["reports", name])
+
+
+Kind = Literal[
+    # Jobs
+    "control",
+    "corrections",
+    "drain",
+    "maintenance",
+    "publication",
+    "repair",
+    "stream",
+    "trend",
+    # Steps; they share one namespace with the jobs.
+    "alerts",
+    "ask",
+    "backfill",
+    "checks",
+    "correct",
+    "drain_step",
+    "maintain",
+    "publish",
+    "repair_step",
+    "supervise",
+    "trend_hours",
+    # Sensors and schedules
+    "corrections_hourly",
+    "follows",
+    "keeper",
+    "late_data",
+    "maintenance_hourly",
+    "trend_hourly",
+    # Sets of partitions
+    "days",
+]
+"""What a name stands for. No kind ends with `_` and another kind, so that the end of a name tells its kind."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def dagster_name(kind: Kind, *owner: str) -> str:
+    """The name in Dagster of what belongs to `owner`: a pipeline, or a pipeline and one of its tables.
+
+    `flights_drain`, `flights__departures_by_origin_days`. Different arguments never give the same name: between two
+    underscores of a part, and after one at its end, stands `U`, which no part contains, so that `__` separates parts.
+    """
+    return f"{'__'.join(_without_double_underscores(part) for part in owner)}_{kind}"
+
+
+def report_name(report: str) -> str:
+    """The name of a report's job: the report's own, unless that reads as the name of something of a pipeline."""
+    reads_as_a_pipelines = any(report.endswith(f"_{kind}") for kind in KINDS)
+    return dagster_name("publication", report) if reads_as_a_pipelines else report
+
+
+def _without_double_underscores(part: str) -> str:
+    return re.sub(r"_(?=_|$)", "_U", part)

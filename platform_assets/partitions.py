@@ -8,6 +8,7 @@ from datetime import date
 import dagster as dg
 
 from platform_assets.errors import BadDay
+from platform_assets.keys import dagster_name
 from streaming import Windowed
 
 
@@ -17,7 +18,7 @@ def days_of(view: Windowed) -> dg.DynamicPartitionsDefinition:
     Not a calendar: event time knows no first and no last day, and a day without late pairs has nothing to correct.
     So a partition that is missing in the UI is exactly a day that still waits for its first correction.
     """
-    return dg.DynamicPartitionsDefinition(name=f"{view.of.name}_{view.name}_days")
+    return dg.DynamicPartitionsDefinition(name=dagster_name("days", view.of.name, view.name))
 
 
 def add_days(instance: dg.DagsterInstance, view: Windowed, days: Iterable[date]) -> None:

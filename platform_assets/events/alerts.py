@@ -22,7 +22,7 @@ def alert_checks(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     key = keys.log_key(pipeline)
 
     @dg.multi_asset_check(
-        name=f"{pipeline.name}_alerts",
+        name=keys.dagster_name("alerts", pipeline.name),
         specs=[dg.AssetCheckSpec(name, asset=key, description=meaning) for name, meaning in ALERTS.items()],
         can_subset=True,
     )
@@ -45,7 +45,7 @@ def alert_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
     """Judges a stream twice a minute; an alert that is raised or over becomes an event of the log's asset."""
 
     @dg.sensor(
-        name=f"{pipeline.name}_alerts",
+        name=keys.dagster_name("alerts", pipeline.name),
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Failed stream, standing watermark, rejected rows, growing backlog of {pipeline.name}.",

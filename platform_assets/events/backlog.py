@@ -1,7 +1,8 @@
 """Which days wait for a correction, told without Spark from what the tables and the last count already say.
 
 Windows are computed in Spark alone. So the days come from the newest count of late pairs (an asset event), what is
-done comes from the commits of the corrections, and batches newer than the count are known by their number only.
+done comes from the table of corrections, and of batches newer than the count only the newest with late pairs is known,
+by its number. Nothing here reads commits or rows of the log, so that its cost does not grow with them.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import dagster as dg
 
 from platform_assets.keys import late_key
 from streaming import Lake, Pipeline, Windowed
-from streaming.log import head, read_batches
+from streaming.log import newest_late
 from streaming.operators import PendingDay
 from streaming.tables import delta
-from streaming.views import corrected_through
+from streaming.views import corrected_through, ended_since
 
 _LATE = "backlog"
 _SETTLED = "settled_through"
@@ -47,7 +48,9 @@ def backlog_metadata(lake: Lake, view: Windowed, backlog: Iterable[PendingDay], 
     """A count of late pairs as metadata, in the words that `waiting` reads; `through` is the newest batch counted."""
     return {
         _LATE: {
-            "log": _log_id(lake, view),
+            "log": _table_id(lake.log(view.of)),
+            "corrections": _table_id(lake.corrections(view)),
+            "policy": _policy(view),
             "through": -1 if through is None else through,
             "days": {entry.day.isoformat(): entry.newest_batch for entry in backlog},
         }
@@ -78,28 +81,43 @@ def settled_through(instance: dg.DagsterInstance, pipeline: Pipeline) -> int | N
 
 
 def waiting(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waiting | None:
-    """What the view needs corrected, or None when nothing is."""
-    newest, log = head(lake, view.of), _log_id(lake, view)
-    if not view.corrected or newest is None or log is None:
+    """What the view needs corrected, as far as late pairs tell, or None when nothing is."""
+    log = delta.open_table(lake.log(view.of)) if view.corrected else None
+    if log is None:
         return None
+    identity = str(log.metadata().id)
+    counted = _valid_count(instance, lake, view, identity) or {"through": -1, "days": {}}
+    late = newest_late(log, view.name)
+    if late is not None and late > counted["through"]:
+        return Waiting((), late, identity)
+    days = {date.fromisoformat(day): batch for day, batch in counted["days"].items()}
+    done = corrected_through(lake, view, days)
+    open_days = {day: batch for day, batch in days.items() if batch > done.get(day, -1)}
+    return Waiting(tuple(sorted(open_days)), max(open_days.values()), identity) if open_days else None
+
+
+def may_need_corrections(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> bool:
+    """Whether the planner could find a day: late pairs wait, were never counted, or a session in a correction ended.
+
+    False is certain; it costs no Spark to know.
+    """
+    log = _table_id(lake.log(view.of)) if view.corrected else None
+    if log is None:
+        return False
+    if _valid_count(instance, lake, view, log) is None or waiting(instance, lake, view) is not None:
+        return True
+    ended = ended_since(lake, view)
+    done = corrected_through(lake, view, ended)
+    return any(batch > done.get(day, -1) for day, batch in ended.items())
+
+
+def _valid_count(instance: dg.DagsterInstance, lake: Lake, view: Windowed, log: str) -> dict[str, Any] | None:
+    """The newest count, unless log, late policy or table of corrections was another one then."""
     counted = _newest_count(instance, view)
-    if counted is None or counted["log"] != log:
-        counted = {"through": -1, "days": {}}
-    if newest.number > counted["through"]:
-        unknown = [
-            batch.number
-            for batch in read_batches(lake, view.of)
-            if batch.number > counted["through"] and (batch.late or {}).get(view.name)
-        ]
-        if unknown:
-            return Waiting((), max(unknown), log)
-    done = corrected_through(lake, view)
-    open_days = {
-        date.fromisoformat(day): batch
-        for day, batch in counted["days"].items()
-        if batch > done.get(date.fromisoformat(day), -1)
-    }
-    return Waiting(tuple(sorted(open_days)), max(open_days.values()), log) if open_days else None
+    if counted is None or counted["log"] != log or counted.get("policy") != _policy(view):
+        return None
+    corrections = counted["corrections"]
+    return counted if corrections is None or corrections == _table_id(lake.corrections(view)) else None
 
 
 def _newest_count(instance: dg.DagsterInstance, view: Windowed) -> dict[str, Any] | None:
@@ -116,6 +134,10 @@ def _newest_count(instance: dg.DagsterInstance, view: Windowed) -> dict[str, Any
     return None
 
 
-def _log_id(lake: Lake, view: Windowed) -> str | None:
-    table = delta.open_table(lake.log(view.of))
+def _policy(view: Windowed) -> str:
+    return f"{view.late} {view.allowed_lateness}"
+
+
+def _table_id(uri: str) -> str | None:
+    table = delta.open_table(uri)
     return None if table is None else str(table.metadata().id)

@@ -17,14 +17,20 @@ HOURS = dg.HourlyPartitionsDefinition(start_date="2026-01-01-00:00")
 def trend_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
     """The stream's hour in numbers, from the progress table; an hour without a batch has zeros."""
 
-    @dg.asset(
-        key=keys.trend_key(pipeline),
+    spec = dg.AssetSpec(
+        keys.trend_key(pipeline),
         deps=[keys.log_key(pipeline)],
         partitions_def=HOURS,
         group_name=keys.OPERATIONS,
         owners=[pipeline.owner],
         kinds={"delta"},
         description=f"Rates, rejected and late rows, batch times and latency of {pipeline.name}, hour by hour.",
+    )
+
+    # With one asset only: `asset` would derive the step's name from the key, which is not unambiguous.
+    @dg.multi_asset(
+        name=keys.dagster_name("trend_hours", pipeline.name),
+        specs=[spec],
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def trend(context: dg.AssetExecutionContext, lake: LakeResource) -> None:
@@ -60,13 +66,13 @@ def hour_metadata(measures: list[Measure], length: timedelta) -> dict[str, Any]:
 def trend_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition:
     """A few minutes after each hour, for the hour that has ended."""
     job = dg.define_asset_job(
-        f"{pipeline.name}_trend",
+        keys.dagster_name("trend", pipeline.name),
         selection=dg.AssetSelection.assets(keys.trend_key(pipeline)),
         description=f"The hours of {pipeline.name} in numbers.",
     )
 
     @dg.schedule(
-        name=f"{pipeline.name}_trend_hourly",
+        name=keys.dagster_name("trend_hourly", pipeline.name),
         job=job,
         cron_schedule="5 * * * *",
         execution_timezone="UTC",

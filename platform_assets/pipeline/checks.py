@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import SparkSession
 
+from platform_assets.keys import dagster_name
 from platform_assets.resources import LakeResource, SparkResource
 from quality import (
     Expectation,
@@ -29,7 +30,7 @@ Judged = Mapping[str, dg.AssetCheckResult]
 def table_checks(pipeline: Pipeline, role: str, key: dg.AssetKey, suite: Suite) -> dg.AssetChecksDefinition:
     """The checks of one table of the pipeline; `role` is its name among the pipeline's pins."""
 
-    @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=check_specs(key, suite), can_subset=True)
+    @dg.multi_asset_check(name=dagster_name("checks", *key.path), specs=check_specs(key, suite), can_subset=True)
     def run(
         context: dg.AssetCheckExecutionContext, lake: LakeResource, spark: SparkResource
     ) -> Iterator[dg.AssetCheckResult]:

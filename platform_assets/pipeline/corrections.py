@@ -32,11 +32,10 @@ class CorrectionsConfig(dg.Config):
 def corrections_asset(pipeline: Pipeline, view: Windowed) -> dg.AssetsDefinition:
     """The corrections of a view; any range of its days is one run, and so one JVM."""
 
-    @dg.asset(
-        key=keys.corrections_key(view),
+    spec = dg.AssetSpec(
+        keys.corrections_key(view),
         deps=[keys.log_key(pipeline), keys.late_key(view)],
         partitions_def=days_of(view),
-        backfill_policy=dg.BackfillPolicy.single_run(),
         group_name=keys.CORRECTIONS,
         kinds={"spark", "delta"},
         owners=[pipeline.owner],
@@ -44,6 +43,13 @@ def corrections_asset(pipeline: Pipeline, view: Windowed) -> dg.AssetsDefinition
             f"The windows of {view.name} that have late pairs, recomputed from all their rows. A day is replaced "
             "whole, so running it again changes nothing."
         ),
+    )
+
+    # With one asset only: `asset` would derive the step's name from the key, which is not unambiguous.
+    @dg.multi_asset(
+        name=keys.dagster_name("backfill", view.of.name, view.name),
+        specs=[spec],
+        backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def run(context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource) -> dg.MaterializeResult:
         done = _correct(context, lake.lake, spark, view, parse_days(context.partition_keys))
@@ -61,7 +67,7 @@ def corrections_op(view: Windowed, evaluate: Evaluate) -> dg.OpDefinition:
     corrections, which an asset's own run would bring along.
     """
 
-    @dg.op(name=f"correct_{view.name}", out=dg.Out(dg.Nothing))
+    @dg.op(name=correct_step(view), out=dg.Out(dg.Nothing))
     def run(
         context: dg.OpExecutionContext, config: CorrectionsConfig, lake: LakeResource, spark: SparkResource
     ) -> None:
@@ -94,6 +100,11 @@ def corrections_op(view: Windowed, evaluate: Evaluate) -> dg.OpDefinition:
                 raise dg.Failure(f"corrections of {view.name} broke {'; '.join(failed)}", allow_retries=False)
 
     return run
+
+
+def correct_step(view: Windowed) -> str:
+    """The name of the step, which run configurations speak of."""
+    return keys.dagster_name("correct", view.of.name, view.name)
 
 
 def _correct(

@@ -81,7 +81,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
 
 def drain_step(pipeline: Pipeline) -> str:
     """The name of the step, which run configurations speak of."""
-    return f"drain_{pipeline.name}"
+    return keys.dagster_name("drain_step", pipeline.name)
 
 
 def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from platform_assets import keys
-from platform_assets.pipeline.corrections import Evaluate, corrections_op
+from platform_assets.pipeline.corrections import Evaluate, correct_step, corrections_op
 from platform_assets.pipeline.drain import drain_step
 from platform_assets.reports.report import Report
 from platform_assets.tags import PIPELINE_TAG
@@ -27,7 +27,7 @@ def drain_job(pipeline: Pipeline) -> AssetJob:
         produced += [keys.updates_key(view)] if view in pipeline.updated else []
         produced += [keys.open_key(view)] if view.early else []
     return dg.define_asset_job(
-        f"{pipeline.name}_drain",
+        keys.dagster_name("drain", pipeline.name),
         selection=dg.AssetSelection.assets(*produced) - alert_selection(pipeline),
         description=f"Ingest what has arrived for {pipeline.name}, bring its views up to date, check both.",
         tags={PIPELINE_TAG: pipeline.name},
@@ -43,7 +43,7 @@ def corrections_job(pipeline: Pipeline, evaluate: Callable[[Windowed], Evaluate]
     """Any set of days in one run; `evaluate` gives the checks of a view's corrections."""
 
     @dg.job(
-        name=f"{pipeline.name}_corrections",
+        name=keys.dagster_name("corrections", pipeline.name),
         description=(
             "Correct the given days of each view, or, without days, those that the planner finds to have late pairs "
             "newer than their correction. One run and one JVM, whatever the days."
@@ -58,9 +58,10 @@ def corrections_job(pipeline: Pipeline, evaluate: Callable[[Windowed], Evaluate]
     return corrections
 
 
-def corrections_config(days: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def corrections_config(pipeline: Pipeline, days: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The run configuration of a corrections job: ISO days per view's name, none where they are to be planned."""
-    return {"ops": {f"correct_{view}": {"config": {"days": list(chosen)}} for view, chosen in days.items()}}
+    steps = {correct_step(pipeline.view(view)): list(chosen) for view, chosen in days.items()}
+    return {"ops": {step: {"config": {"days": chosen}} for step, chosen in steps.items()}}
 
 
 def alert_selection(pipeline: Pipeline) -> dg.AssetSelection:
@@ -73,7 +74,7 @@ def report_job(report: Report) -> AssetJob:
     read = [keys.log_key(report.pipeline), *keys.result_keys(report.pipeline)]
     sections = dg.AssetSelection.assets(*(keys.report_key(section.table) for section in report.sections))
     return dg.define_asset_job(
-        report.name,
+        keys.report_name(report.name),
         selection=sections | (dg.AssetSelection.checks_for_assets(*read) - alert_selection(report.pipeline)),
         description=f"Publish {report.name} if every expectation on what it reads has passed: {report.description}",
     )

@@ -13,7 +13,7 @@ from streaming.operations import Maintained
 def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
     """No Spark; what it did to each table is on the event log's asset."""
 
-    @dg.op(name=f"maintain_{pipeline.name}")
+    @dg.op(name=keys.dagster_name("maintain", pipeline.name))
     def keep_tidy(context: dg.OpExecutionContext, lake: LakeResource) -> None:
         done = maintain(lake.lake, pipeline)
         for entry in done:
@@ -25,7 +25,7 @@ def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
         )
 
     @dg.job(
-        name=f"{pipeline.name}_maintenance",
+        name=keys.dagster_name("maintenance", pipeline.name),
         description=f"Compact the small files of {pipeline.name}, and remove what no query needs any more.",
         tags={MAINTENANCE_TAG: pipeline.name},
         executor_def=dg.in_process_executor,

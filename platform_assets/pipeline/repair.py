@@ -24,7 +24,7 @@ class RepairConfig(dg.Config):
 
 def repair_step(pipeline: Pipeline) -> str:
     """The name of the step, which run configurations speak of."""
-    return f"repair_{pipeline.name}"
+    return keys.dagster_name("repair_step", pipeline.name)
 
 
 def repair_config(pipeline: Pipeline, *, preview: bool) -> dict[str, object]:
@@ -67,7 +67,7 @@ def repair_job(pipeline: Pipeline) -> dg.JobDefinition:
             context.log_event(dg.AssetObservation(keys.late_key(view), metadata=late))
 
     @dg.job(
-        name=f"{pipeline.name}_repair",
+        name=keys.dagster_name("repair", pipeline.name),
         description=(
             f"Judge the rejected rows of {pipeline.name} anew, after rules, schema or format changed. By default only "
             "a preview; with `preview: false` those that are valid now come back, each exactly once."

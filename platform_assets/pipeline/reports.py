@@ -37,7 +37,7 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
         for section in report.sections
     ]
 
-    @dg.multi_asset(name=f"publish_{report.name}", specs=specs, can_subset=False)
+    @dg.multi_asset(name=keys.dagster_name("publish", report.name), specs=specs, can_subset=False)
     def run(
         context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult]:
@@ -78,7 +78,7 @@ def report_checks(section: Section, report: Report) -> dg.AssetChecksDefinition:
     key = keys.report_key(section.table)
     suite = _suite(section, report)
 
-    @dg.multi_asset_check(name=f"{section.table}_checks", specs=check_specs(key, suite), can_subset=True)
+    @dg.multi_asset_check(name=keys.dagster_name("checks", *key.path), specs=check_specs(key, suite), can_subset=True)
     def run(context: dg.AssetCheckExecutionContext, lake: LakeResource) -> Iterator[dg.AssetCheckResult]:
         uri = lake.lake.report(section.table)
         version = delta.version_of(uri)

@@ -6,23 +6,17 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from platform_assets.events.backlog import Waiting, waiting
+from platform_assets.keys import dagster_name
 from platform_assets.pipeline.jobs import corrections_config
+from platform_assets.pipeline.progress import in_progress
 from platform_assets.reports.report import Report
 from platform_assets.resources import LakeResource
-from platform_assets.tags import PIPELINE_TAG, PROCESS_TAG
+from platform_assets.tags import PROCESS_TAG
 from streaming import Pipeline
 from streaming.service import look
 
 if TYPE_CHECKING:
     from platform_assets.pipeline.jobs import AssetJob
-
-_IN_PROGRESS = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 
 
 def backlog_sensor(pipeline: Pipeline, job: dg.JobDefinition) -> dg.SensorDefinition:
@@ -32,15 +26,14 @@ def backlog_sensor(pipeline: Pipeline, job: dg.JobDefinition) -> dg.SensorDefini
     """
 
     @dg.sensor(
-        name=f"{pipeline.name}_late_data",
+        name=dagster_name("late_data", pipeline.name),
         job=job,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Corrects the days of {pipeline.name} whose late pairs are newer than their correction.",
     )
     def ask(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.RunRequest | dg.SkipReason:
-        running = dg.RunsFilter(statuses=_IN_PROGRESS, tags={PIPELINE_TAG: pipeline.name})
-        if context.instance.get_runs_count(running):
+        if in_progress(context.instance, pipeline):
             return dg.SkipReason(f"a run of {pipeline.name} is in progress")
         found: dict[str, Waiting] = {}
         for view in pipeline.views:
@@ -52,7 +45,7 @@ def backlog_sensor(pipeline: Pipeline, job: dg.JobDefinition) -> dg.SensorDefini
         return dg.RunRequest(
             run_key=" ".join(f"{view}:{backlog.identity}" for view, backlog in found.items()),
             run_config=corrections_config(
-                {view: [day.isoformat() for day in backlog.days] for view, backlog in found.items()}
+                pipeline, {view: [day.isoformat() for day in backlog.days] for view, backlog in found.items()}
             ),
         )
 
@@ -67,7 +60,7 @@ def report_sensor(
     """The report follows a successful run of the jobs `after`, unless late pairs still wait: then it follows those."""
 
     @dg.run_status_sensor(
-        name=f"{report.name}_follows",
+        name=dagster_name("follows", report.name),
         run_status=dg.DagsterRunStatus.SUCCESS,
         monitored_jobs=list(after),
         request_job=report_job,

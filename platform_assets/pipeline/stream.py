@@ -8,6 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from platform_assets.events.stream_events import StreamEvents
+from platform_assets.keys import dagster_name
 from platform_assets.resources import LakeResource
 from platform_assets.tags import STREAM_TAG
 from streaming import Pipeline
@@ -23,7 +24,7 @@ def stream_job(pipeline: Pipeline) -> dg.JobDefinition:
     """
 
     # Without a retry policy, which would start the stream again after Terminate; its own strategy restarts it.
-    @dg.op(name=f"supervise_{pipeline.name}")
+    @dg.op(name=dagster_name("supervise", pipeline.name))
     def supervise(context: dg.OpExecutionContext, lake: LakeResource) -> None:
         events = StreamEvents(context.instance, lake.lake, pipeline)
         supervisor = Supervisor(lake.lake, pipeline, on_state=events.on_state)
@@ -40,7 +41,7 @@ def stream_job(pipeline: Pipeline) -> dg.JobDefinition:
         name=stream_job_name(pipeline),
         description=(
             f"Run {pipeline.name} on and on, under its supervisor. Terminate ends it at the boundary of a batch; "
-            f"{pipeline.name}_control drains, pauses and restarts it."
+            f"{dagster_name('control', pipeline.name)} drains, pauses and restarts it."
         ),
         # The keeper alone starts it again: a retry beside it would be a second run, waiting for the first to end.
         tags={STREAM_TAG: pipeline.name, "dagster/max_retries": "0"},
@@ -54,7 +55,7 @@ def stream_job(pipeline: Pipeline) -> dg.JobDefinition:
 
 def stream_job_name(pipeline: Pipeline) -> str:
     """The name of the job that runs the pipeline on and on."""
-    return f"{pipeline.name}_stream"
+    return dagster_name("stream", pipeline.name)
 
 
 class ControlConfig(dg.Config):
@@ -68,13 +69,13 @@ class ControlConfig(dg.Config):
 def control_job(pipeline: Pipeline) -> dg.JobDefinition:
     """Asks the supervisor of the pipeline, whoever started it."""
 
-    @dg.op(name=f"ask_{pipeline.name}")
+    @dg.op(name=dagster_name("ask", pipeline.name))
     def ask(context: dg.OpExecutionContext, config: ControlConfig, lake: LakeResource) -> None:
         request(lake.lake, pipeline, config.action, uuid4().hex, utc_now())
         context.log.info(f"asked {pipeline.name} to {config.action}")
 
     @dg.job(
-        name=f"{pipeline.name}_control",
+        name=dagster_name("control", pipeline.name),
         description=f"Ask the running stream of {pipeline.name} to drain, stop, pause, resume or restart.",
         executor_def=dg.in_process_executor,
     )
@@ -88,7 +89,7 @@ def keeper_sensor(pipeline: Pipeline, job: dg.JobDefinition) -> dg.SensorDefinit
     """Starts the run again when it died with its worker; not when somebody ended it, and not when it has failed."""
 
     @dg.sensor(
-        name=f"{pipeline.name}_keeper",
+        name=dagster_name("keeper", pipeline.name),
         job=job,
         minimum_interval_seconds=15,
         default_status=dg.DefaultSensorStatus.RUNNING,

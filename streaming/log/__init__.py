@@ -10,6 +10,7 @@ from streaming.log.batches import (
     archive_batches,
     head,
     newest_before,
+    newest_late,
     read_batches,
     version_after,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "ever_rejected",
     "head",
     "newest_before",
+    "newest_late",
     "next_state",
     "place",
     "read_batches",

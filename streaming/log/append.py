@@ -13,7 +13,7 @@ from streaming.base import FencedError
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.batch import Batch
-from streaming.log.batches import _newest
+from streaming.log.batches import _newest, late_numbers
 from streaming.tables import delta
 
 
@@ -53,6 +53,7 @@ def append_batch(
         statistics=(stream.event_time, "_batch"),
         diverse=(stream.event_time, *_numbers_of_origin(frame.schema)),
         fence=fence,
+        numbers=lambda: late_numbers(described[0]),
     )
     return described[0]
 

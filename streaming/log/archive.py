@@ -32,6 +32,12 @@ def newest_archived(lake: Lake, stream: Stream) -> dict[str, Any] | None:
     return _documents(delta.contents(table, [("batch", "=", number)]))[number]
 
 
+def archived_through(lake: Lake, stream: Stream) -> int | None:
+    """The newest archived batch, or None where nothing was archived; batches are archived without a gap."""
+    table = delta.open_table(lake.batches(stream))
+    return None if table is None else table.transaction_version(_APP)
+
+
 def archive(lake: Lake, stream: Stream, described: Mapping[int, Mapping[str, Any]]) -> int:
     """Append those of `described` that are newer than the archive, in one commit; returns how many they were.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Any
 
 from deltalake import DeltaTable
@@ -10,9 +11,9 @@ from deltalake import DeltaTable
 from streaming.base import LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log.archive import archive, archived, newest_archived
+from streaming.log.archive import archive, archived, archived_through, newest_archived
 from streaming.log.batch import Batch
-from streaming.tables import commit_history, commits_of, delta
+from streaming.tables import commits_of, delta, newest_commits
 
 
 def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list[Batch]:
@@ -40,9 +41,30 @@ def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list
 
 
 def archive_batches(lake: Lake, stream: Stream) -> int:
-    """Archive the batches that are not in the archive yet; returns how many they were."""
-    history = commit_history(lake.log(stream))
-    return archive(lake, stream, {batch.number: batch.to_json() for batch in _described(history)})
+    """Archive the batches that are not in the archive yet; returns how many they were.
+
+    Reads their commits, and none that is older.
+    """
+    table = delta.open_table(lake.log(stream))
+    if table is None:
+        return 0
+    through = archived_through(lake, stream)
+    new = takewhile(lambda batch: through is None or batch.number > through, _described(newest_commits(table)))
+    return archive(lake, stream, {batch.number: batch.to_json() for batch in new})
+
+
+def late_numbers(batch: Batch) -> dict[str, int]:
+    """What the log's table keeps of a batch: for each view that it brought late pairs, its number."""
+    return {_late_number(view): batch.number for view, pairs in (batch.late or {}).items() if pairs}
+
+
+def newest_late(log: DeltaTable, view: str) -> int | None:
+    """The newest batch of an open log that brought late pairs of the view; None where none did. Reads no commit."""
+    return log.transaction_version(_late_number(view))
+
+
+def _late_number(view: str) -> str:
+    return f"late.{view}"
 
 
 def head(lake: Lake, stream: Stream, version: int | None = None) -> Batch | None:
@@ -70,7 +92,8 @@ def newest_before(lake: Lake, stream: Stream, version: int | None = None) -> int
 
 def version_after(lake: Lake, stream: Stream, number: int) -> int | None:
     """The Delta version of the log that ends with batch `number`; None where its commit was cleaned away."""
-    for commit in commit_history(lake.log(stream)):
+    table = delta.open_table(lake.log(stream))
+    for commit in () if table is None else newest_commits(table):
         for batch in _described([commit]):
             if batch.number <= number:
                 return int(commit["version"]) if batch.number == number else None
@@ -78,13 +101,11 @@ def version_after(lake: Lake, stream: Stream, number: int) -> int | None:
 
 
 def _newest(lake: Lake, stream: Stream, table: DeltaTable) -> Batch | None:
-    for limit in (1, 100, None):
-        commits = commits_of(table, limit)
-        for batch in _described(commits):
-            return batch
+    for batch in _described(newest_commits(table)):
+        return batch
     kept = newest_archived(lake, stream)
     if kept is None:
-        _refuse_forgotten(lake, stream, commits)
+        _refuse_forgotten(lake, stream, commits_of(table))
         return None
     return Batch.from_json(kept)
 

@@ -15,6 +15,7 @@ from streaming.operations.class_sharing import (
 from streaming.operations.maintenance import (
     Maintained,
     maintain,
+    needs_maintenance,
 )
 from streaming.operations.rebuild import (
     drop,
@@ -46,6 +47,7 @@ __all__ = [
     "left_tables",
     "maintain",
     "make_class_archive",
+    "needs_maintenance",
     "preview",
     "rebuild",
     "repair",

@@ -12,9 +12,10 @@ from streaming import log
 from streaming.base import utc_now
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
+from streaming.operations.maintained import MaintainedVersions
 from streaming.operators import ReadPosition, runtime_of
 from streaming.service import forget_progress
-from streaming.tables import clean_up, commit_history, delta, storage
+from streaming.tables import clean_up, commits_since, delta, storage
 
 _HOUR = timedelta(hours=1)
 _WEEK = timedelta(days=7)
@@ -41,11 +42,12 @@ class Maintained:
 
 @dataclass(frozen=True)
 class _Table:
-    """`compacted`: it keeps many small files; `cleaned`: nobody reads its history."""
+    """`compacted`: it keeps many small files; `cleaned`: nobody reads its history; `log_of`: whose event log it is."""
 
     uri: str
     compacted: bool = True
     cleaned: bool = True
+    log_of: Stream | None = None
 
 
 def maintain(
@@ -64,23 +66,41 @@ def maintain(
     far each day is corrected. Tables of open windows are written whole each time, so there is nothing to compact. What
     `progress` says of a batch goes after a month.
 
+    A table in which nothing was written since is left alone, and not in what is returned, until `retention` is over and
+    files can go again.
+
     What a view's stream has not read yet stays, however old it is. Runs beside the stream, corrections and reports, and
     may be killed and run again at any time. Retentions shorter than a run or a report takes are for lakes at rest.
     """
     at = now()
+    again_after = min(retention, entry_retention)
     forget_progress(lake, pipeline, at - _MONTH)
-    done: list[Maintained | None] = []
+    versions = MaintainedVersions.read(lake, pipeline)
+    done: list[Maintained] = []
     for stream in pipeline.streams:
         log.archive_batches(lake, stream)
-        positions = {operator.name: runtime_of(operator, lake).position() for operator in pipeline.operators_of(stream)}
-        begun = {name: position for name, position in positions.items() if position is not None}
-        done.append(_log(lake, stream, begun, at, retention, entry_retention))
-    done += [_table(table, at, retention, entry_retention) for table in _tables(lake, pipeline)]
-    return [entry for entry in done if entry is not None]
+    for kind in _tables(lake, pipeline):
+        if not versions.is_due(kind.uri, at, again_after):
+            continue
+        through, held_by = (None, ()) if kind.log_of is None else _needed(lake, pipeline, kind.log_of, at - retention)
+        done.append(_table(kind, at, retention, entry_retention, through, held_by))
+        # What a view holds back may go as soon as the view has read it.
+        versions = versions if held_by else versions.after(kind.uri, now())
+    if done:
+        versions.write(lake, pipeline)
+    return done
+
+
+def needs_maintenance(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now) -> bool:
+    """Whether `maintain` would find a table to see to."""
+    versions = MaintainedVersions.read(lake, pipeline)
+    return any(versions.is_due(kind.uri, now(), min(_WEEK, _MONTH)) for kind in _tables(lake, pipeline))
 
 
 def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
-    tables = [*(_Table(lake.batches(stream)) for stream in pipeline.streams), _Table(lake.progress(pipeline))]
+    tables = [_Table(lake.progress(pipeline))]
+    for stream in pipeline.streams:
+        tables += [_Table(lake.log(stream), log_of=stream), _Table(lake.batches(stream))]
     for operator in pipeline.operators:
         tables += [
             _Table(lake.table(operator, table.suffix), compacted=not table.is_replaced, cleaned=not table.keeps_history)
@@ -89,28 +109,27 @@ def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
     return tables
 
 
-def _log(
-    lake: Lake,
-    stream: Stream,
-    positions: dict[str, ReadPosition],
-    at: datetime,
-    retention: timedelta,
-    entry_retention: timedelta,
-) -> Maintained | None:
-    uri = lake.log(stream)
-    holding = _holding(uri, positions, at - retention)
-    through = min((found.entries for found in positions.values()), default=None)
-    return _table(_Table(uri), at, retention, entry_retention, through, holding)
+def _needed(
+    lake: Lake, pipeline: Pipeline, stream: Stream, expired: datetime
+) -> tuple[int | None, tuple[str, ...]]:
+    """The first version of a log whose commit an operator still looks at, and the operators that hold old rows back."""
+    positions = {operator.name: runtime_of(operator, lake).position() for operator in pipeline.operators_of(stream)}
+    begun = {name: position for name, position in positions.items() if position is not None}
+    return min((at.entries for at in begun.values()), default=None), _holding(lake.log(stream), begun, expired)
 
 
 def _holding(uri: str, positions: dict[str, ReadPosition], expired: datetime) -> tuple[str, ...]:
     """The views with unread rows that were committed before `expired`, so that compaction may have put them away."""
-    old = [
-        commit["version"]
-        for commit in commit_history(uri)
-        if (commit["userMetadata"] or {}).get("clock") and _instant(commit["timestamp"]) < expired
-    ]
-    return tuple(name for name, found in positions.items() if old and max(old) >= found.rows)
+    table = delta.open_table(uri)
+    return () if table is None else tuple(name for name, at in positions.items() if _unread(table, at.rows, expired))
+
+
+def _unread(log: DeltaTable, rows: int, expired: datetime) -> bool:
+    """Whether the oldest batch since version `rows` was committed before `expired`; those after it are younger."""
+    for commit in commits_since(log, rows):
+        if (commit["userMetadata"] or {}).get("clock"):
+            return _instant(commit["timestamp"]) < expired
+    return False
 
 
 def _table(
@@ -120,10 +139,8 @@ def _table(
     entry_retention: timedelta,
     through: int | None = None,
     held_by: tuple[str, ...] = (),
-) -> Maintained | None:
-    table = delta.open_table(kind.uri)
-    if table is None:
-        return None
+) -> Maintained:
+    table = DeltaTable(storage.location(kind.uri))
     files_before, bytes_before = _size(table)
     entries = clean_up(table, at - entry_retention, through) if kind.cleaned else 0
     # An open table remembers the entries that it was read from.

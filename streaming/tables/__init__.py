@@ -4,6 +4,8 @@ from streaming.tables import delta, storage
 from streaming.tables.history import (
     commit_history,
     commits_of,
+    commits_since,
+    newest_commits,
 )
 from streaming.tables.log_cleanup import (
     clean_up,
@@ -16,7 +18,9 @@ __all__ = [
     "clean_up",
     "commit_history",
     "commits_of",
+    "commits_since",
     "delta",
     "location",
+    "newest_commits",
     "storage",
 ]

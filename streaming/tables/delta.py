@@ -124,7 +124,7 @@ def append(
     statistics: Sequence[str] = (),
     diverse: Sequence[str] = (),
     fence: Callable[[DeltaTable], None] = lambda table: None,
-    numbers: Mapping[str, int] | None = None,
+    numbers: Callable[[], Mapping[str, int]] = dict,
 ) -> int:
     """Append the rows of `frame` to an existing table in one commit and return how many they were.
 
@@ -134,9 +134,9 @@ def append(
     `metadata` (JSON values) is called when the rows are written and before the commit, so that it can tell of them.
     `statistics` names the columns whose bounds are kept for file skipping, `diverse` those whose values hardly repeat,
     so that no time goes into a dictionary of them. `fence` is asked, with the very version of the table that the commit
-    follows, whether this process may still write; it raises where it may not. `numbers` are kept by the table itself
-    from this commit on, however much of its history is cleaned away; `transaction_version` of their name gives them
-    back.
+    follows, whether this process may still write; it raises where it may not. `numbers`, called after `metadata`, are
+    kept by the table itself from this commit on, however much of its history is cleaned away; `transaction_version` of
+    their name gives them back.
 
     Raises:
         LogError: a column has another type than in the table.
@@ -149,7 +149,7 @@ def append(
         statistics=statistics,
         diverse=diverse,
         fence=fence,
-        numbers=numbers or {},
+        numbers=numbers,
     )
 
 
@@ -165,8 +165,18 @@ def widen(uri: str, schema: StructType) -> None:
         table.alter.add_columns(added)
 
 
-def replace_days(frame: DataFrame, uri: str, days: Iterable[date], *, metadata: Mapping[str, Any]) -> int:
-    """Replace the partitions of `days` by the rows of `frame`, all of those days, in one commit."""
+def replace_days(
+    frame: DataFrame,
+    uri: str,
+    days: Iterable[date],
+    *,
+    metadata: Mapping[str, Any],
+    numbers: Mapping[str, int] | None = None,
+) -> int:
+    """Replace the partitions of `days` by the rows of `frame`, all of those days, in one commit.
+
+    The table keeps `numbers` as `append` says.
+    """
     partitions = [(DAY, "in", [day.isoformat() for day in sorted(days)])]
     return _commit(
         frame,
@@ -174,6 +184,7 @@ def replace_days(frame: DataFrame, uri: str, days: Iterable[date], *, metadata: 
         txn=None,
         metadata=lambda: metadata,
         statistics=("window_start",),
+        numbers=lambda: numbers or {},
         mode="overwrite",
         replace=partitions,
     )
@@ -204,7 +215,7 @@ def _commit(
     statistics: Sequence[str],
     diverse: Sequence[str] = (),
     fence: Callable[[DeltaTable], None] = lambda table: None,
-    numbers: Mapping[str, int] | None = None,
+    numbers: Callable[[], Mapping[str, int]] = dict,
     mode: Literal["append", "overwrite"] = "append",
     replace: Sequence[tuple[str, str, Any]] | None = None,
 ) -> int:
@@ -216,7 +227,7 @@ def _commit(
     frame.write.partitionBy(DAY).options(**encoding).parquet(f"{uri}/{folder}")
     properties = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(metadata())},
-        app_transactions=_transactions(txn, numbers or {}),
+        app_transactions=_transactions(txn, numbers()),
         # The commit is for exactly the version that was looked at: compare and swap.
         max_commit_retries=0,
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import pyarrow.fs as pa_fs
@@ -23,27 +26,53 @@ def commit_history(uri: str, limit: int | None = None) -> list[dict[str, Any]]:
 
 
 def commits_of(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
-    """The commits up to the version of an open table, newest first, as `history` gives them.
+    """The commits up to the version of an open table, newest first, as `commit_history` gives them."""
+    return list(islice(newest_commits(table), limit))
+
+
+def newest_commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
+    """The commits up to the version of an open table, newest first; those that nobody asks for are not read.
 
     The entries are read one by one: delta-rs's own history counts versions down from the one that was opened, but
     begins with the newest there is, so that while somebody writes every commit gets the version of an older one.
     """
-    entries = files_of(table)
-    versions = range(table.version(), -1, -1)[:limit]
-    commits: list[dict[str, Any]] = []
+    entries, version = files_of(table), table.version()
+    newest = _commit_of(entries, version)
+    if newest is None:
+        return
+    yield newest
     with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-        for start in range(0, len(versions), _READ_AT_ONCE):
-            for commit in pool.map(partial(_commit_of, entries), versions[start : start + _READ_AT_ONCE]):
+        for start in range(version - 1, -1, -_READ_AT_ONCE):
+            chunk = range(start, max(-1, start - _READ_AT_ONCE), -1)
+            for commit in pool.map(partial(_commit_of, entries), chunk):
                 if commit is None:
-                    return commits
-                commits.append(commit)
-    return commits
+                    return
+                yield commit
+
+
+def commits_since(table: DeltaTable, version: int) -> Iterator[dict[str, Any]]:
+    """The commits of an open table from `version` on, oldest first, without those that were cleaned away."""
+    entries, versions = files_of(table), range(version, table.version() + 1)
+    kept = bisect_left(versions, True, key=lambda each: _is_kept(entries, each))
+    for each in versions[kept:]:
+        commit = _commit_of(entries, each)
+        if commit is not None:
+            yield commit
+
+
+def _is_kept(entries: pa_fs.FileSystem, version: int) -> bool:
+    """Whether the entry of a version is still there; the oldest are cleaned away first."""
+    return bool(entries.get_file_info(_entry(version)).type == pa_fs.FileType.File)
+
+
+def _entry(version: int) -> str:
+    return f"_delta_log/{version:020}.json"
 
 
 def _commit_of(entries: pa_fs.FileSystem, version: int) -> dict[str, Any] | None:
     """The commit of a version, or None where its entry was cleaned away, as all before it were."""
     try:
-        with entries.open_input_file(f"_delta_log/{version:020}.json") as entry:
+        with entries.open_input_file(_entry(version)) as entry:
             actions: list[bytes] = entry.read().splitlines()
     except FileNotFoundError:
         return None

@@ -3,6 +3,7 @@
 from streaming.views.corrections import (
     correct,
     corrected_through,
+    ended_since,
     plan,
     read_corrections,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "corrected_through",
     "current_results",
     "duplicates",
+    "ended_since",
     "first_results",
     "group",
     "late_pairs",

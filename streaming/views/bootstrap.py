@@ -77,7 +77,7 @@ def bootstrap_view(spark: SparkSession, lake: Lake, view: Windowed, head: Batch,
         txn=delta.Txn(_BATCH, head.number),
         metadata=lambda: {"bootstrap": head.number, **through.numbers()},
         statistics=("window_start", "window_end"),
-        numbers=through.numbers(),
+        numbers=through.numbers,
     )
 
 

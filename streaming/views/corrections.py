@@ -13,7 +13,7 @@ from streaming.declare import CORRECTIONS, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, head, read_log
 from streaming.operators import PendingDay, check_declaration, create_table
-from streaming.tables import commits_of, delta
+from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.late import late_pairs
 from streaming.views.results import finish, group, pairs
@@ -34,17 +34,19 @@ def plan(
     if not view.corrected:
         return []
     log = read_log(spark, lake, view.of, log_version)
-    through = corrected_through(lake, view, corrections_version)
-    merges = kind_of(view).merges
-    days = _changed_sessions(log, view) if merges else _late_days(log, view)
+    days = _changed_sessions(log, view) if kind_of(view).merges else _late_days(log, view)
     # A correction is out of date as soon as a session that was open in it has ended.
-    ended = _ended_since(spark, lake, view, log_version, corrections_version) if merges else {}
-    backlog = [
-        PendingDay(row["day"], row["late_pairs"], ended.get(row["day"], row["newest_batch"]), through.get(row["day"]))
-        for row in days.groupBy("day")
+    ended = ended_since(lake, view, log_version, corrections_version)
+    late = (
+        days.groupBy("day")
         .agg(F.sum("late_pairs").alias("late_pairs"), F.max("newest_batch").alias("newest_batch"))
         .orderBy("day")
         .collect()
+    )
+    through = corrected_through(lake, view, (row["day"] for row in late), corrections_version)
+    backlog = [
+        PendingDay(row["day"], row["late_pairs"], ended.get(row["day"], row["newest_batch"]), through.get(row["day"]))
+        for row in late
     ]
     return [entry for entry in backlog if entry.through_batch is None or entry.newest_batch > entry.through_batch]
 
@@ -76,17 +78,20 @@ def _changed_sessions(log: DataFrame, view: Windowed) -> DataFrame:
     )
 
 
-def _ended_since(
-    spark: SparkSession, lake: Lake, view: Windowed, log_version: int | None, corrections_version: int | None
+def ended_since(
+    lake: Lake, view: Windowed, log_version: int | None = None, corrections_version: int | None = None
 ) -> dict[date, int]:
-    """Days with a session that was still open when it was corrected and has ended since, by the newest batch."""
-    corrections = read_corrections(spark, lake, view, corrections_version)
+    """Days with a session that was still open when it was corrected and has ended since, by the newest batch.
+
+    Starts no Spark. Empty where windows do not merge: they end when their bounds say.
+    """
+    corrections = delta.open_table(lake.corrections(view), corrections_version) if view.window.merging else None
     newest = head(lake, view.of, log_version)
     if corrections is None or newest is None or newest.state.watermark is None:
         return {}
-    closed = F.col("window_end") <= literal(view.window.closed_by(newest.state.watermark))
-    ended = corrections.where(F.col("_retracted") & closed)
-    return {row["_day"]: newest.number for row in ended.select("_day").distinct().collect()}
+    closed = view.window.closed_by(newest.state.watermark)
+    ended = delta.contents(corrections, [("_retracted", "=", True), ("window_end", "<=", closed)])
+    return dict.fromkeys(ended["_day"].to_pylist(), newest.number)
 
 
 def correct(
@@ -120,7 +125,11 @@ def correct(
         rows = correction(log, view, day, newest).withColumn("_corrected_at", literal(now()))
         uri = create_table(lake, view, CORRECTIONS, rows.schema)
         corrected[day] = delta.replace_days(
-            rows, uri, [day], metadata={"through": {day.isoformat(): newest.number}, "view": view.name}
+            rows,
+            uri,
+            [day],
+            metadata={"through": {day.isoformat(): newest.number}, "view": view.name},
+            numbers={_corrected_number(day): newest.number},
         )
         on_day(day, corrected[day])
     return corrected
@@ -164,11 +173,15 @@ def read_corrections(spark: SparkSession, lake: Lake, view: Windowed, version: i
     return None if delta.open_table(uri, version) is None else delta.read(spark, uri, version)
 
 
-def corrected_through(lake: Lake, view: Windowed, version: int | None = None) -> dict[date, int]:
-    """Per corrected day, the batch up to which its correction goes, at one Delta `version` or the newest."""
-    through: dict[date, int] = {}
+def corrected_through(lake: Lake, view: Windowed, days: Iterable[date], version: int | None = None) -> dict[date, int]:
+    """Those of `days` that are corrected, each with the batch up to which its correction goes.
+
+    At one Delta `version` or the newest. The table itself keeps these numbers, so that no commit is read.
+    """
     table = delta.open_table(lake.corrections(view), version)
-    for commit in reversed([] if table is None else commits_of(table)):
-        for day, batch in ((commit["userMetadata"] or {}).get("through") or {}).items():
-            through[date.fromisoformat(day)] = batch
-    return through
+    through = {} if table is None else {day: table.transaction_version(_corrected_number(day)) for day in days}
+    return {day: batch for day, batch in through.items() if batch is not None}
+
+
+def _corrected_number(day: date) -> str:
+    return f"corrected.{day.isoformat()}"

@@ -123,7 +123,7 @@ class FirstResults:
             txn=txn,
             metadata=lambda: {"query": query, "query_batch": query_batch},
             statistics=("window_start", "window_end"),
-            numbers=self._dropped_so_far(query),
+            numbers=lambda: self._dropped_so_far(query),
         )
         self._on_batch(rows)
 

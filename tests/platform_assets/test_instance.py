@@ -50,7 +50,7 @@ def test_a_failed_run_says_which_step_and_why_and_belongs_to_the_code_location(
 ) -> None:
     monkeypatch.setenv("TIDEMARK_HOME", lake.root)
     with open_instance() as instance:
-        with pytest.raises(RunFailed, match=r"step 'drain_flights': .*landing/flights"):
+        with pytest.raises(RunFailed, match=r"step 'flights_drain_step': .*landing/flights"):
             run_job(instance, defs, "flights_drain")
         (run,) = instance.get_runs()
     assert run.status == dg.DagsterRunStatus.FAILURE

@@ -94,11 +94,11 @@ def test_the_days_asked_for_are_corrected_and_no_others_and_a_range_of_them_is_o
     spark: SparkSession, platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
 ) -> None:
     assert drain(platform, instance, lake, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
-    assert run(platform, instance, "flights_corrections", corrections_config({VIEW: ["2013-01-03"]})).success
+    assert run(platform, instance, "flights_corrections", corrections_config(pipeline, {VIEW: ["2013-01-03"]})).success
     assert instance.get_materialized_partitions(CORRECTIONS) == {"2013-01-03"}
     assert [str(entry.day) for entry in plan(spark, lake, departures_by_origin)] == ["2013-01-01"]
 
-    wrong = run(platform, instance, "flights_corrections", corrections_config({VIEW: ["yesterday"]}))
+    wrong = run(platform, instance, "flights_corrections", corrections_config(pipeline, {VIEW: ["yesterday"]}))
     assert not wrong.success
     (failure,) = (event.step_failure_data for event in wrong.all_events if event.is_step_failure)
     assert "'yesterday' is no day; write days as ISO dates" in str(failure.error)

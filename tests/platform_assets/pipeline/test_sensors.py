@@ -74,7 +74,7 @@ def timeline(spark: SparkSession, platform: dg.Definitions, instance: dg.Dagster
 def asked(answer: dg.RunRequest | dg.SkipReason) -> tuple[str, list[str]]:
     """The run key and the days of a request."""
     assert isinstance(answer, dg.RunRequest), answer
-    return str(answer.run_key), answer.run_config["ops"]["correct_departures_by_origin"]["config"]["days"]
+    return str(answer.run_key), answer.run_config["ops"]["flights__departures_by_origin_correct"]["config"]["days"]
 
 
 def test_each_backlog_is_asked_for_once_with_exactly_its_days(timeline: Timeline) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from streaming.lake import Lake
-from streaming.tables import delta, location
+from streaming.tables import delta, location, newest_commits
 
 
 def table_name(lake: Lake, uri: str) -> str:
@@ -47,6 +47,8 @@ def write_rows(
         )
     else:
         write_deltalake(table, rows, **options)
-    version = delta.version_of(uri)
-    assert version is not None, uri
-    return version
+    table = delta.open_table(uri)
+    assert table is not None, uri
+    # Another process may have written since, so the newest version need not be this one.
+    own = json.loads(json.dumps(metadata))
+    return next(int(commit["version"]) for commit in newest_commits(table) if commit["userMetadata"] == own)

@@ -9,15 +9,16 @@ from platform_assets import keys
 from platform_assets.events.backlog import settled_through
 from platform_assets.events.metadata import chart_metadata, table_metadata
 from platform_assets.pipeline.checks import check_specs, judge_missing, results_of
+from platform_assets.reports.publication import read_publication
 from platform_assets.reports.publish import Published, publish
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from platform_assets.resources import LakeResource, SparkResource
 from quality import GateClosed, Pins, Suite, pin, verdicts_for
 from quality.tables import table_name
+from streaming import Lake, Pipeline
 from streaming.base import utc_now
 from streaming.service import look
-from streaming.tables import delta
 
 
 def report_asset(report: Report) -> dg.AssetsDefinition:
@@ -42,10 +43,7 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult]:
         where, session = lake.lake, spark.spark_session
-        # While the stream runs, late pairs may have come a moment ago: the newest batch that is settled counts.
-        running = look(where, report.pipeline).running
-        through = settled_through(context.instance, report.pipeline) if running else None
-        pins = pin(where, report.pipeline, through)
+        pins = reported_pins(context.instance, where, report.pipeline)
         context.log.info(f"pinned versions: {pins.versions()}")
         try:
             judge_missing(session, where, report.pipeline, pins, context.run_id)
@@ -73,6 +71,18 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
     return run
 
 
+def reported_pins(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline) -> Pins:
+    """The versions that a report is made of now.
+
+    While the stream runs, late pairs may have come a moment ago: the newest batch that is settled counts.
+
+    Raises:
+        NotBuiltYet: there is no data yet.
+    """
+    through = settled_through(instance, pipeline) if look(lake, pipeline).running else None
+    return pin(lake, pipeline, through)
+
+
 def report_checks(section: Section, report: Report) -> dg.AssetChecksDefinition:
     """The verdicts on the published version of a section, which were given before it was published."""
     key = keys.report_key(section.table)
@@ -81,7 +91,8 @@ def report_checks(section: Section, report: Report) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(name=keys.dagster_name("checks", *key.path), specs=check_specs(key, suite), can_subset=True)
     def run(context: dg.AssetCheckExecutionContext, lake: LakeResource) -> Iterator[dg.AssetCheckResult]:
         uri = lake.lake.report(section.table)
-        version = delta.version_of(uri)
+        publication = read_publication(lake.lake, report.name)
+        version = None if publication is None else publication.versions.get(section.table)
         verdicts = {} if version is None else verdicts_for(lake.lake, table_name(lake.lake, uri), version)
         results = results_of(suite, key, verdicts)
         for selected in sorted(context.selected_asset_check_keys):

@@ -9,10 +9,13 @@ from platform_assets.events.backlog import Waiting, waiting
 from platform_assets.keys import dagster_name
 from platform_assets.pipeline.jobs import corrections_config
 from platform_assets.pipeline.progress import in_progress
+from platform_assets.pipeline.reports import reported_pins
+from platform_assets.reports.publish import is_up_to_date
 from platform_assets.reports.report import Report
 from platform_assets.resources import LakeResource
 from platform_assets.tags import PROCESS_TAG
-from streaming import Pipeline
+from quality import NotBuiltYet
+from streaming import Lake, Pipeline
 from streaming.service import look
 
 if TYPE_CHECKING:
@@ -75,6 +78,17 @@ def report_sensor(
         running = look(lake.lake, report.pipeline).running
         if not running and any(waiting(context.instance, lake.lake, view) for view in report.pipeline.views):
             return dg.SkipReason(f"late pairs of {report.pipeline.name} are not corrected yet; the report follows that")
+        if _is_published(context.instance, lake.lake, report):
+            return dg.SkipReason(f"{report.name} is published from exactly these versions; launch its job to repeat it")
         return dg.RunRequest(run_key=context.dagster_run.run_id)
 
     return follow
+
+
+def _is_published(instance: dg.DagsterInstance, lake: Lake, report: Report) -> bool:
+    try:
+        pins = reported_pins(instance, lake, report.pipeline)
+    except NotBuiltYet:
+        # The run says what is missing.
+        return False
+    return is_up_to_date(lake, report, pins)

@@ -11,6 +11,13 @@ from pyspark.sql import SparkSession
 
 from platform_assets.reports.errors import NothingToReport
 from platform_assets.reports.files import as_csv, as_png, put
+from platform_assets.reports.publication import (
+    Publication,
+    digest,
+    outdated_files,
+    put_publication,
+    read_publication,
+)
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from quality import (
@@ -68,8 +75,8 @@ def publish(
 ) -> Published:
     """Compute the report from the pinned versions and put it in place of the one before.
 
-    Every section is computed, judged and drawn before the first is written, and each is written in one commit that
-    carries the pins and the run; whatever stops it before that leaves the report before it as it was.
+    Every section is computed, judged and drawn before the first is written. The report is what its publication says,
+    which is put in place last and in one step; whatever stops it before that leaves the report before it as it was.
 
     Raises:
         GateClosed: a pinned version or the computed report is not known to be good.
@@ -84,8 +91,10 @@ def publish(
             f"data, or close what is open with `tidemark run {report.pipeline.name} --end-of-input`."
         )
     verdicts = _judge_sections(lake, report, sources, tables, run_id, now)
-    csv = {f"{lake.report(name)}.csv": as_csv(table) for name, table in tables.items()}
-    png = None if report.chart is None else as_png(report.chart(tables))
+    files = {f"{name}.csv": as_csv(table) for name, table in tables.items()}
+    chart = None if report.chart is None else f"{report.name}.png"
+    if report.chart is not None and chart is not None:
+        files[chart] = as_png(report.chart(tables))
 
     metadata = {"report": report.name, "run_id": run_id, "pins": pins.to_json(), "footnotes": list(sources.footnotes)}
     versions = {
@@ -98,22 +107,27 @@ def publish(
         )
         for section in report.sections
     }
-    for location, content in csv.items():
-        put(spark, location, content)
-    chart = None if png is None else f"{lake.report(report.name)}.png"
-    if chart is not None and png is not None:
-        put(spark, chart, png)
+    digests = {name: digest(content) for name, content in files.items()}
+    put_publication(lake, Publication(report.name, run_id, now(), pins, versions, sources.footnotes, digests))
+    for name, content in files.items():
+        put(spark, lake.path("reports", name), content)
     return Published(
         report.name,
         run_id,
         pins,
         versions,
         tables,
-        dict(zip(tables, csv, strict=True)),
-        chart,
+        {name: lake.path("reports", f"{name}.csv") for name in tables},
+        None if chart is None else lake.path("reports", chart),
         tuple(verdicts),
         sources.footnotes,
     )
+
+
+def is_up_to_date(lake: Lake, report: Report, pins: Pins) -> bool:
+    """Whether exactly these versions are published, and CSV and chart with them; then there is nothing to publish."""
+    publication = read_publication(lake, report.name)
+    return publication is not None and publication.pins == pins and not outdated_files(lake, publication)
 
 
 def _judge_sections(

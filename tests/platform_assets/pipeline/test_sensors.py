@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -12,6 +14,8 @@ from pyspark.sql import SparkSession
 
 from platform_assets.events.counts import count_late
 from platform_assets.keys import late_key
+from platform_assets.reports.publish import judge_and_publish
+from platform_assets.reports.registry import find_report
 from platform_assets.resources import LakeResource
 from platform_assets.tags import PIPELINE_TAG, PROCESS_TAG
 from streaming import correct, plan
@@ -120,11 +124,42 @@ def test_nobody_is_asked_while_a_run_of_the_pipeline_is_in_progress(timeline: Ti
     assert timeline.tick() == dg.SkipReason("a run of flights is in progress")
 
 
+def test_the_hourly_corrections_start_nothing_where_nothing_waits(timeline: Timeline) -> None:
+    def hour() -> dg.RunRequest | dg.SkipReason:
+        context = dg.build_schedule_context(
+            instance=timeline.instance, resources={"lake": LakeResource(home=timeline.lake.root)}
+        )
+        answer = timeline.platform.resolve_schedule_def("flights_corrections_hourly")(context)
+        assert isinstance(answer, dg.RunRequest | dg.SkipReason)
+        return answer
+
+    nothing = dg.SkipReason("every late pair of flights is corrected")
+    assert hour() == nothing  # there is no log yet
+    timeline.arrive(FIRST, CLOSING, seen_by_dagster=False)
+    assert isinstance(hour(), dg.RunRequest)  # nobody has counted
+    timeline.plan_and_correct()
+    assert hour() == nothing
+    timeline.arrive(LATE_ON_1, seen_by_dagster=False)
+    assert isinstance(hour(), dg.RunRequest)
+    timeline.plan_and_correct()
+    assert hour() == nothing
+    # Whoever removes the corrections takes what was said of them with it.
+    shutil.rmtree(timeline.lake.corrections(departures_by_origin))
+    assert isinstance(hour(), dg.RunRequest)
+
+
 def test_the_report_follows_once_nothing_waits_for_a_correction(timeline: Timeline) -> None:
     timeline.arrive(FIRST, CLOSING)
     quiet = timeline.plan_and_correct()
     assert isinstance(timeline.follow(quiet), dg.RunRequest)
     # A process that runs the jobs one after the other publishes by itself.
     assert isinstance(timeline.follow(timeline.plan_and_correct(tags={PROCESS_TAG: "1"})), dg.SkipReason)
+    # Once it is published, it is not published again from the same tables; unless its CSV is not there.
+    report = find_report("on_time_performance")
+    judge_and_publish(timeline.spark, timeline.lake, report, "run")
+    answer = timeline.follow(quiet)
+    assert isinstance(answer, dg.SkipReason) and "exactly these versions" in str(answer.skip_message)
+    Path(f"{timeline.lake.report(report.name)}.csv").unlink()
+    assert isinstance(timeline.follow(quiet), dg.RunRequest)
     timeline.arrive(LATE_ON_1)
     assert isinstance(timeline.follow(quiet), dg.SkipReason)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from platform_assets.reports import publish as publish_module
 from platform_assets.reports.errors import NothingToReport
-from platform_assets.reports.publish import judge_and_publish, publish
+from platform_assets.reports.publication import outdated_files, read_publication, read_report
+from platform_assets.reports.publish import is_up_to_date, judge_and_publish, publish
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from quality import GateClosed, NotBuiltYet, Pins, Suite, always, pin, unique, verdicts_for
+from quality.tables import write_rows
 from streaming.examples.orders import orders_per_day, pipeline
 from streaming.lake.lake import Lake
 from streaming.tables.history import commit_history
@@ -72,6 +77,34 @@ def test_e21_periodic_report(spark: SparkSession, lake: Lake) -> None:
         run(spark, lake, pipeline, [order("d", "2025-12-01T12:00:00Z", 100.00)])
         publish(spark, lake, report, pin(lake, pipeline), "run-3")
     assert published(lake) == (0, rows, csv)
+
+
+def test_sections_are_published_together_or_not_at_all(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = replace(report.sections[0], table="revenue_again")
+    both = replace(report, sections=(*report.sections, second))
+    assert read_report(lake, both.name) is None
+    run(spark, lake, pipeline, ORDERS, end_of_input=True)
+    judge_and_publish(spark, lake, both, "run-1")
+    before, publication = read_report(lake, both.name), read_publication(lake, both.name)
+    assert before is not None and publication is not None
+    assert set(before) == {"revenue_per_day", "revenue_again"} and outdated_files(lake, publication) == []
+    assert is_up_to_date(lake, both, pin(lake, pipeline))
+
+    def dies_after_the_first(*arguments: Any, **options: Any) -> int:
+        version = write_rows(*arguments, **options)
+        raise KeyboardInterrupt(f"after version {version}")
+
+    with monkeypatch.context() as dies, pytest.raises(KeyboardInterrupt, match="after version 1"):
+        dies.setattr(publish_module, "write_rows", dies_after_the_first)
+        judge_and_publish(spark, lake, both, "run-2")
+    assert read_report(lake, both.name) == before and read_publication(lake, both.name) == publication
+
+    judge_and_publish(spark, lake, both, "run-3")
+    completed = read_publication(lake, both.name)
+    assert completed is not None and completed.run_id == "run-3"
+    assert completed.versions == {"revenue_per_day": 2, "revenue_again": 1}
 
 
 def test_a_report_that_breaks_its_own_suite_is_not_published(spark: SparkSession, lake: Lake) -> None:

@@ -1,0 +1,103 @@
+"""The publication of a report: one small file that says which versions of its sections are the report.
+
+Sections are tables of their own and cannot be committed together. So each is written first, as a version that nobody
+asks for yet; then this file is put in place whole, and that is the publication. A process that dies before it leaves
+the report as it was; one that dies after it leaves at most CSV and chart of the report before, and their digests tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from quality import Pins
+from streaming.lake import Lake
+from streaming.tables import delta, storage
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What was published: by which run and when, from which `pins`, and the Delta version of each section by table.
+
+    `footnotes` are what a reader must know; `files` are the SHA-256 digests of CSV and chart by file name.
+    """
+
+    report: str
+    run_id: str
+    published_at: datetime
+    pins: Pins
+    versions: Mapping[str, int]
+    footnotes: tuple[str, ...]
+    files: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The publication as JSON values."""
+        return {
+            "report": self.report,
+            "run_id": self.run_id,
+            "published_at": self.published_at.isoformat(),
+            "pins": self.pins.to_json(),
+            "versions": dict(self.versions),
+            "footnotes": list(self.footnotes),
+            "files": dict(self.files),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Publication:
+        """The inverse of `to_json`."""
+        return cls(
+            value["report"],
+            value["run_id"],
+            datetime.fromisoformat(value["published_at"]),
+            Pins.from_json(value["pins"]),
+            value["versions"],
+            tuple(value["footnotes"]),
+            value["files"],
+        )
+
+
+def put_publication(lake: Lake, publication: Publication) -> None:
+    """Make it the report: in one step, in place of the one before."""
+    content = json.dumps(publication.to_json(), indent=2).encode()
+    storage.replace_bytes(_place(lake, publication.report), content, uuid.uuid4().hex)
+
+
+def read_publication(lake: Lake, report: str) -> Publication | None:
+    """The publication of the report of that name, or None where none was published."""
+    text = storage.read_text(_place(lake, report))
+    return None if text is None else Publication.from_json(json.loads(text))
+
+
+def read_report(lake: Lake, report: str) -> dict[str, pa.Table] | None:
+    """The sections of the published report by table name, all of one run; None where none was published."""
+    publication = read_publication(lake, report)
+    if publication is None:
+        return None
+    opened = {name: delta.open_table(lake.report(name), version) for name, version in publication.versions.items()}
+    return {name: delta.contents(table) for name, table in opened.items() if table is not None}
+
+
+def outdated_files(lake: Lake, publication: Publication) -> list[str]:
+    """The CSV and chart files that are missing, or are not of this publication, because a process died."""
+    folder = lake.path("reports")
+    return [
+        name
+        for name, expected in publication.files.items()
+        if digest(storage.read_bytes(f"{folder}/{name}") or b"") != expected
+    ]
+
+
+def digest(content: bytes) -> str:
+    """The SHA-256 digest by which a file is known to belong to a publication."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _place(lake: Lake, report: str) -> str:
+    return f"{lake.report(report)}.json"

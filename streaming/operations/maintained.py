@@ -57,4 +57,4 @@ def _state(table: DeltaTable) -> tuple[str, int]:
 
 
 def _place(lake: Lake, pipeline: Pipeline) -> str:
-    return lake.path("_maintenance", f"{stream.name}.json")
+    return lake.path(pipeline.stream.name, f"_maintained-{pipeline.name}.json")

@@ -109,9 +109,7 @@ def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
     return tables
 
 
-def _needed(
-    lake: Lake, pipeline: Pipeline, stream: Stream, expired: datetime
-) -> tuple[int | None, tuple[str, ...]]:
+def _needed(lake: Lake, pipeline: Pipeline, stream: Stream, expired: datetime) -> tuple[int | None, tuple[str, ...]]:
     """The first version of a log whose commit an operator still looks at, and the operators that hold old rows back."""
     positions = {operator.name: runtime_of(operator, lake).position() for operator in pipeline.operators_of(stream)}
     begun = {name: position for name, position in positions.items() if position is not None}

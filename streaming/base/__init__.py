@@ -28,6 +28,9 @@ from streaming.base.errors import (
     SupervisorError,
     ViewError,
 )
+from streaming.base.frozen_mapping import (
+    FrozenMapping,
+)
 from streaming.base.intervals import (
     END_OF_EVENT_TIMES,
     EPOCH,
@@ -73,6 +76,7 @@ __all__ = [
     "DeclarationError",
     "FeedError",
     "FencedError",
+    "FrozenMapping",
     "JarError",
     "JavaError",
     "LeaseError",

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-from streaming.base import INGESTED_AT, DeclarationError, check_column_name, check_name, check_names, names_in
+from streaming.base import (
+    INGESTED_AT,
+    DeclarationError,
+    FrozenMapping,
+    check_column_name,
+    check_name,
+    check_names,
+    names_in,
+)
 from streaming.clocks import Clock
 from streaming.declare.rule import Rule
 from streaming.formats import Json
@@ -43,7 +50,7 @@ class Stream:
             raise DeclarationError(
                 f"{self.name!r} cannot name a stream: the lake keeps {', '.join(_RESERVED)} for itself. Rename it."
             )
-        object.__setattr__(self, "derived", MappingProxyType(dict(self.derived)))
+        object.__setattr__(self, "derived", FrozenMapping(self.derived))
         known = tuple(column.name for column in self.format.columns)
         for name, expression in self.derived.items():
             check_column_name(name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from streaming.base import (
     EVENT_TIME,
     ORDER,
     DeclarationError,
+    FrozenMapping,
     check_column_name,
     check_name,
     check_names,
@@ -65,7 +65,7 @@ class Windowed(Operator):
 
     def __post_init__(self) -> None:
         check_name("view", self.name)
-        object.__setattr__(self, "aggregates", MappingProxyType(dict(self.aggregates)))
+        object.__setattr__(self, "aggregates", FrozenMapping(self.aggregates))
         if bool(self.aggregates) == (self.function is not None):
             raise DeclarationError(
                 f"view {self.name!r} has {'both' if self.aggregates else 'neither'} aggregates and a function; give "

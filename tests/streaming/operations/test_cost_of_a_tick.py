@@ -15,8 +15,8 @@ from streaming import log
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import _holding, maintain
+from streaming.operators.runtime import ReadPosition
 from streaming.tables import delta, history
-from streaming.views.position import Position
 from tests.support.histories import grow_corrections, grow_log
 from tests.support.instants import NOW, T0
 
@@ -65,7 +65,7 @@ def costs_of_a_tick(lake: Lake, batches: int, commits_read: Callable[[Callable[[
     grow_log(lake, stream, count_by_sensor.name, batches + NEW)
     newest = delta.version_of(lake.log(stream))
     assert newest == batches + NEW + 1
-    positions = {count_by_sensor.name: Position(newest - 1, newest - 1)}
+    positions = {count_by_sensor.name: ReadPosition(newest - 1, newest - 1)}
     with dg.DagsterInstance.ephemeral() as instance:
         count_at(instance, lake, 5)
         costs = {

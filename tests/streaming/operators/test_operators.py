@@ -40,10 +40,7 @@ def test_two_streams_and_two_kinds_of_operator_run_are_audited_maintained_and_re
     land_all(lake, yards, readings("y@3"), readings("y@50"))
     drained = drain(spark, lake, house, now=lambda: NOW)
 
-    assert {name: head.stream if hasattr(head, "stream") else head.cause for name, head in drained.heads.items()} == {
-        "readings": "heartbeat",
-        "yards": "heartbeat",
-    }
+    assert {name: head.cause for name, head in drained.heads.items()} == {"readings": "heartbeat", "yards": "heartbeat"}
     assert {name: query.rows for name, query in drained.queries.items()} == {
         "readings.log": 4,
         "yards.log": 2,
@@ -55,7 +52,9 @@ def test_two_streams_and_two_kinds_of_operator_run_are_audited_maintained_and_re
     assert tuples(read_first(spark, lake, count_by_sensor), "window_end", "readings") == [(at(10), 1), (at(20), 1)]
     assert tuples(read_first(spark, lake, by_yard), "window_end", "readings") == [(at(20), 1)]
     rows = tuples(runtime_of(tally, lake).readable["tally"](spark), "stream", "_batch", "rows")
-    assert rows == [(stream, batch, 2 if (stream, batch) < ("yards", 0) and batch < 2 else 1) for stream, batch, _ in rows]
+    assert rows == [
+        (stream, batch, 2 if (stream, batch) < ("yards", 0) and batch < 2 else 1) for stream, batch, _ in rows
+    ]
 
     findings = list(audit(spark, lake, house))
     assert {finding.subject for finding in findings} == {"readings", "yards", "count_by_sensor", "by_yard", "tally"}

@@ -1,0 +1,69 @@
+"""What every window kind must do: run it over one of your own with rows that have the columns it reads."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.windows.window import MOST_REACH, Window
+
+MS = timedelta(milliseconds=1)
+
+
+def check_window(spark: SparkSession, window: Window, instants: Iterable[datetime], days: Iterable[date]) -> None:
+    """Check a kind over rows at `instants` (column `at`), and its `rows_for_day` on `days`."""
+    check_value(window)
+    rows = spark.createDataFrame([(instant,) for instant in instants], "at timestamp").withColumn(
+        "_day", F.to_date("at")
+    )
+    check_bounds(window, rows)
+    check_lateness(window, rows)
+    for day in days:
+        check_rows_for_day(window, rows, day)
+
+
+def check_value(window: Window) -> None:
+    """A declaration: compared, hashed, copied, pickled, told in words."""
+    assert hash(window) == hash(copy.deepcopy(window)) and pickle.loads(pickle.dumps(window)) == window
+    assert window.fingerprint.startswith(type(window).__name__)
+    assert window.reach is None or timedelta() < window.reach <= MOST_REACH
+    assert window.closed_by(datetime(2026, 1, 1, tzinfo=UTC)) <= datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def check_bounds(window: Window, rows: DataFrame) -> None:
+    """Bounds are whole windows, none twice, and none ends later than `reach` after its row."""
+    bounds = window.bounds(F.col("at"))
+    frame = rows.select("at", bounds.alias("windows"), window.has_no_window(F.col("at")).alias("none"))
+    for row in frame.collect():
+        windows = [(each["start"], each["end"]) for each in row["windows"]]
+        assert len(set(windows)) == len(windows) and all(start < end for start, end in windows)
+        assert row["none"] == (not windows)
+        assert window.reach is None or all(end - row["at"] <= window.reach for _, end in windows)
+
+
+def check_lateness(window: Window, rows: DataFrame) -> None:
+    """Late or on time, never both and never neither; late from one instant on; never late without a stamp."""
+    pairs = rows.select("at", F.explode(window.bounds(F.col("at"))).alias("own"))
+    grace = F.make_interval(secs=F.lit(window.grace.total_seconds()))
+    due = F.col(f"own.{window.decided_by}") + grace
+    moved = F.struct((F.col("own.start") + grace).alias("start"), (F.col("own.end") + grace).alias("end"))
+    shifts = [F.make_interval(secs=F.lit(shift.total_seconds())) for shift in (-MS, timedelta(), MS)]
+    stamps = pairs.withColumn("stamp", F.explode(F.array(*(due + shift for shift in shifts), F.lit(None))))
+    verdicts = stamps.select(
+        (F.col("stamp") >= due).alias("expected"),
+        window.late(F.col("own"), F.col("stamp")).alias("late"),
+        window.on_time(moved, F.coalesce("stamp", F.timestamp_micros(F.lit(-(2**60))))).alias("on_time"),
+    )
+    for row in verdicts.distinct().collect():
+        assert row["late"] == bool(row["expected"]) and row["on_time"] == (not row["late"])
+
+
+def check_rows_for_day(window: Window, rows: DataFrame, day: date) -> None:
+    """Every row of a window that starts on the day is among the rows for that day."""
+    starts = F.exists(window.bounds(F.col("at")), lambda own: F.to_date(own["start"]) == F.lit(day))
+    assert rows.where(starts & ~window.rows_for_day(day)).isEmpty()

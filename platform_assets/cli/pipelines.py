@@ -38,7 +38,10 @@ def feed(
     """Replay real flights into the landing folder, as the airports' systems would report them."""
     pipeline = find_pipeline(stream)
     if pipeline.name != "flights":
-        raise StreamingError(f"there is no feed for {stream!r}; feeds are: flights. Put files into its landing folder.")
+        where = pipeline.stream.source.location(current_lake())
+        raise StreamingError(
+            f"there is no feed for {stream!r}; feeds are: flights. Bring its data into {where} yourself."
+        )
     landing = current_lake().local(pipeline.stream.source.location(current_lake()))
     if landing is None:
         raise StreamingError(

@@ -87,6 +87,7 @@ def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> DataFra
     if not readings:
         raise LogError(f"stream {pipeline.name!r} has no event log yet; run `tidemark run {pipeline.name}` first.")
     views = [view.name for view in pipeline.views]
+    unknown = ", unknown_fields map<string, bigint>" if any(reading.unknown for reading in readings) else ""
     rows = [
         (
             reading.batch,
@@ -97,10 +98,10 @@ def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> DataFra
             reading.rejected,
             *(reading.late.get(name, 0) for name in views),
             reading.processed_at,
-            dict(reading.unknown) or None,
+            *([dict(reading.unknown)] if unknown else []),
         )
         for reading in readings
     ]
     late = "".join(f"late_{name} bigint, " for name in views)
     schema = "batch bigint, cause string, stamp timestamp, greatest timestamp, rows bigint, rejected bigint, "
-    return spark.createDataFrame(rows, f"{schema}{late}processed_at timestamp, unknown_fields map<string, bigint>")
+    return spark.createDataFrame(rows, f"{schema}{late}processed_at timestamp{unknown}")

@@ -12,6 +12,7 @@ from streaming.lake.lake import Lake
 from streaming.pipelines.flights import departures_by_origin, pipeline
 from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import BROKEN, CLOSING, FIRST, LATE_ON_1, SECOND
+from tests.support.feeds import land, land_all
 from tests.support.runs import run
 
 # A command takes the session that runs already.
@@ -62,6 +63,14 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_1(
         assert (code, "and more; --limit 10" in told) == (0, True)
     code, told = tidemark("audit flights")
     assert (code, "every law holds" in told) == (0, True)
+
+    land(pipeline.stream.source.location(lake), FIRST, name="0000.json")
+    land_all(lake, pipeline.stream, [{**LATE_ON_1[0], "gate": "B2"}])
+    code, told = tidemark("run flights")
+    assert (code, "Fields that nobody declared: gate (1 rows)." in told) == (0, True)
+    assert "delivered again under the same name, after it was read: 0000.json. A file is read once" in told
+    code, told = tidemark("audit flights")
+    assert (code, "0000.json was ingested with" in told, "as a new file under a new name" in told) == (1, True, True)
 
     table = DeltaTable(lake.first(departures_by_origin))
     table.alter.set_table_properties({"delta.appendOnly": "false"})

@@ -15,7 +15,7 @@ from streaming.lake import Lake
 from streaming.operations.maintained import MaintainedVersions
 from streaming.operators import ReadPosition, runtime_of
 from streaming.service import forget_progress
-from streaming.tables import clean_up, commits_since, delta, storage
+from streaming.tables import attempts, clean_up, commits_since, delta, storage
 
 _HOUR = timedelta(hours=1)
 _WEEK = timedelta(days=7)
@@ -153,7 +153,7 @@ def _table(
 
 def _compact(table: DeltaTable) -> None:
     # A correction may replace what is just being compacted.
-    for attempt in delta.attempts(table):
+    for attempt in attempts(table):
         with attempt:
             table.optimize.compact()
 

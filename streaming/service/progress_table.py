@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 from streaming.lake import Lake, Named
 from streaming.service.measures import Measure
-from streaming.tables import delta, storage
+from streaming.tables import attempts, delta, storage
 
 _WRITTEN_EVERY = timedelta(seconds=30)
 _log = logging.getLogger("tidemark")
@@ -93,7 +93,7 @@ def forget_progress(lake: Lake, pipeline: Named, before: datetime) -> None:
     # Whole partitions, of days that nothing is appended to any more; and no commit where there is none.
     day = before.date().isoformat()
     if any(partition["_day"] < day for partition in table.partitions()):
-        for attempt in delta.attempts(table):
+        for attempt in attempts(table):
             with attempt:
                 table.delete(f"_day < '{day}'")
 

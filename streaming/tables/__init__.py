@@ -1,6 +1,9 @@
 """Delta tables through delta-rs and Spark: writing, reading, history, and the storage below them."""
 
 from streaming.tables import delta, storage
+from streaming.tables.commit import (
+    attempts,
+)
 from streaming.tables.history import (
     commit_history,
     commits_of,
@@ -15,6 +18,7 @@ from streaming.tables.storage import (
 )
 
 __all__ = [
+    "attempts",
     "clean_up",
     "commit_history",
     "commits_of",

@@ -1,33 +1,23 @@
-"""Delta tables: creating, opening, and the one way in which a batch of rows gets into them.
-
-Spark writes the Parquet files, delta-rs commits exactly those files. Spark's own commit of a tiny batch costs
-about a second, nearly all of it recomputing the snapshot; this road costs a seventh of it (see
-spark/FACTS.md, Costs).
-"""
+"""Delta tables: creating, opening, reading, and what of their rows a write adds or replaces."""
 
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable, Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from streaming.base import DAY
-from streaming.tables.added_files import added_files
 from streaming.tables.columns import added_columns, nullable
+from streaming.tables.commit import Txn as Txn
+from streaming.tables.commit import commit_rows, is_written
 from streaming.tables.storage import files_of, location
-from streaming.tables.version_checksum import write_checksum
 
-_ATTEMPTS = 8
 BEFORE = -1
 """The version of a table that is not there yet."""
 CONFIGURATION = {
@@ -38,14 +28,6 @@ CONFIGURATION = {
     "delta.enableExpiredLogCleanup": "false",
 }
 """What every table is created with."""
-
-
-@dataclass(frozen=True)
-class Txn:
-    """The idempotence key of a write: a query writes each of its batches at most once."""
-
-    app_id: str
-    version: int
 
 
 def contents(table: DeltaTable, filters: Sequence[tuple[str, str, Any]] | None = None) -> pa.Table:
@@ -112,7 +94,7 @@ def create(
 def has_written(uri: str, txn: Txn) -> bool:
     """Whether the table already holds this write."""
     table = open_table(uri)
-    return table is not None and _holds(table, txn)
+    return table is not None and is_written(table, txn)
 
 
 def append(
@@ -141,7 +123,7 @@ def append(
     Raises:
         LogError: a column has another type than in the table.
     """
-    return _commit(
+    return commit_rows(
         frame,
         uri,
         txn=txn,
@@ -178,7 +160,7 @@ def replace_days(
     The table keeps `numbers` as `append` says.
     """
     partitions = [(DAY, "in", [day.isoformat() for day in sorted(days)])]
-    return _commit(
+    return commit_rows(
         frame,
         uri,
         txn=None,
@@ -192,74 +174,4 @@ def replace_days(
 
 def replace_all(frame: DataFrame, uri: str, *, metadata: Mapping[str, Any]) -> int:
     """Replace every row of the table by the rows of `frame`, in one commit."""
-    return _commit(frame, uri, txn=None, metadata=lambda: metadata, statistics=("window_start",), mode="overwrite")
-
-
-def attempts(table: DeltaTable) -> Retrying:
-    """Attempts of a commit: where another one came between, the table is looked at anew before the next."""
-    return Retrying(
-        retry=retry_if_exception_type(CommitFailedError),
-        stop=stop_after_attempt(_ATTEMPTS),
-        wait=wait_random_exponential(0.05, max=2),
-        after=lambda _: table.update_incremental(),
-        reraise=True,
-    )
-
-
-def _commit(
-    frame: DataFrame,
-    uri: str,
-    *,
-    txn: Txn | None,
-    metadata: Callable[[], Mapping[str, Any]],
-    statistics: Sequence[str],
-    diverse: Sequence[str] = (),
-    fence: Callable[[DeltaTable], None] = lambda table: None,
-    numbers: Callable[[], Mapping[str, int]] = dict,
-    mode: Literal["append", "overwrite"] = "append",
-    replace: Sequence[tuple[str, str, Any]] | None = None,
-) -> int:
-    table = DeltaTable(location(uri))
-    added_columns(table, frame.schema, uri)
-    # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
-    folder = f"data/{uuid.uuid4().hex}"
-    encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
-    frame.write.partitionBy(DAY).options(**encoding).parquet(f"{uri}/{folder}")
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps(metadata())},
-        app_transactions=_transactions(txn, numbers()),
-        # The commit is for exactly the version that was looked at: compare and swap.
-        max_commit_retries=0,
-    )
-    actions, rows = added_files(table, folder, statistics)
-    for attempt in attempts(table):
-        with attempt:
-            # What came between is compaction, which changes no row, or another process, which is for the fence and the
-            # transaction to judge: delta-rs itself would store the same transaction twice.
-            fence(table)
-            if txn is not None and _holds(table, txn):
-                return 0
-            added = added_columns(table, frame.schema, uri)
-            if added:
-                table.alter.add_columns(added)
-            table.create_write_transaction(
-                actions,
-                mode=mode,
-                schema=table.schema(),
-                partition_by=[DAY],
-                partition_filters=None if replace is None else list(replace),
-                commit_properties=properties,
-            )
-    table.update_incremental()
-    write_checksum(table)
-    return rows
-
-
-def _transactions(txn: Txn | None, numbers: Mapping[str, int]) -> list[Transaction] | None:
-    own = [] if txn is None else [Transaction(txn.app_id, txn.version)]
-    return [*own, *(Transaction(name, number) for name, number in numbers.items())] or None
-
-
-def _holds(table: DeltaTable, txn: Txn) -> bool:
-    written = table.transaction_version(txn.app_id)
-    return written is not None and written >= txn.version
+    return commit_rows(frame, uri, txn=None, metadata=lambda: metadata, statistics=("window_start",), mode="overwrite")

@@ -1,0 +1,113 @@
+"""The one way in which rows get into a Delta table: Spark writes the Parquet files, delta-rs commits exactly those.
+
+Spark's own commit of a tiny batch costs about a second, nearly all of it recomputing the snapshot; this road costs a
+seventh of it (see spark/FACTS.md, Costs).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import DataFrame
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from streaming.base import DAY
+from streaming.tables.added_files import added_files
+from streaming.tables.columns import added_columns
+from streaming.tables.storage import location
+from streaming.tables.version_checksum import write_checksum
+
+_ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Txn:
+    """The idempotence key of a write: a query writes each of its batches at most once."""
+
+    app_id: str
+    version: int
+
+
+def attempts(table: DeltaTable) -> Retrying:
+    """Attempts of a commit: where another one came between, the table is looked at anew before the next."""
+    return Retrying(
+        retry=retry_if_exception_type(CommitFailedError),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(0.05, max=2),
+        after=lambda _: table.update_incremental(),
+        reraise=True,
+    )
+
+
+def commit_rows(
+    frame: DataFrame,
+    uri: str,
+    *,
+    txn: Txn | None,
+    metadata: Callable[[], Mapping[str, Any]],
+    statistics: Sequence[str],
+    diverse: Sequence[str] = (),
+    fence: Callable[[DeltaTable], None] = lambda table: None,
+    numbers: Callable[[], Mapping[str, int]] = dict,
+    mode: Literal["append", "overwrite"] = "append",
+    replace: Sequence[tuple[str, str, Any]] | None = None,
+) -> int:
+    """Write the rows of `frame` into the table in one commit; returns how many they were, 0 where `txn` is there.
+
+    `mode="overwrite"` replaces all rows, or those that pass the partition filters `replace`; for the rest see
+    `delta.append`.
+
+    Raises:
+        LogError: a column has another type than in the table.
+    """
+    table = DeltaTable(location(uri))
+    added_columns(table, frame.schema, uri)
+    # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
+    folder = f"data/{uuid.uuid4().hex}"
+    encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
+    frame.write.partitionBy(DAY).options(**encoding).parquet(f"{uri}/{folder}")
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": json.dumps(metadata())},
+        app_transactions=_transactions(txn, numbers()),
+        # The commit is for exactly the version that was looked at: compare and swap.
+        max_commit_retries=0,
+    )
+    actions, rows = added_files(table, folder, statistics)
+    for attempt in attempts(table):
+        with attempt:
+            # What came between is compaction, which changes no row, or another process, which is for the fence and the
+            # transaction to judge: delta-rs itself would store the same transaction twice.
+            fence(table)
+            if txn is not None and is_written(table, txn):
+                return 0
+            added = added_columns(table, frame.schema, uri)
+            if added:
+                table.alter.add_columns(added)
+            table.create_write_transaction(
+                actions,
+                mode=mode,
+                schema=table.schema(),
+                partition_by=[DAY],
+                partition_filters=None if replace is None else list(replace),
+                commit_properties=properties,
+            )
+    table.update_incremental()
+    write_checksum(table)
+    return rows
+
+
+def is_written(table: DeltaTable, txn: Txn) -> bool:
+    """Whether an open table holds this write."""
+    written = table.transaction_version(txn.app_id)
+    return written is not None and written >= txn.version
+
+
+def _transactions(txn: Txn | None, numbers: Mapping[str, int]) -> list[Transaction] | None:
+    own = [] if txn is None else [Transaction(txn.app_id, txn.version)]
+    return [*own, *(Transaction(name, number) for name, number in numbers.items())] or None

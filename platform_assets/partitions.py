@@ -24,8 +24,8 @@ def days_of(view: Windowed) -> dg.DynamicPartitionsDefinition:
 def add_days(instance: dg.DagsterInstance, view: Windowed, days: Iterable[date]) -> None:
     """Make `days` partitions of the view's corrections; those that are there already stay."""
     name = days_of(view).name
-    known = set(instance.get_dynamic_partitions(str(name)))
-    new = [day.isoformat() for day in sorted(days) if day.isoformat() not in known]
+    existing = set(instance.get_dynamic_partitions(str(name)))
+    new = [day.isoformat() for day in sorted(days) if day.isoformat() not in existing]
     if new:
         instance.add_dynamic_partitions(str(name), new)
 

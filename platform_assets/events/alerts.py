@@ -61,8 +61,8 @@ def alert_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         for verdict in verdicts:
             if verdict.passed != (verdict.name in raised_before):
                 continue
-            told = context.log.info if verdict.passed else context.log.error
-            told(f"{pipeline.name}: {verdict.name}: {verdict.text}")
+            write = context.log.info if verdict.passed else context.log.error
+            write(f"{pipeline.name}: {verdict.name}: {verdict.text}")
             if lake.settings.alerts_to:
                 send(lake.settings.alerts_to, pipeline, verdict)
         raised = [verdict.name for verdict in verdicts if not verdict.passed]
@@ -77,8 +77,8 @@ def report_alerts(instance: dg.DagsterInstance, seen: Overview, now: datetime) -
     key = keys.log_key(seen.pipeline)
     changed = []
     for verdict in evaluate(seen, seen.pipeline.limits, now):
-        known = _reported(instance, key, verdict)
-        if known == verdict.passed or (known is None and verdict.passed):
+        reported = _reported(instance, key, verdict)
+        if reported == verdict.passed or (reported is None and verdict.passed):
             continue
         changed.append(verdict)
         instance.report_runless_asset_event(
@@ -100,9 +100,9 @@ def send(url: str, pipeline: Pipeline, verdict: AlertStatus) -> None:
         httpx.HTTPError: it was not taken; the sensor's tick fails, says so, and the next one tries again.
     """
     asset = f"/assets/{'/'.join(keys.log_key(pipeline).path)}"
-    said = "is over" if verdict.passed else "is raised"
+    change = "is over" if verdict.passed else "is raised"
     body = {
-        "text": f"{pipeline.name}: alert {verdict.name} {said}: {verdict.text} ({asset})",
+        "text": f"{pipeline.name}: alert {verdict.name} {change}: {verdict.text} ({asset})",
         "pipeline": pipeline.name,
         "alert": verdict.name,
         "raised": not verdict.passed,

@@ -67,7 +67,7 @@ def settled_through(instance: dg.DagsterInstance, pipeline: Pipeline) -> int | N
 
     A stream that runs brings late pairs all the time, so that its newest batch is hardly ever settled.
     """
-    known = []
+    settled = []
     for view in pipeline.corrected:
         records = instance.fetch_observations(late_key(view), limit=_LOOKED_BACK).records
         events = (record.event_log_entry.asset_observation for record in records)
@@ -76,8 +76,8 @@ def settled_through(instance: dg.DagsterInstance, pipeline: Pipeline) -> int | N
         ]
         if not values:
             return None
-        known.append(int(str(values[0])))
-    return min(known, default=None)
+        settled.append(int(str(values[0])))
+    return min(settled, default=None)
 
 
 def waiting(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waiting | None:

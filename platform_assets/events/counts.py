@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import dagster as dg
@@ -14,15 +15,15 @@ from platform_assets.partitions import add_days
 from streaming import Lake, Pipeline, Windowed, plan
 from streaming.log import head, read_batches, read_log, rejected
 from streaming.tables import delta
-from streaming.views import late_pairs
+from streaming.views import corrected_through, late_pairs
 
 
 def count_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> dict[str, Any]:
     """The rejected rows that are not repaired, as metadata: how many, and how many of them each rule refused."""
     reasons: dict[str, int] = {}
-    known = read_batches(lake, pipeline.stream)
-    total = sum(batch.rejected for batch in known)
-    total -= sum(batch.summary.rows for batch in known if batch.cause == "repair")
+    batches = read_batches(lake, pipeline.stream)
+    total = sum(batch.rejected for batch in batches)
+    total -= sum(batch.summary.rows for batch in batches if batch.cause == "repair")
     if total:
         rows = rejected(read_log(spark, lake, pipeline.stream))
         rules = rows.select(F.explode("_rejected").alias("reason")).groupBy(F.split("reason", ": ")[0]).count()
@@ -38,8 +39,10 @@ def count_late(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, vi
     """Count the late pairs, make their days partitions of the corrections, and say which wait for a correction."""
     newest = head(lake, view.of)
     backlog = [] if newest is None else plan(spark, lake, view, delta.version_of(lake.log(view.of)))
-    add_days(instance, view, (entry.day for entry in backlog))
     per_day = {} if newest is None else _late_per_day(spark, lake, view)
+    # Those that are corrected, too: an instance of Dagster that is new has never heard of them.
+    corrected = corrected_through(lake, view, map(date.fromisoformat, per_day))
+    add_days(instance, view, (*(entry.day for entry in backlog), *corrected))
     return {
         "dagster/row_count": sum(per_day.values()),
         "dagster/uri": dg.MetadataValue.path(lake.log(view.of)),

@@ -45,8 +45,8 @@ class StreamEvents:
 
     def look(self, now: datetime) -> None:
         """Report, if it is time to."""
-        told_lately = self._reported is not None and now - self._reported < REPORTED_EVERY
-        if told_lately and not any(due <= now for due in self._due):
+        reported_lately = self._reported is not None and now - self._reported < REPORTED_EVERY
+        if reported_lately and not any(due <= now for due in self._due):
             return
         self._reported, self._due = now, [due for due in self._due if due > now]
         try:
@@ -115,7 +115,7 @@ def _log_metadata(seen: Overview) -> dict[str, Any]:
     if process is None:
         return {}
     p50, p95, p99 = process.latency or (None, None, None)
-    found = {
+    numbers = {
         "input_rows_per_second": process.input_rate,
         "processing_rows_per_second": process.processing_rate,
         "newest_batch": process.newest_batch,
@@ -128,7 +128,7 @@ def _log_metadata(seen: Overview) -> dict[str, Any]:
         "latency_p99_seconds": p99,
         "memory_megabytes": None if process.memory_bytes is None else process.memory_bytes / 2**20,
     }
-    return _known(found)
+    return _without_nulls(numbers)
 
 
 def _rejected_metadata(seen: Overview) -> dict[str, Any]:
@@ -141,18 +141,18 @@ def _view_metadata(seen: Overview, view: Windowed) -> dict[str, Any]:
     query = None if seen.process is None else seen.process.queries.get(view.name)
     if query is None:
         return {}
-    found = {
+    numbers = {
         "windows_since_start": query.rows,
         "batch_seconds": query.last_seconds,
         "state_rows": query.state_rows,
         "state_megabytes": None if query.state_bytes is None else query.state_bytes / 2**20,
     }
-    return _known(found)
+    return _without_nulls(numbers)
 
 
-def _known(found: dict[str, Any]) -> dict[str, Any]:
+def _without_nulls(numbers: dict[str, Any]) -> dict[str, Any]:
     return {
         name: round(value, 3) if isinstance(value, float) else value
-        for name, value in found.items()
+        for name, value in numbers.items()
         if value is not None
     }

@@ -47,7 +47,7 @@ def hour_metadata(measures: list[Measure], length: timedelta) -> dict[str, Any]:
     """The numbers of one partition, from the batches that ended in it."""
     log = together([measure for measure in measures if measure.is_of_log], length.total_seconds())
     p50, p95, p99 = log.latency or (None, None, None)
-    found = {
+    numbers = {
         "rows": log.rows,
         "rejected": log.rejected,
         "late": log.late,
@@ -60,7 +60,7 @@ def hour_metadata(measures: list[Measure], length: timedelta) -> dict[str, Any]:
         "latency_p99_seconds": p99,
         "state_rows": max((measure.state_rows or 0 for measure in measures), default=0),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def trend_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition:

@@ -68,14 +68,14 @@ def _report_definitions(report: Report, after: Sequence[AssetJob | dg.JobDefinit
 
 def roles(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
     """The judged tables of a pipeline: their role in the quality room and their asset."""
-    found = {"log": keys.log_key(pipeline)}
+    judged = {"log": keys.log_key(pipeline)}
     for view in pipeline.views:
-        found[view.name] = keys.view_key(view)
+        judged[view.name] = keys.view_key(view)
     for view in pipeline.updated:
-        found[role_of_updates(view.name)] = keys.updates_key(view)
+        judged[role_of_updates(view.name)] = keys.updates_key(view)
     for view in pipeline.corrected:
-        found[role_of_corrections(view.name)] = keys.corrections_key(view)
-    return found
+        judged[role_of_corrections(view.name)] = keys.corrections_key(view)
+    return judged
 
 
 def _checks_of_corrections(pipeline: Pipeline, view: Windowed, suites: dict[str, Suite]) -> Evaluate:

@@ -16,6 +16,9 @@ def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
     @dg.op(name=keys.dagster_name("maintain", pipeline.name))
     def keep_tidy(context: dg.OpExecutionContext, lake: LakeResource) -> None:
         done = maintain(lake.lake, pipeline)
+        if not done:
+            context.log.info(f"nothing was written to the tables of {pipeline.name} since they were maintained")
+            return
         for entry in done:
             context.log.info(told(entry))
         context.log_event(

@@ -39,19 +39,19 @@ def repair_job(pipeline: Pipeline) -> dg.JobDefinition:
     def run(context: dg.OpExecutionContext, config: RepairConfig, lake: LakeResource, spark: SparkResource) -> None:
         where, session = lake.lake, spark.spark_session
         if config.preview:
-            found = preview(session, where, pipeline, utc_now)
+            outcome = preview(session, where, pipeline, utc_now)
             context.add_output_metadata(
                 {
-                    "examined": found.examined,
-                    "would_pass": found.repaired,
-                    "preview": dg.MetadataValue.md(as_markdown(found)),
+                    "examined": outcome.examined,
+                    "would_pass": outcome.repaired,
+                    "preview": dg.MetadataValue.md(as_markdown(outcome)),
                 }
             )
             return
-        done = repair(session, where, pipeline, utc_now)
-        context.add_output_metadata({"examined": done.examined, "repaired": done.repaired})
-        context.log.info(f"{done.repaired} of {done.examined} rejected rows are repaired")
-        if done.batch is None:
+        repaired = repair(session, where, pipeline, utc_now)
+        context.add_output_metadata({"examined": repaired.examined, "repaired": repaired.repaired})
+        context.log.info(f"{repaired.repaired} of {repaired.examined} rejected rows are repaired")
+        if repaired.batch is None:
             return
         context.log_event(
             dg.AssetMaterialization(

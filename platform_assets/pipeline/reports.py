@@ -112,13 +112,13 @@ def _suite(section: Section, report: Report) -> Suite:
 
 
 def _metadata(section: Section, published: Published, lake: LakeResource) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "csv": dg.MetadataValue.path(published.csv[section.table]),
         "pinned_versions": dg.MetadataValue.json(published.pins.versions()),
     }
     if published.footnotes:
-        found["footnotes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in published.footnotes))
+        metadata["footnotes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in published.footnotes))
     picture = None if published.png is None else lake.lake.local(published.png)
     if picture is not None and section.table == published.report:
-        found |= chart_metadata(picture)
-    return found
+        metadata |= chart_metadata(picture)
+    return metadata

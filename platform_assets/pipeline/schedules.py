@@ -5,7 +5,7 @@ import dagster as dg
 
 from platform_assets.events.backlog import may_need_corrections
 from platform_assets.keys import dagster_name
-from platform_assets.pipeline.progress import in_progress
+from platform_assets.pipeline.runs import in_progress
 from platform_assets.resources import LakeResource
 from streaming import Pipeline
 from streaming.operations import needs_maintenance

@@ -8,8 +8,8 @@ import dagster as dg
 from platform_assets.events.backlog import Waiting, waiting
 from platform_assets.keys import dagster_name
 from platform_assets.pipeline.jobs import corrections_config
-from platform_assets.pipeline.progress import in_progress
 from platform_assets.pipeline.reports import reported_pins
+from platform_assets.pipeline.runs import in_progress
 from platform_assets.reports.publish import is_up_to_date
 from platform_assets.reports.report import Report
 from platform_assets.resources import LakeResource
@@ -38,17 +38,17 @@ def backlog_sensor(pipeline: Pipeline, job: dg.JobDefinition) -> dg.SensorDefini
     def ask(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.RunRequest | dg.SkipReason:
         if in_progress(context.instance, pipeline):
             return dg.SkipReason(f"a run of {pipeline.name} is in progress")
-        found: dict[str, Waiting] = {}
+        backlogs: dict[str, Waiting] = {}
         for view in pipeline.views:
             backlog = waiting(context.instance, lake.lake, view)
             if backlog is not None:
-                found[view.name] = backlog
-        if not found:
+                backlogs[view.name] = backlog
+        if not backlogs:
             return dg.SkipReason(f"every late pair of {pipeline.name} is corrected")
         return dg.RunRequest(
-            run_key=" ".join(f"{view}:{backlog.identity}" for view, backlog in found.items()),
+            run_key=" ".join(f"{view}:{backlog.identity}" for view, backlog in backlogs.items()),
             run_config=corrections_config(
-                pipeline, {view: [day.isoformat() for day in backlog.days] for view, backlog in found.items()}
+                pipeline, {view: [day.isoformat() for day in backlog.days] for view, backlog in backlogs.items()}
             ),
         )
 

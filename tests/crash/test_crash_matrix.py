@@ -12,11 +12,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from platform_assets.reports.publication import outdated_files, read_publication, read_report
 from streaming import Lake
 from streaming.log.batches import read_batches
 from streaming.log.ingest import QUERY
 from streaming.views.corrections import plan
-from tests.support.crash import BY_ID, PIPELINE, POINTS, REPORT, STAGES, crash, run_scenario
+from tests.support.crash import BY_ID, PIPELINE, POINTS, REPORT, SECOND_SECTION, STAGES, TORN, crash, run_scenario
 from tests.support.instants import NOW
 from tests.support.runs import read_current, tuples
 
@@ -102,17 +103,28 @@ def test_o8_crash_matrix(spark: SparkSession, tmp_path: Path, undisturbed: Left)
         stage = STAGES.index(point.stage)
         # An hour later than the process that died, so that no stamp can owe anything to the time of the second attempt.
         run_scenario(spark, lake, NOW + timedelta(hours=1), STAGES[done:stage])
+        published = read_report(lake, REPORT)
         died = crash(tmp_path, name)
         assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
+        if name == TORN:
+            assert published is not None and read_report(lake, REPORT) == published
+            assert (newest(lake, REPORT), newest(lake, SECOND_SECTION)) == (1, 0)
         done = stage
 
     run_scenario(spark, lake, NOW + timedelta(hours=1), STAGES[done:])
 
     assert left(spark, lake) == undisturbed
+    publication = read_publication(lake, REPORT)
+    assert publication is not None and outdated_files(lake, publication) == []
+    assert publication.versions == {REPORT: newest(lake, REPORT), SECOND_SECTION: newest(lake, SECOND_SECTION)}
     assert plan(spark, lake, BY_ID) == []
     for query in (QUERY, BY_ID.name):
         checkpoint = Path(lake.checkpoint(PIPELINE.stream, query))
         assert numbers(checkpoint / "commits") == numbers(checkpoint / "offsets"), "a replayed batch was not consumed"
+
+
+def newest(lake: Lake, section: str) -> int:
+    return DeltaTable(lake.report(section)).version()
 
 
 def numbers(folder: Path) -> set[str]:

@@ -63,7 +63,8 @@ PIPELINE = Pipeline(_SENSORS, (BY_ID,))
 STAGES = ("morning", "evening", "repair", "correction", "report")
 # Without the rule the row without a value is valid: it can be repaired.
 _LAX = Pipeline(replace(_SENSORS, rules=()), (replace(BY_ID, of=replace(_SENSORS, rules=())),))
-REPORT = "readings_per_id"
+REPORT, SECOND_SECTION = "readings_per_id", "readings_in_all"
+TORN = "between two sections of the next report"
 
 
 def _reading(id_: str | None, seconds: float, value: int | None) -> Payload:
@@ -128,6 +129,12 @@ def _report() -> Any:
                 ),
                 lambda sources: Suite((unique("unique_key", ("id",)),)),
             ),
+            Section(
+                SECOND_SECTION,
+                "Readings of all ids.",
+                lambda sources: sources.current(BY_ID).groupBy().sum("readings").toDF("readings"),
+                lambda sources: Suite((unique("unique_key", ("readings",)),)),
+            ),
         ),
     )
 
@@ -178,7 +185,8 @@ POINTS: dict[str, Point] = {
     "after the first of two corrected days": Point("correction", *_COMMIT, 1, _CORRECTIONS, after=True),
     "correction's files written, before its commit": Point("correction", *_COMMIT, 1, _CORRECTIONS),
     "between gate and report": Point("report", _PUBLISH, "open_gate", 1, after=True),
-    "report committed, its CSV not written": Point("report", _PUBLISH, "put", 1),
+    "report published, its CSV not written": Point("report", _PUBLISH, "put", 1),
+    TORN: Point("report", _PUBLISH, "write_rows", 1, after=True),
 }
 
 

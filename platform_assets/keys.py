@@ -7,7 +7,9 @@ from typing import Literal, get_args
 
 import dagster as dg
 
-from streaming import Pipeline, Windowed
+from streaming import Pipeline, Stream, Windowed
+from streaming.declare import CORRECTIONS as CORRECTIONS_SUFFIX
+from streaming.declare import LATE, Operator
 
 EVENT_LOG = "event_log"
 FIRST_RESULTS = "first_results"
@@ -16,39 +18,29 @@ REPORTS = "reports"
 OPERATIONS = "operations"
 
 
-def log_key(pipeline: Pipeline) -> dg.AssetKey:
+def log_key(stream: Stream) -> dg.AssetKey:
     """The event log."""
-    return dg.AssetKey([pipeline.name, "log"])
+    return dg.AssetKey([stream.name, "log"])
 
 
-def rejected_key(pipeline: Pipeline) -> dg.AssetKey:
+def rejected_key(stream: Stream) -> dg.AssetKey:
     """The rejected rows of the log."""
-    return dg.AssetKey([pipeline.name, "rejected"])
+    return dg.AssetKey([stream.name, "rejected"])
 
 
-def view_key(view: Windowed) -> dg.AssetKey:
-    """The first results of a view."""
-    return dg.AssetKey([view.of.name, view.name])
+def table_key(operator: Operator, suffix: str = "") -> dg.AssetKey:
+    """A table of an operator; without a suffix its own, such as the first results of a view."""
+    return dg.AssetKey([operator.folder, operator.table_name(suffix)])
 
 
 def late_key(view: Windowed) -> dg.AssetKey:
     """The late pairs of a view."""
-    return dg.AssetKey([view.of.name, f"{view.name}_late"])
+    return table_key(view, LATE)
 
 
 def corrections_key(view: Windowed) -> dg.AssetKey:
     """The corrections of a view."""
-    return dg.AssetKey([view.of.name, f"{view.name}_corrections"])
-
-
-def updates_key(view: Windowed) -> dg.AssetKey:
-    """What the stream process itself corrected of a view."""
-    return dg.AssetKey([view.of.name, f"{view.name}_updates"])
-
-
-def open_key(view: Windowed) -> dg.AssetKey:
-    """The windows of a view that are still open."""
-    return dg.AssetKey([view.of.name, f"{view.name}_open"])
+    return table_key(view, CORRECTIONS_SUFFIX)
 
 
 def trend_key(pipeline: Pipeline) -> dg.AssetKey:
@@ -57,11 +49,26 @@ def trend_key(pipeline: Pipeline) -> dg.AssetKey:
 
 
 def result_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
-    """Everything that `current` is made of: first results, updates, corrections."""
+    """Everything that is current is made of these: of views the first results, updates and corrections."""
     return [
-        *(view_key(view) for view in pipeline.views),
-        *(updates_key(view) for view in pipeline.updated),
-        *(corrections_key(view) for view in pipeline.corrected),
+        table_key(operator, table.suffix)
+        for operator in pipeline.operators
+        for table in operator.tables
+        if table.is_result
+    ]
+
+
+def streamed_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
+    """Everything that a drain or a running stream brings up to date."""
+    return [
+        *(key(stream) for stream in pipeline.streams for key in (log_key, rejected_key)),
+        *(
+            table_key(operator, table.suffix)
+            for operator in pipeline.operators
+            for table in operator.tables
+            if table.written_by == "stream"
+        ),
+        *(late_key(view) for view in pipeline.views),
     ]
 
 

@@ -8,27 +8,39 @@ from importlib.util import find_spec
 from quality.errors import SuiteError
 from quality.expectations import Suite
 from quality.generic import corrections_suite, log_suite, view_suite
-from streaming.declare import Pipeline
+from streaming.declare import CORRECTIONS, UPDATES, Operator, Pipeline, Stream, TableSpec, Windowed
 
 LOG = "log"
 
 
+def role_of_log(pipeline: Pipeline, stream: Stream) -> str:
+    """The role of a stream's log: `log` for the first stream, which is the only one of most pipelines."""
+    return LOG if stream == pipeline.stream else f"{stream.name}/{LOG}"
+
+
 def role_of_corrections(view: str) -> str:
     """The role of the corrections of the view of that name."""
-    return f"{view}_corrections"
+    return f"{view}_{CORRECTIONS}"
 
 
 def role_of_updates(view: str) -> str:
     """The role of the updates of the view of that name."""
-    return f"{view}_updates"
+    return f"{view}_{UPDATES}"
+
+
+def result_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:
+    """What is current of a pipeline's operators, by role, which is the table's name."""
+    return {
+        operator.table_name(table.suffix): (operator, table)
+        for operator in pipeline.operators
+        for table in operator.tables
+        if table.is_result
+    }
 
 
 def optional_roles(pipeline: Pipeline) -> set[str]:
     """The tables that may be absent, because no row has come late yet."""
-    return {
-        *(role_of_corrections(view.name) for view in pipeline.corrected),
-        *(role_of_updates(view.name) for view in pipeline.updated),
-    }
+    return {role for role, (_, table) in result_tables(pipeline).items() if table.suffix}
 
 
 def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
@@ -40,13 +52,8 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     Raises:
         SuiteError: that module has no such dict, or speaks of a role that there is not.
     """
-    suites = {LOG: log_suite(pipeline.stream)}
-    for view in pipeline.views:
-        suites[view.name] = view_suite(view)
-    for view in pipeline.updated:
-        suites[role_of_updates(view.name)] = view_suite(view, "_batch")
-    for view in pipeline.corrected:
-        suites[role_of_corrections(view.name)] = corrections_suite(view)
+    suites = {role_of_log(pipeline, stream): log_suite(stream) for stream in pipeline.streams}
+    suites |= {role: _suite(operator, table) for role, (operator, table) in result_tables(pipeline).items()}
     module = f"quality.suites.{pipeline.name}"
     if find_spec(module) is None:
         return suites
@@ -60,3 +67,12 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
             f"{', '.join(suites)}. Correct the name, or they would never be asked."
         )
     return {role: suite.extended(own.get(role, ())) for role, suite in suites.items()}
+
+
+def _suite(operator: Operator, table: TableSpec) -> Suite:
+    """What follows from the declaration; of an operator that is no view, only its own module has expectations."""
+    if not isinstance(operator, Windowed):
+        return Suite(())
+    if table.suffix == CORRECTIONS:
+        return corrections_suite(operator)
+    return view_suite(operator, "_batch") if table.suffix == UPDATES else view_suite(operator)

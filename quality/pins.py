@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from quality.errors import NotBuiltYet, QualityError
-from quality.find import LOG, role_of_corrections, role_of_updates
+from quality.find import result_tables, role_of_log
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject
-from streaming.declare import Pipeline
+from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import version_after
 from streaming.tables import delta
@@ -82,29 +82,31 @@ def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
     """
     pins: list[Pin] = []
     absent: list[str] = []
-    # The log comes last: what the others hold must be known to it, also while the stream goes on.
-    optional = [
-        *((role_of_corrections(view.name), lake.corrections(view)) for view in pipeline.corrected),
-        *((role_of_updates(view.name), lake.updates(view)) for view in pipeline.updated),
-    ]
-    for role, uri in optional:
-        found = _pin(lake, role, uri)
-        if found is None:
+    # The logs come last: what the others hold must be known to them, also while the streams go on.
+    for role, (operator, table) in result_tables(pipeline).items():
+        newest = _pin(lake, role, lake.table(operator, table.suffix))
+        if newest is not None:
+            pins.append(newest)
+        elif table.suffix:
             absent.append(role)
         else:
-            pins.append(found)
-    for role, uri in [*((view.name, lake.first(view)) for view in pipeline.views), (LOG, lake.log(pipeline.stream))]:
-        found = _pin(lake, role, uri)
-        if found is None:
-            raise NotBuiltYet(
-                f"pipeline {pipeline.name!r} has no table {table_name(lake, uri)!r} in {lake.root!r} yet; bring data "
-                f"into {pipeline.stream.source.location(lake)!r} and run `tidemark run {pipeline.name}` first."
-            )
-        settled = None if role != LOG or through is None else version_after(lake, pipeline.stream, through)
-        pins.append(found if settled is None else replace(found, version=settled))
+            raise _not_built_yet(lake, pipeline, lake.table(operator), operator.reads[0])
+    for stream in pipeline.streams:
+        newest = _pin(lake, role_of_log(pipeline, stream), lake.log(stream))
+        if newest is None:
+            raise _not_built_yet(lake, pipeline, lake.log(stream), stream)
+        settled = None if through is None else version_after(lake, stream, through)
+        pins.append(newest if settled is None else replace(newest, version=settled))
     return Pins(pipeline.name, tuple(pins), tuple(absent))
 
 
 def _pin(lake: Lake, role: str, uri: str) -> Pin | None:
     table = delta.open_table(uri)
     return None if table is None else Pin(role, table_name(lake, uri), uri, table_id(table), table.version())
+
+
+def _not_built_yet(lake: Lake, pipeline: Pipeline, uri: str, stream: Stream) -> NotBuiltYet:
+    return NotBuiltYet(
+        f"pipeline {pipeline.name!r} has no table {table_name(lake, uri)!r} in {lake.root!r} yet; bring data into "
+        f"{stream.source.location(lake)!r} and run `tidemark run {pipeline.name}` first."
+    )

@@ -19,7 +19,7 @@ _SENT_WITHIN_SECONDS = 10
 
 def alert_checks(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     """One check per alert on the pipeline's log; executed, they judge the stream as it is now."""
-    key = keys.log_key(pipeline)
+    key = keys.log_key(pipeline.stream)
 
     @dg.multi_asset_check(
         name=keys.dagster_name("alerts", pipeline.name),
@@ -74,7 +74,7 @@ def alert_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
 
 def report_alerts(instance: dg.DagsterInstance, seen: Overview, now: datetime) -> Sequence[AlertStatus]:
     """Report the alerts whose verdict is not the one that was reported last; returns these."""
-    key = keys.log_key(seen.pipeline)
+    key = keys.log_key(seen.pipeline.stream)
     changed = []
     for verdict in evaluate(seen, seen.pipeline.limits, now):
         reported = _reported(instance, key, verdict)
@@ -99,7 +99,7 @@ def send(url: str, pipeline: Pipeline, verdict: AlertStatus) -> None:
     Raises:
         httpx.HTTPError: it was not taken; the sensor's tick fails, says so, and the next one tries again.
     """
-    asset = f"/assets/{'/'.join(keys.log_key(pipeline).path)}"
+    asset = f"/assets/{'/'.join(keys.log_key(pipeline.stream).path)}"
     change = "is over" if verdict.passed else "is raised"
     body = {
         "text": f"{pipeline.name}: alert {verdict.name} {change}: {verdict.text} ({asset})",

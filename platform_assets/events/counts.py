@@ -12,25 +12,25 @@ from pyspark.sql import functions as F
 from platform_assets.events.backlog import backlog_metadata
 from platform_assets.events.metadata import counted
 from platform_assets.partitions import add_days
-from streaming import Lake, Pipeline, Windowed, plan
+from streaming import Lake, Stream, Windowed, plan
 from streaming.log import head, read_batches, read_log, rejected
 from streaming.tables import delta
 from streaming.views import corrected_through, late_pairs
 
 
-def count_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> dict[str, Any]:
+def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str, Any]:
     """The rejected rows that are not repaired, as metadata: how many, and how many of them each rule refused."""
     reasons: dict[str, int] = {}
-    batches = read_batches(lake, pipeline.stream)
+    batches = read_batches(lake, stream)
     total = sum(batch.rejected for batch in batches)
     total -= sum(batch.summary.rows for batch in batches if batch.cause == "repair")
     if total:
-        rows = rejected(read_log(spark, lake, pipeline.stream))
+        rows = rejected(read_log(spark, lake, stream))
         rules = rows.select(F.explode("_rejected").alias("reason")).groupBy(F.split("reason", ": ")[0]).count()
         reasons = {row[0]: row[1] for row in rules.orderBy(F.desc("count")).collect()}
     return {
         "dagster/row_count": total,
-        "dagster/uri": dg.MetadataValue.path(lake.log(pipeline.stream)),
+        "dagster/uri": dg.MetadataValue.path(lake.log(stream)),
         "reasons": counted("rule", reasons),
     }
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake.schema import ArrayType, MapType, StructType
 from matplotlib.image import imread, thumbnail
 
-from streaming import Lake, Pipeline
+from streaming import Lake, Stream
 from streaming.log import head
 from streaming.tables import delta
 
@@ -36,9 +36,9 @@ def table_metadata(uri: str) -> dict[str, Any]:
     }
 
 
-def watermark_metadata(lake: Lake, pipeline: Pipeline) -> dict[str, Any]:
+def watermark_metadata(lake: Lake, stream: Stream) -> dict[str, Any]:
     """The stream's watermark and newest batch; nothing while nothing is ingested."""
-    newest = head(lake, pipeline.stream)
+    newest = head(lake, stream)
     if newest is None:
         return {}
     known: dict[str, Any] = {"newest_batch": newest.number}

@@ -11,9 +11,10 @@ import dagster as dg
 from platform_assets import keys
 from platform_assets.events.alerts import report_alerts
 from platform_assets.events.metadata import table_metadata
-from streaming import Lake, Pipeline, Windowed
+from streaming import Lake, Pipeline, Stream
 from streaming.base import interval, utc_now
-from streaming.service import Overview, QueryStatus, SupervisorStatus, look
+from streaming.declare import Operator, TableSpec
+from streaming.service import Overview, QueryStatus, SupervisorStatus, ingest_query, look
 from streaming.sources import backlog_numbers
 
 REPORTED_EVERY = timedelta(minutes=5)
@@ -59,20 +60,26 @@ class StreamEvents:
         """One event for each table of the pipeline, and the alerts."""
         state = _state_metadata(seen, now)
         pipeline = self._pipeline
-        self._materialized(keys.log_key(pipeline), self._lake.log(pipeline.stream), {**state, **_log_metadata(seen)})
-        self._observed(keys.rejected_key(pipeline), {**state, **_rejected_metadata(seen)})
-        for view in pipeline.views:
-            metadata = {**state, **_view_metadata(seen, view)}
-            if _fresh(seen, view, now):
-                self._materialized(keys.view_key(view), self._lake.first(view), metadata)
-            else:
-                # A materialization would call the view fresh, which by event time it is not.
-                self._observed(keys.view_key(view), metadata)
-            if view in pipeline.updated:
-                self._materialized(keys.updates_key(view), self._lake.updates(view), state)
-            if view.early:
-                self._materialized(keys.open_key(view), self._lake.open(view), state)
+        for stream in pipeline.streams:
+            metadata = {**state, **_log_metadata(seen, stream)}
+            self._materialized(keys.log_key(stream), self._lake.log(stream), metadata)
+            self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(seen)})
+        for operator in pipeline.operators:
+            for table in operator.tables:
+                if table.written_by == "stream":
+                    self._report_table(operator, table, state, seen, now)
         report_alerts(self._instance, seen, now)
+
+    def _report_table(
+        self, operator: Operator, table: TableSpec, state: dict[str, Any], seen: Overview, now: datetime
+    ) -> None:
+        key = keys.table_key(operator, table.suffix)
+        metadata = state if table.suffix else {**state, **_operator_metadata(seen, operator)}
+        if table.suffix or _fresh(seen, operator, now):
+            self._materialized(key, self._lake.table(operator, table.suffix), metadata)
+        else:
+            # A materialization would call the table fresh, which by event time it is not.
+            self._observed(key, metadata)
 
     def _may_tell(self, now: datetime) -> bool:
         day, count = self._changes or (now.date(), 0)
@@ -88,9 +95,9 @@ class StreamEvents:
         self._instance.report_runless_asset_event(dg.AssetObservation(key, metadata=metadata))
 
 
-def _fresh(seen: Overview, view: Windowed, now: datetime) -> bool:
-    lag = seen.lag(now)
-    return view.fresh_within is None or (lag is not None and lag <= interval(view.fresh_within).total_seconds())
+def _fresh(seen: Overview, operator: Operator, now: datetime) -> bool:
+    within, lag = getattr(operator, "fresh_within", None), seen.lag(now)
+    return within is None or (lag is not None and lag <= interval(within).total_seconds())
 
 
 def _state_metadata(seen: Overview, now: datetime) -> dict[str, Any]:
@@ -110,18 +117,19 @@ def _state_metadata(seen: Overview, now: datetime) -> dict[str, Any]:
     return metadata
 
 
-def _log_metadata(seen: Overview) -> dict[str, Any]:
+def _log_metadata(seen: Overview, stream: Stream) -> dict[str, Any]:
     process = seen.process
     if process is None:
         return {}
+    query = process.queries.get(ingest_query(seen.pipeline, stream), QueryStatus())
     p50, p95, p99 = process.latency or (None, None, None)
     numbers = {
         "input_rows_per_second": process.input_rate,
         "processing_rows_per_second": process.processing_rate,
         "newest_batch": process.newest_batch,
-        "rows_since_start": process.queries.get("log", QueryStatus()).rows,
+        "rows_since_start": query.rows,
         "late_since_start": process.late,
-        "batch_seconds": process.queries.get("log", QueryStatus()).last_seconds,
+        "batch_seconds": query.last_seconds,
         **backlog_numbers(process.backlog),
         "latency_p50_seconds": p50,
         "latency_p95_seconds": p95,
@@ -137,8 +145,8 @@ def _rejected_metadata(seen: Overview) -> dict[str, Any]:
     return {"rejected_since_start": seen.process.rejected, "rejected_share": seen.process.rejected_share}
 
 
-def _view_metadata(seen: Overview, view: Windowed) -> dict[str, Any]:
-    query = None if seen.process is None else seen.process.queries.get(view.name)
+def _operator_metadata(seen: Overview, operator: Operator) -> dict[str, Any]:
+    query = None if seen.process is None else seen.process.queries.get(operator.name)
     if query is None:
         return {}
     numbers = {

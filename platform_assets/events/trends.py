@@ -19,7 +19,7 @@ def trend_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
 
     spec = dg.AssetSpec(
         keys.trend_key(pipeline),
-        deps=[keys.log_key(pipeline)],
+        deps=[keys.log_key(pipeline.stream)],
         partitions_def=HOURS,
         group_name=keys.OPERATIONS,
         owners=[pipeline.owner],

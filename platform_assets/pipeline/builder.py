@@ -22,7 +22,7 @@ from platform_assets.pipeline.schedules import corrections_schedule, maintenance
 from platform_assets.pipeline.sensors import backlog_sensor, report_sensor
 from platform_assets.pipeline.stream import control_job, keeper_sensor, stream_job
 from platform_assets.reports.report import Report
-from quality import Suite, role_of_corrections, role_of_updates, suites_for
+from quality import Suite, role_of_corrections, role_of_log, suites_for
 from streaming import Lake, Pipeline, Windowed
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             trend_asset(pipeline),
         ],
         asset_checks=[
-            *(table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()),
+            *(
+                table_checks(pipeline, role, key, suites[role])
+                for role, key in roles(pipeline).items()
+                if suites[role].expectations
+            ),
             alert_checks(pipeline),
         ],
         jobs=[drain, corrections, repair_job(pipeline), stream, control_job(pipeline), maintenance],
@@ -68,14 +72,14 @@ def _report_definitions(report: Report, after: Sequence[AssetJob | dg.JobDefinit
 
 def roles(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
     """The judged tables of a pipeline: their role in the quality room and their asset."""
-    judged = {"log": keys.log_key(pipeline)}
-    for view in pipeline.views:
-        judged[view.name] = keys.view_key(view)
-    for view in pipeline.updated:
-        judged[role_of_updates(view.name)] = keys.updates_key(view)
-    for view in pipeline.corrected:
-        judged[role_of_corrections(view.name)] = keys.corrections_key(view)
-    return judged
+    logs = {role_of_log(pipeline, stream): keys.log_key(stream) for stream in pipeline.streams}
+    results = {
+        operator.table_name(table.suffix): keys.table_key(operator, table.suffix)
+        for operator in pipeline.operators
+        for table in operator.tables
+        if table.is_result
+    }
+    return logs | results
 
 
 def _checks_of_corrections(pipeline: Pipeline, view: Windowed, suites: dict[str, Suite]) -> Evaluate:

@@ -34,7 +34,7 @@ def corrections_asset(pipeline: Pipeline, view: Windowed) -> dg.AssetsDefinition
 
     spec = dg.AssetSpec(
         keys.corrections_key(view),
-        deps=[keys.log_key(pipeline), keys.late_key(view)],
+        deps=[keys.log_key(view.of), keys.late_key(view)],
         partitions_def=days_of(view),
         group_name=keys.CORRECTIONS,
         kinds={"spark", "delta"},

@@ -11,8 +11,9 @@ from platform_assets.events.counts import count_late, count_rejected
 from platform_assets.events.metadata import table_metadata, watermark_metadata
 from platform_assets.events.stream_events import REPORTED_EVERY
 from platform_assets.resources import LakeResource, SparkResource
-from streaming import Pipeline, drain
-from streaming.service import shown_on
+from streaming import Pipeline, Windowed, drain
+from streaming.declare import Operator, TableSpec
+from streaming.service import ingest_query, shown_on
 
 _FATE = {
     "correct": "They wait for the scheduled correction.",
@@ -47,34 +48,31 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         with shown_on(Console(soft_wrap=True)) as progress:
             drained = drain(session, where, pipeline, end_of_input=config.end_of_input, progress=progress)
         new = {name: query.rows for name, query in drained.queries.items()}
-        yield dg.MaterializeResult(
-            asset_key=keys.log_key(pipeline),
-            metadata={
-                **table_metadata(where.log(pipeline.stream)),
-                **watermark_metadata(where, pipeline),
-                "new_rows": new.get("log", 0),
-            },
-        )
-        yield dg.MaterializeResult(
-            asset_key=keys.rejected_key(pipeline), metadata=count_rejected(session, where, pipeline)
-        )
-        for view in pipeline.views:
+        for stream in pipeline.streams:
             yield dg.MaterializeResult(
-                asset_key=keys.view_key(view),
+                asset_key=keys.log_key(stream),
                 metadata={
-                    **table_metadata(where.first(view)),
-                    **watermark_metadata(where, pipeline),
-                    "new_windows": new.get(view.name, 0),
+                    **table_metadata(where.log(stream)),
+                    **watermark_metadata(where, stream),
+                    "new_rows": new.get(ingest_query(pipeline, stream), 0),
                 },
             )
+            yield dg.MaterializeResult(
+                asset_key=keys.rejected_key(stream), metadata=count_rejected(session, where, stream)
+            )
+        for operator in pipeline.operators:
+            for table in _streamed(operator):
+                yield dg.MaterializeResult(
+                    asset_key=keys.table_key(operator, table.suffix),
+                    metadata={
+                        **table_metadata(where.table(operator, table.suffix)),
+                        **({} if table.suffix else watermark_metadata(where, operator.reads[0])),
+                        **({} if table.suffix else {"new_windows": new.get(operator.name, 0)}),
+                    },
+                )
+        for view in pipeline.views:
             late = count_late(context.instance, session, where, view)
             yield dg.MaterializeResult(asset_key=keys.late_key(view), metadata=late)
-            if view in pipeline.updated:
-                yield dg.MaterializeResult(
-                    asset_key=keys.updates_key(view), metadata=table_metadata(where.updates(view))
-                )
-            if view.early:
-                yield dg.MaterializeResult(asset_key=keys.open_key(view), metadata=table_metadata(where.open(view)))
 
     return run
 
@@ -85,48 +83,34 @@ def drain_step(pipeline: Pipeline) -> str:
 
 
 def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
-    stream, log = pipeline.stream, keys.log_key(pipeline)
     read = "A read of the log, counted here and never copied."
-    yield _spec(pipeline, log, keys.EVENT_LOG, f"Event log. {stream.description}", {"spark", "delta"})
-    yield _spec(
-        pipeline,
-        keys.rejected_key(pipeline),
-        keys.EVENT_LOG,
-        f"Rows that broke a rule, with payload and reasons. {read}",
-        {"spark"},
-        log,
-    )
+    for stream in pipeline.streams:
+        log = keys.log_key(stream)
+        yield _spec(pipeline, log, keys.EVENT_LOG, f"Event log. {stream.description}", {"spark", "delta"})
+        rejected = f"Rows that broke a rule, with payload and reasons. {read}"
+        yield _spec(pipeline, keys.rejected_key(stream), keys.EVENT_LOG, rejected, {"spark"}, log)
+    for operator in pipeline.operators:
+        logs = [keys.log_key(stream) for stream in operator.reads]
+        for table in _streamed(operator):
+            key = keys.table_key(operator, table.suffix)
+            spec = _spec(pipeline, key, keys.FIRST_RESULTS, _about(operator, table), {"spark", "delta"}, *logs)
+            is_watched = not table.suffix and getattr(operator, "fresh_within", None) is not None
+            yield spec.replace_attributes(freshness_policy=_FRESH) if is_watched else spec
     for view in pipeline.views:
-        meaning = "\n".join(f"- `{name}`: {one.meaning}" for name, one in view.aggregates.items())
-        description = f"First results, one row per closed window. {view.description}\n\n{meaning}"
-        spec = _spec(pipeline, keys.view_key(view), keys.FIRST_RESULTS, description, {"spark", "delta"}, log)
-        yield spec if view.fresh_within is None else spec.replace_attributes(freshness_policy=_FRESH)
-        yield _spec(
-            pipeline,
-            keys.late_key(view),
-            keys.FIRST_RESULTS,
-            f"Pairs of row and window that came after their window was closed. {_FATE[view.late]} {read}",
-            {"spark"},
-            log,
-        )
-        if view in pipeline.updated:
-            yield _spec(
-                pipeline,
-                keys.updates_key(view),
-                keys.FIRST_RESULTS,
-                f"Windows corrected by the stream itself, by late pairs within {view.allowed_lateness}.",
-                {"spark", "delta"},
-                log,
-            )
-        if view.early:
-            yield _spec(
-                pipeline,
-                keys.open_key(view),
-                keys.FIRST_RESULTS,
-                "The windows still open, as they stand. Provisional.",
-                {"spark", "delta"},
-                log,
-            )
+        late = f"Pairs of row and window that came after their window was closed. {_FATE[view.late]} {read}"
+        yield _spec(pipeline, keys.late_key(view), keys.FIRST_RESULTS, late, {"spark"}, keys.log_key(view.of))
+
+
+def _streamed(operator: Operator) -> Iterator[TableSpec]:
+    return (table for table in operator.tables if table.written_by == "stream")
+
+
+def _about(operator: Operator, table: TableSpec) -> str:
+    """What a table holds, and of a view's first results what each value means."""
+    if table.suffix or not isinstance(operator, Windowed):
+        return table.description
+    meaning = "\n".join(f"- `{name}`: {one.meaning}" for name, one in operator.aggregates.items())
+    return f"First results, one row per closed window. {operator.description}\n\n{meaning}"
 
 
 def _spec(

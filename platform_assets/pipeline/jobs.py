@@ -21,14 +21,9 @@ if TYPE_CHECKING:
 
 def drain_job(pipeline: Pipeline) -> AssetJob:
     """Everything that has arrived goes through the pipeline, and every expectation of its tables is asked."""
-    produced = [keys.log_key(pipeline), keys.rejected_key(pipeline)]
-    for view in pipeline.views:
-        produced += [keys.view_key(view), keys.late_key(view)]
-        produced += [keys.updates_key(view)] if view in pipeline.updated else []
-        produced += [keys.open_key(view)] if view.early else []
     return dg.define_asset_job(
         keys.dagster_name("drain", pipeline.name),
-        selection=dg.AssetSelection.assets(*produced) - alert_selection(pipeline),
+        selection=dg.AssetSelection.assets(*keys.streamed_keys(pipeline)) - alert_selection(pipeline),
         description=f"Ingest what has arrived for {pipeline.name}, bring its views up to date, check both.",
         tags={PIPELINE_TAG: pipeline.name},
     )
@@ -66,12 +61,12 @@ def corrections_config(pipeline: Pipeline, days: Mapping[str, Sequence[str]]) ->
 
 def alert_selection(pipeline: Pipeline) -> dg.AssetSelection:
     """The alerts on a running stream: checks of its log that say nothing of the data."""
-    return dg.AssetSelection.checks(*(dg.AssetCheckKey(keys.log_key(pipeline), name) for name in ALERTS))
+    return dg.AssetSelection.checks(*(dg.AssetCheckKey(keys.log_key(pipeline.stream), name) for name in ALERTS))
 
 
 def report_job(report: Report) -> AssetJob:
     """The gate and the report behind it, with the checks of everything that the report reads."""
-    read = [keys.log_key(report.pipeline), *keys.result_keys(report.pipeline)]
+    read = [*map(keys.log_key, report.pipeline.streams), *keys.result_keys(report.pipeline)]
     sections = dg.AssetSelection.assets(*(keys.report_key(section.table) for section in report.sections))
     return dg.define_asset_job(
         keys.report_name(report.name),

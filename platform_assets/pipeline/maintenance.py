@@ -23,7 +23,7 @@ def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
             context.log.info(told(entry))
         context.log_event(
             dg.AssetObservation(
-                keys.log_key(pipeline), metadata={"maintenance": dg.MetadataValue.table(_records(done), _SCHEMA)}
+                keys.log_key(pipeline.stream), metadata={"maintenance": dg.MetadataValue.table(_records(done), _SCHEMA)}
             )
         )
 

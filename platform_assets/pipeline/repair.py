@@ -55,12 +55,12 @@ def repair_job(pipeline: Pipeline) -> dg.JobDefinition:
             return
         context.log_event(
             dg.AssetMaterialization(
-                keys.log_key(pipeline),
-                metadata={**table_metadata(where.log(pipeline.stream)), **watermark_metadata(where, pipeline)},
+                keys.log_key(pipeline.stream),
+                metadata={**table_metadata(where.log(pipeline.stream)), **watermark_metadata(where, pipeline.stream)},
             )
         )
-        left = count_rejected(session, where, pipeline)
-        context.log_event(dg.AssetObservation(keys.rejected_key(pipeline), metadata=left))
+        left = count_rejected(session, where, pipeline.stream)
+        context.log_event(dg.AssetObservation(keys.rejected_key(pipeline.stream), metadata=left))
         for view in pipeline.views:
             # The sensor of late data goes by this count.
             late = count_late(context.instance, session, where, view)

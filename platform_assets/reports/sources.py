@@ -38,7 +38,7 @@ class Sources:
 
     def updates(self, view: Windowed) -> DataFrame | None:
         """The updates of a view, or None while there are none."""
-        return self._read_if_there(role_of_updates(view.name)) if view in self.pipeline.updated else None
+        return self._read_if_there(role_of_updates(view.name)) if view.updated else None
 
     def current(self, view: Windowed) -> DataFrame:
         """First results overlaid with updates and corrections."""

@@ -1,8 +1,6 @@
 """The laws of the design, recomputed from a lake as it stands."""
 
-from streaming.audit.laws import (
-    audit,
-)
+from streaming.audit.laws import audit
 
 __all__ = [
     "audit",

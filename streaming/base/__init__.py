@@ -1,16 +1,8 @@
 """What every room rests on: errors, names, intervals, SQL text, and the columns that the platform adds."""
 
 from streaming.base import sql
-from streaming.base.columns import (
-    DAY,
-    EVENT_TIME,
-    INGESTED_AT,
-    ORDER,
-    WINDOW,
-)
-from streaming.base.constants import (
-    constant,
-)
+from streaming.base.columns import DAY, EVENT_TIME, INGESTED_AT, ORDER, WINDOW
+from streaming.base.constants import constant
 from streaming.base.errors import (
     ChangedDeclaration,
     CheckpointError,
@@ -28,9 +20,7 @@ from streaming.base.errors import (
     SupervisorError,
     ViewError,
 )
-from streaming.base.frozen_mapping import (
-    FrozenMapping,
-)
+from streaming.base.frozen_mapping import FrozenMapping
 from streaming.base.intervals import (
     END_OF_EVENT_TIMES,
     EPOCH,
@@ -46,16 +36,8 @@ from streaming.base.intervals import (
     to_micros,
     utc_now,
 )
-from streaming.base.names import (
-    check_column_name,
-    check_name,
-)
-from streaming.base.sql import (
-    Column,
-    check_names,
-    columns_of,
-    names_in,
-)
+from streaming.base.names import check_column_name, check_name
+from streaming.base.sql import Column, check_names, columns_of, names_in
 
 __all__ = [
     "DAY",

@@ -1,17 +1,7 @@
 """Clocks: pure values that move from batch to batch."""
 
-from streaming.clocks.clock import (
-    Ascending,
-    BoundedOutOfOrderness,
-    Clock,
-    Punctuated,
-    clock_from_json,
-)
-from streaming.clocks.state import (
-    BatchSummary,
-    ClockState,
-    latest,
-)
+from streaming.clocks.clock import Ascending, BoundedOutOfOrderness, Clock, Punctuated, clock_from_json
+from streaming.clocks.state import BatchSummary, ClockState, latest
 
 __all__ = [
     "Ascending",

@@ -1,52 +1,23 @@
 """What a user writes: frozen values that are checked when they are built, without a Spark session."""
 
 from streaming.declare import aggregates
-from streaming.declare.aggregates import (
-    Aggregate,
-)
-from streaming.declare.delivery import (
-    Delivery,
-)
-from streaming.declare.functions import (
-    WindowFunction,
-)
-from streaming.declare.late_policy import (
-    EACH_BATCH,
-)
-from streaming.declare.limits import (
-    Limits,
-)
-from streaming.declare.operator import (
-    Operator,
-    TableSpec,
-)
-from streaming.declare.pipeline import (
-    Pipeline,
-)
-from streaming.declare.registry import (
-    declared_pipelines,
-    find_pipeline,
-)
-from streaming.declare.restarts import (
-    Failure,
-)
-from streaming.declare.rule import (
-    Rule,
-)
-from streaming.declare.stream import (
-    Stream,
-    epoch_millis,
-)
-from streaming.declare.windowed import (
-    CORRECTIONS,
-    OPEN,
-    UPDATES,
-    Windowed,
-)
+from streaming.declare.aggregates import Aggregate
+from streaming.declare.delivery import Delivery
+from streaming.declare.functions import WindowFunction
+from streaming.declare.late_policy import EACH_BATCH
+from streaming.declare.limits import Limits
+from streaming.declare.operator import Operator, TableSpec
+from streaming.declare.pipeline import Pipeline
+from streaming.declare.registry import declared_pipelines, find_pipeline
+from streaming.declare.restarts import Failure
+from streaming.declare.rule import Rule
+from streaming.declare.stream import Stream, epoch_millis
+from streaming.declare.windowed import CORRECTIONS, LATE, OPEN, UPDATES, Windowed
 
 __all__ = [
     "CORRECTIONS",
     "EACH_BATCH",
+    "LATE",
     "OPEN",
     "UPDATES",
     "Aggregate",

@@ -1,13 +1,7 @@
 """How late rows come, and what another delay would have meant."""
 
-from streaming.lateness.profile import (
-    Profile,
-    Spread,
-    profile,
-)
-from streaming.lateness.replay import (
-    Outcome,
-)
+from streaming.lateness.profile import Profile, Spread, profile
+from streaming.lateness.replay import Outcome
 
 __all__ = [
     "Outcome",

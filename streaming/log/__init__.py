@@ -1,61 +1,19 @@
 """The event log: validate, stamp, append, and the reads of it."""
 
-from streaming.log.append import (
-    append_batch,
-)
-from streaming.log.batch import (
-    Batch,
-)
-from streaming.log.batches import (
-    archive_batches,
-    head,
-    newest_before,
-    newest_late,
-    read_batches,
-    version_after,
-)
-from streaming.log.clock_history import (
-    clock_history,
-)
-from streaming.log.filters import (
-    Filter,
-)
-from streaming.log.heartbeat import (
-    append_heartbeat,
-)
-from streaming.log.ingest import (
-    QUERY,
-    Ingest,
-    append_validated,
-    declared_schema,
-    next_state,
-    stamp,
-)
-from streaming.log.origin import (
-    REPAIRS,
-    place,
-    with_origin,
-)
-from streaming.log.read import (
-    ever_rejected,
-    read_log,
-    rejected,
-    repaired,
-    valid,
-)
-from streaming.log.summary import (
-    OperatorCounts,
-)
-from streaming.log.unknown import (
-    OTHERS,
-    add_unknown,
-)
-from streaming.log.validate import (
-    RowValidator,
-)
+from streaming.log.append import append_batch
+from streaming.log.batch import Batch
+from streaming.log.batches import archive_batches, head, newest_before, newest_late, read_batches, version_after
+from streaming.log.clock_history import clock_history
+from streaming.log.filters import Filter
+from streaming.log.heartbeat import append_heartbeat
+from streaming.log.ingest import QUERY, Ingest, append_validated, declared_schema, next_state, stamp
+from streaming.log.origin import REPAIRS, place, with_origin
+from streaming.log.read import ever_rejected, read_log, rejected, repaired, valid
+from streaming.log.summary import OperatorCounts
+from streaming.log.unknown import add_unknown
+from streaming.log.validate import RowValidator
 
 __all__ = [
-    "OTHERS",
     "QUERY",
     "REPAIRS",
     "Batch",

@@ -1,36 +1,11 @@
 """What is done to a pipeline besides running it: maintenance, repair, bench, scaffold."""
 
-from streaming.operations.bench import (
-    APPEND,
-    JUDGE,
-    PARSE,
-    PLAN,
-    Bench,
-    Stage,
-    bench,
-)
-from streaming.operations.class_sharing import (
-    make_class_archive,
-)
-from streaming.operations.maintenance import (
-    Maintained,
-    maintain,
-    needs_maintenance,
-)
-from streaming.operations.rebuild import (
-    drop,
-    left_tables,
-    rebuild,
-)
-from streaming.operations.repair import (
-    ChangedWindow,
-    Preview,
-    preview,
-    repair,
-)
-from streaming.operations.scaffold import (
-    write_skeleton,
-)
+from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, Bench, Stage, bench
+from streaming.operations.class_sharing import make_class_archive
+from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
+from streaming.operations.rebuild import drop, left_tables, rebuild
+from streaming.operations.repair import ChangedWindow, Preview, preview, repair
+from streaming.operations.scaffold import write_skeleton
 
 __all__ = [
     "APPEND",

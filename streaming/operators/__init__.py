@@ -1,13 +1,7 @@
 """The contract of what runs an operator, and how it is found."""
 
-from streaming.operators.declaration import (
-    check_declaration,
-    create_table,
-    recorded_declaration,
-)
-from streaming.operators.finding import (
-    Finding,
-)
+from streaming.operators.declaration import check_declaration, create_table, recorded_declaration
+from streaming.operators.finding import Finding
 from streaming.operators.runtime import (
     LogAtVersion,
     OperatorRuntime,

@@ -1,54 +1,19 @@
 """One process per pipeline: a drain, or a stream that runs for months under its supervisor."""
 
 from streaming.service import lease, supervisor
-from streaming.service.alerts import (
-    ALERTS,
-    AlertStatus,
-    evaluate,
-)
-from streaming.service.drain import (
-    drain,
-)
-from streaming.service.lease import (
-    take_lease,
-)
-from streaming.service.measures import (
-    Measure,
-    together,
-)
-from streaming.service.metrics import (
-    StreamCollector,
-)
-from streaming.service.overview import (
-    Overview,
-    look,
-    request,
-)
-from streaming.service.progress import (
-    shown_on,
-)
-from streaming.service.progress_table import (
-    forget_progress,
-    read_progress,
-)
-from streaming.service.query_errors import (
-    await_queries,
-)
-from streaming.service.run import (
-    Run,
-)
-from streaming.service.status import (
-    Action,
-    ControlFolder,
-    QueryStatus,
-    SupervisorStatus,
-)
-from streaming.service.supervise import (
-    supervise,
-)
-from streaming.service.supervisor import (
-    Supervisor,
-)
+from streaming.service.alerts import ALERTS, AlertStatus, evaluate
+from streaming.service.drain import drain
+from streaming.service.lease import take_lease
+from streaming.service.measures import Measure, together
+from streaming.service.metrics import StreamCollector
+from streaming.service.overview import Overview, look, request
+from streaming.service.progress import shown_on
+from streaming.service.progress_table import forget_progress, read_progress
+from streaming.service.query_errors import await_queries
+from streaming.service.run import Run, ingest_query
+from streaming.service.status import Action, ControlFolder, QueryStatus, SupervisorStatus
+from streaming.service.supervise import supervise
+from streaming.service.supervisor import Supervisor
 
 __all__ = [
     "ALERTS",
@@ -66,6 +31,7 @@ __all__ = [
     "drain",
     "evaluate",
     "forget_progress",
+    "ingest_query",
     "lease",
     "look",
     "read_progress",

@@ -1,11 +1,6 @@
 """The contract of a sink: one numbered batch, delivered idempotently."""
 
-from streaming.sinks.sink import (
-    Guarantee,
-    NumberedBatch,
-    RefusedRow,
-    Sink,
-)
+from streaming.sinks.sink import Guarantee, NumberedBatch, RefusedRow, Sink
 
 __all__ = [
     "Guarantee",

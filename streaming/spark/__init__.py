@@ -13,24 +13,11 @@ from streaming.spark.checkpoint import (
     stamps_before,
     taken_entry,
 )
-from streaming.spark.class_sharing import (
-    archive_path,
-)
-from streaming.spark.files import (
-    FileInfo,
-    exists,
-    is_visible,
-    visible_files,
-)
-from streaming.spark.java import (
-    require_java,
-)
-from streaming.spark.query import (
-    native_drops,
-)
-from streaming.spark.session import (
-    start_session,
-)
+from streaming.spark.class_sharing import archive_path
+from streaming.spark.files import FileInfo, exists, is_visible, visible_files
+from streaming.spark.java import require_java
+from streaming.spark.query import native_drops
+from streaming.spark.session import start_session
 
 __all__ = [
     "FileInfo",

@@ -1,21 +1,10 @@
 """Delta tables through delta-rs and Spark: writing, reading, history, and the storage below them."""
 
-from streaming.tables import delta, storage
-from streaming.tables.commit import (
-    attempts,
-)
-from streaming.tables.history import (
-    commit_history,
-    commits_of,
-    commits_since,
-    newest_commits,
-)
-from streaming.tables.log_cleanup import (
-    clean_up,
-)
-from streaming.tables.storage import (
-    location,
-)
+from streaming.tables import delta, history, storage
+from streaming.tables.commit import attempts
+from streaming.tables.history import commit_history, commits_of, commits_since, newest_commits
+from streaming.tables.log_cleanup import clean_up
+from streaming.tables.storage import location
 
 __all__ = [
     "attempts",
@@ -24,6 +13,7 @@ __all__ = [
     "commits_of",
     "commits_since",
     "delta",
+    "history",
     "location",
     "newest_commits",
     "storage",

@@ -62,15 +62,15 @@ def test_every_table_of_a_running_stream_is_told_with_what_concerns_it(
     instance: dg.DagsterInstance, lake: Lake
 ) -> None:
     StreamEvents(instance, lake, pipeline).report(seen(), at(60))
-    (log,) = materialized(instance, keys.log_key(pipeline))
+    (log,) = materialized(instance, keys.log_key(pipeline.stream))
     assert log["state"] == "running"
     assert log["input_rows_per_second"] == 5.0
     assert log["latency_p95_seconds"] == 0.95
     assert log["watermark_lag_seconds"] == 60
     assert log["restarts"] == 1
-    (view,) = materialized(instance, keys.view_key(by_id))
+    (view,) = materialized(instance, keys.table_key(by_id))
     assert (view["state_rows"], view["state_megabytes"], view["batch_seconds"]) == (7, 1.0, 0.4)
-    (rejected,) = instance.fetch_observations(keys.rejected_key(pipeline), limit=10).records
+    (rejected,) = instance.fetch_observations(keys.rejected_key(pipeline.stream), limit=10).records
     observation = rejected.event_log_entry.asset_observation
     assert observation is not None
     assert observation.metadata["rejected_share"].value == 0.02
@@ -225,16 +225,16 @@ def test_a_view_whose_watermark_is_too_old_is_observed_so_that_its_policy_turns_
     fresh = replace(by_id, fresh_within="20 minutes")
     declared = replace(pipeline, views=(fresh,))
     merged = dg.Definitions.merge(pipeline_definitions(declared), dg.Definitions(resources=default_resources()))
-    policy = merged.resolve_asset_graph().get(keys.view_key(fresh)).freshness_policy
+    policy = merged.resolve_asset_graph().get(keys.table_key(fresh)).freshness_policy
     assert policy == dg.FreshnessPolicy.time_window(fail_window=2 * REPORTED_EVERY)
 
     events = StreamEvents(instance, lake, declared)
     running = Overview(declared, "running", at(0), "", None, 0, (), RUNNING)
     events.report(running, at(20 * 60))
-    assert len(materialized(instance, keys.view_key(fresh))) == 1
+    assert len(materialized(instance, keys.table_key(fresh))) == 1
     events.report(running, at(20 * 60 + 1))
-    assert len(materialized(instance, keys.view_key(fresh))) == 1
-    (observed,) = instance.fetch_observations(keys.view_key(fresh), limit=10).records
+    assert len(materialized(instance, keys.table_key(fresh))) == 1
+    (observed,) = instance.fetch_observations(keys.table_key(fresh), limit=10).records
     observation = observed.event_log_entry.asset_observation
     assert observation is not None
     assert observation.metadata["watermark_lag_seconds"].value == 20 * 60 + 1

@@ -44,7 +44,7 @@ def test_the_job_previews_unless_told_to_write_and_the_log_counts_a_repaired_row
     told = metadata(run(platform, instance, repair_config(pipeline, preview=False)))
     assert (told["examined"], told["repaired"]) == (4, 3)
     assert materialized(instance)["newest_batch"] == getattr(head(lake, pipeline.stream), "number", None)
-    left = observed(instance, rejected_key(pipeline))
+    left = observed(instance, rejected_key(pipeline.stream))
     assert left["dagster/row_count"] == 1 and "| json | 1 |" in left["reasons"]
     assert observed(instance, late_key(departures_by_origin))["dagster/row_count"] == 0
     assert waiting(instance, lake, departures_by_origin) is None
@@ -66,7 +66,7 @@ def metadata(done: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 
 def materialized(instance: dg.DagsterInstance) -> dict[str, Any]:
-    event = instance.get_latest_materialization_event(log_key(pipeline))
+    event = instance.get_latest_materialization_event(log_key(pipeline.stream))
     assert event is not None and event.asset_materialization is not None
     return {name: entry.value for name, entry in event.asset_materialization.metadata.items()}
 

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from platform_assets.keys import corrections_key, late_key, log_key, report_key, view_key
+from platform_assets.keys import corrections_key, late_key, log_key, report_key, table_key
 from platform_assets.pipeline.jobs import corrections_config, drain_config
 from quality import suites_for
 from streaming.lake.lake import Lake
@@ -58,9 +58,9 @@ def test_drain_correct_publish_and_a_second_run_changes_nothing(
     platform: dg.Definitions, instance: dg.DagsterInstance, lake: Lake
 ) -> None:
     assert drain(platform, instance, lake, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
-    log = metadata(instance, log_key(pipeline))
+    log = metadata(instance, log_key(pipeline.stream))
     assert {"watermark", "delta_version", "dagster/row_count", "dagster/column_schema", "dagster/uri"} <= set(log)
-    assert metadata(instance, view_key(departures_by_origin))["dagster/row_count"] == 10
+    assert metadata(instance, table_key(departures_by_origin))["dagster/row_count"] == 10
     assert metadata(instance, late_key(departures_by_origin))["days_to_correct"] == 2
 
     blocked = run(platform, instance, "on_time_performance")

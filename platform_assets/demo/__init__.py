@@ -1,0 +1,1 @@
+"""The demo, the live run and the user interface, each started by one command."""

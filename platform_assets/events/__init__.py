@@ -1,0 +1,1 @@
+"""What Dagster is told of tables and streams: metadata, counts, alerts, trends."""

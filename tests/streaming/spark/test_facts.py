@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
@@ -20,6 +20,8 @@ from streaming import Files
 from streaming.lake.lake import Lake
 from streaming.spark.checkpoint import taken_entry
 from tests.support.feeds import land
+from tests.support.instants import at
+from tests.support.runs import tuples
 
 PROJECT = Path(__file__).resolve().parents[3]
 NAMED = re.findall(r"`(tests/[^`:]+)::(\w+)`", (PROJECT / "streaming/spark/FACTS.md").read_text())
@@ -43,6 +45,24 @@ def test_a_streaming_frame_cannot_number_its_rows(spark: SparkSession, tmp_path:
 
     with pytest.raises(AnalysisException, match="monotonically_increasing_id"):
         started(rows.withColumn("position", F.monotonically_increasing_id()))
+
+
+def test_a_streaming_session_needs_a_key(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").load().withWatermark("timestamp", "0 seconds")
+    sessions = rows.groupBy(F.session_window("timestamp", "5 seconds")).count()
+    query = sessions.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(StreamingQueryException, match="Global aggregation with session window"):
+        query.processAllAvailable()
+
+
+def test_a_filter_on_the_bounds_of_a_batch_session_makes_another_session_of_it(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("a", at(0)), ("a", at(4)), ("a", at(8))], "id string, at timestamp")
+    sessions = rows.groupBy("id", F.session_window("at", "5 seconds").alias("session")).agg(
+        F.count(F.lit(1)).alias("rows"), F.max("at").alias("last")
+    )
+    assert tuples(sessions, "session.end", "rows") == [(at(13), 3)]
+    assert tuples(sessions.where(F.col("last") <= at(4))) == []
+    assert tuples(sessions.where(F.col("session.end") <= F.lit(at(9))), "session.end", "rows") == [(at(9), 2)]
 
 
 def test_python_workers_are_the_drivers_python(spark: SparkSession) -> None:

@@ -205,7 +205,7 @@ def test_the_oracles_sessions_are_what_comes_of_joining_rows_until_none_can_be_j
     assert sorted(map(sorted, found.values())) == sorted(map(sorted, sets))
     assert sorted(identity[1:] for identity in found) == sorted((min(each), max(each) + gap) for each in times)
     late = {pair.row.line for pair in view.pairs(rows) if pair.is_late}
-    assert late == {line for line, (_, at, stamp) in enumerate(written) if stamp is not None and at <= stamp}
+    assert late == {line for line, (_, at, stamp) in enumerate(written) if stamp is not None and at < stamp}
 
 
 @pytest.fixture(scope="module")

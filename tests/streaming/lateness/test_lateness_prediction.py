@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ from streaming.base.intervals import from_micros, interval
 from streaming.clocks.clock import BoundedOutOfOrderness
 from streaming.clocks.state import BatchSummary, ClockState
 from streaming.lateness.delays import friendly, needed_delays
-from streaming.lateness.replay import Counts, outcome, replay
+from streaming.lateness.replay import NEVER, Counts, outcome, replay
 from streaming.log.batch import Batch
 
 SIZE = 10_000
@@ -42,6 +42,11 @@ EVENTS = st.builds(Event, st.sampled_from("ab"), st.integers(0, 60_000))
 ARRIVALS = st.lists(
     st.one_of(st.lists(EVENTS, max_size=6).map(tuple), st.lists(EVENTS, max_size=6).map(tuple), st.none()), max_size=8
 ).map(tuple)
+SILENCES = st.lists(
+    st.tuples(st.sampled_from((0, 9_999, 10_000, 60_000)), st.none() | st.integers(0, 60_000)), max_size=8
+)
+"""Pause in ms, and the event time of the row that ends it; None is a heartbeat."""
+
 DELAYS = st.one_of(st.sampled_from((0, 1, 5_000, SIZE - 1, SIZE, SIZE + 1)), st.integers(0, 70_000))
 
 
@@ -118,6 +123,24 @@ def clock_of(delay: int) -> BoundedOutOfOrderness:
     return BoundedOutOfOrderness(f"{delay} milliseconds")
 
 
+def beating(delay: int) -> BoundedOutOfOrderness:
+    return replace(clock_of(delay), heartbeat_after="10 seconds")
+
+
+def logged_through(silences: list[tuple[int, int | None]], delay: int) -> list[Batch]:
+    """The log of a clock that silence moves: after each pause a row, by its event time in ms, or a heartbeat."""
+    clock, state, batches, now = beating(delay), ClockState(), list[Batch](), 0
+    for number, (pause, event_time) in enumerate(silences):
+        now += pause
+        greatest = {} if event_time is None else {"": from_micros(event_time * MS)}
+        summary = BatchSummary(greatest, len(greatest), from_micros(now * MS))
+        if not summary.rows:
+            state = clock.advance(state, summary)
+        batches.append(Batch(number, "q" if summary.rows else None, number, state, summary, clock))
+        state = clock.advance(state, summary)
+    return batches
+
+
 def rows_of(arrivals: Arrivals) -> Iterator[tuple[int, Event]]:
     return ((number, event) for number, batch in enumerate(arrivals) for event in batch or ())
 
@@ -155,6 +178,16 @@ def test_a_delay_is_predicted_exactly_from_the_log_of_another_delay(arrivals: Ar
         assert predicted.mean_wait / timedelta(milliseconds=1) == pytest.approx(float(mean), abs=0.002)
     else:
         assert (predicted.mean_wait, predicted.max_wait) == (None, None)
+
+
+@many
+@given(SILENCES, DELAYS, DELAYS)
+def test_the_stamps_of_another_delay_are_predicted_exactly_through_silence(
+    silences: list[tuple[int, int | None]], had: int, asked: int
+) -> None:
+    predicted = replay(beating(had), f"{asked} milliseconds", logged_through(silences, had))
+    stamps = [batch.state.watermark for batch in logged_through(silences, asked)]
+    assert [None if mark == NEVER else from_micros(mark) for mark in predicted.watermark[:-1].tolist()] == stamps
 
 
 @many

@@ -107,13 +107,17 @@ class LogWriter:
 
         It is stamped one millisecond after the latest instant that is due, because a session is still open at its end.
         """
-        if self.head is None or self.head.state.watermark is None:
+        if self.head is None:
+            return
+        # The newest batch counts too: its rows may have ended a silence without having moved the watermark.
+        state = next_state(self.head, self.stream)
+        if state.watermark is None:
             return
         rows = log.valid(log.read_log(self._spark, self._lake, self.stream))
-        latest = latest_due(rows, self.head.state.watermark)
+        latest = latest_due(rows, state.watermark)
         if latest is not None:
-            closed = self.head.state.closed_at(latest + MILLISECOND)
-            if closed != self.head.state:
+            closed = state.closed_at(latest + MILLISECOND)
+            if closed != state:
                 self._append_heartbeat(self.head, closed, self._now(), end_of_input=True)
 
     def _append_heartbeat(self, head: Batch, state: ClockState, now: datetime, *, end_of_input: bool = False) -> None:

@@ -34,9 +34,11 @@ def stamps(lake: Lake, stream: Stream) -> list[datetime | None]:
     return [reading.stamp for reading in history(lake, stream)]
 
 
-def drained_at(spark: SparkSession, lake: Lake, pipeline: Pipeline, instant: datetime) -> None:
+def drained_at(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, instant: datetime, *, end_of_input: bool = False
+) -> None:
     """One drain with its processing time."""
-    drain(spark, lake, pipeline, now=lambda: instant)
+    drain(spark, lake, pipeline, end_of_input=end_of_input, now=lambda: instant)
 
 
 def clock_holds(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> bool:
@@ -166,6 +168,15 @@ def test_the_last_windows_of_a_silent_source_close_from_exactly_heartbeat_after_
     run(spark, lake, pipeline, readings("a@125"))  # at NOW: a processing time that went back
     assert stamps(lake, stream)[4:] == [at(115), at(120)]
     assert tuples(late_pairs(read_log(spark, lake, stream), view)) == []
+
+    # A row that moves nothing, and an end of input: the silence is counted from that row on all the same.
+    land(stream.source.location(lake), readings("a@121"))
+    drained_at(spark, lake, pipeline, later(100), end_of_input=True)
+    assert stamps(lake, stream)[6:] == [at(120), at(130.001)]
+    drained_at(spark, lake, pipeline, later(160 - MS))
+    assert stamps(lake, stream)[8:] == []
+    drained_at(spark, lake, pipeline, later(160))
+    assert stamps(lake, stream)[8:] == [at(180)]
     assert clock_holds(spark, lake, pipeline)
 
 

@@ -17,7 +17,7 @@ def validate(frame: DataFrame, suite: Suite) -> list[Any]:
 
     The caller persists `frame`: every metric is a job of its own.
     """
-    # Read once, when the package is imported; it would report usage otherwise.
+    # Without this GX would report usage; it reads the variable once, when it is imported.
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     import great_expectations as gx
     import great_expectations.expectations as gxe
@@ -25,18 +25,18 @@ def validate(frame: DataFrame, suite: Suite) -> list[Any]:
 
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    # GX itself would persist the frame and never let it go.
+    # If GX persisted the frame itself, it would never release it.
     source = context.data_sources.add_spark("spark", persist=False)
     batch = source.add_dataframe_asset("table").add_batch_definition_whole_dataframe("all")
-    # Built anew for each run: an expectation object belongs to one suite for ever.
+    # Built for each run, because GX refuses an expectation object that belongs to an earlier suite.
     built = [
         getattr(gxe, expectation.kind)(**expectation.arguments, meta={NAME: expectation.name})
         for expectation in suite.expectations
     ]
-    asked = context.suites.add(gx.ExpectationSuite("suite", expectations=built))
-    run = context.validation_definitions.add(gx.ValidationDefinition(name="run", data=batch, suite=asked))
+    gx_suite = context.suites.add(gx.ExpectationSuite("suite", expectations=built))
+    run = context.validation_definitions.add(gx.ValidationDefinition(name="run", data=batch, suite=gx_suite))
     try:
-        # COMPLETE keeps the first rows that break a query; GX caps them at 200.
+        # Only COMPLETE keeps the rows that break a query, the first 200 of them.
         return list(run.run(batch_parameters={"dataframe": frame}, result_format="COMPLETE").results)
     finally:
         frame.sparkSession.catalog.dropTempView("tmp_view")

@@ -72,7 +72,7 @@ def nothing_from(name: str, query: str, meaning: str) -> Expectation:
 def unique(name: str, columns: Sequence[str]) -> Expectation:
     """No two rows agree in all of `columns`; null equals null."""
     key = ", ".join(columns)
-    # Not GX's own kinds: they leave nulls out, and want two columns or exactly one.
+    # GX's own kinds would leave out nulls, and take one or two columns only.
     repeated = f"SELECT {key}, count(*) AS times FROM {{batch}} GROUP BY {key} HAVING count(*) > 1"
     return nothing_from(name, repeated, f"one row per {key}")
 

@@ -76,11 +76,11 @@ def reasons_of(
 ) -> list[Reason]:
     """What the `stored` verdicts on `subject` leave open; `others` (any version) tell stale from missing."""
     elsewhere = {verdict.expectation: verdict for verdict in others}
-    found = (
+    reasons = (
         _reason(expectation, subject, stored.get(expectation.name) or elsewhere.get(expectation.name))
         for expectation in suite.expectations
     )
-    return [reason for reason in found if reason is not None]
+    return [reason for reason in reasons if reason is not None]
 
 
 def _reason(expectation: Expectation, subject: Subject, verdict: Verdict | None) -> Reason | None:
@@ -93,8 +93,8 @@ def _reason(expectation: Expectation, subject: Subject, verdict: Verdict | None)
         return because("missing", "has no verdict")
     whose = _of_another(expectation, subject, verdict)
     if whose is not None:
-        seen = f"{verdict.outcome}, observed {verdict.observed}, run {verdict.run_id}"
-        return because("stale", f"has a stale verdict only, that of {whose} ({seen})")
+        outcome = f"{verdict.outcome}, observed {verdict.observed}, run {verdict.run_id}"
+        return because("stale", f"has a stale verdict only, that of {whose} ({outcome})")
     if verdict.outcome == "could_not_run":
         return because("could_not_run", f"could not run: {verdict.observed}")
     if verdict.outcome != "passed":
@@ -125,7 +125,7 @@ def _uncorrected(spark: SparkSession, lake: Lake, view: Windowed, pins: Pins, da
     table = table_name(lake, lake.corrections(view))
     version = None if corrections is None else corrections.version
     reasons = []
-    # What came after the pins, late pairs and corrections alike, is for the next report.
+    # Late pairs and corrections that came after the pins do not count: the next report has them.
     pinned = delta.BEFORE if version is None else version
     for entry in plan(spark, lake, view, None if log is None else log.version, pinned):
         through = entry.through_batch

@@ -62,7 +62,7 @@ def log_suite(stream: Stream) -> Suite:
                 "a rejected row is on no day and keeps its payload",
             ),
         ),
-        # A heartbeat is no row that was read; it would dilute the share.
+        # A heartbeat was not read from the source, so it must not lower the share of rejected rows.
         only="_origin is not null",
     )
 

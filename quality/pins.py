@@ -57,8 +57,8 @@ class Pins:
                 return pin
         if role in self.absent:
             return None
-        known = ", ".join((*(pin.role for pin in self.tables), *self.absent))
-        raise QualityError(f"{role!r} is not pinned for pipeline {self.pipeline!r}; pinned are: {known}. Pin again.")
+        roles = ", ".join((*(pin.role for pin in self.tables), *self.absent))
+        raise QualityError(f"{role!r} is not pinned for pipeline {self.pipeline!r}; pinned are: {roles}. Pin again.")
 
     def versions(self) -> dict[str, int | None]:
         """Version per role, null for what is absent: for people and for a commit's metadata."""
@@ -82,7 +82,7 @@ def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
     """
     pins: list[Pin] = []
     absent: list[str] = []
-    # The logs come last: what the others hold must be known to them, also while the streams go on.
+    # The logs are pinned last: every row of the others was computed from log rows committed earlier, so they hold them.
     for role, (operator, table) in result_tables(pipeline).items():
         newest = _pin(lake, role, lake.table(operator, table.suffix))
         if newest is not None:

@@ -32,7 +32,7 @@ def run_suite(read: Callable[[], DataFrame], suite: Suite) -> list[Finding]:
     """
     try:
         results = _results(read(), suite)
-    # Whatever breaks is recorded with its text as the outcome of every expectation, and closes the gate.
+    # Any error has to close the gate, so it is recorded as the outcome of every expectation.
     except Exception as error:
         why = _short(str(error) or type(error).__name__)
         return [Finding(expectation, "could_not_run", why) for expectation in suite.expectations]

@@ -32,8 +32,8 @@ _SCHEMA = pa.schema(
 class Verdict:
     """One row: `outcome` of `expectation` on `version` of `table` (`flights/log`), as run `run_id` saw it.
 
-    `table_id` is Delta's identity of the table, empty where it did not exist yet; `definition` is what exactly was
-    asked, `observed` what was seen, for people.
+    `table_id` is Delta's identity of the table, empty where it did not exist yet; `definition` is exactly what was
+    checked, `observed` the result in words.
     """
 
     table: str

@@ -155,7 +155,7 @@ def _with_needed(spark: SparkSession, pairs: DataFrame, undelayed: Timeline) -> 
     """`pairs` with the needed delay of each in milliseconds (`needed`), infinite where none is enough."""
     marks = spark.createDataFrame(
         [
-            (number, _known(frontier), _known(closed))
+            (number, _null_if_never(frontier), _null_if_never(closed))
             for number, frontier, closed in zip(
                 undelayed.numbers.tolist(), undelayed.unclosed.tolist(), undelayed.closed.tolist(), strict=False
             )
@@ -171,7 +171,7 @@ def _with_needed(spark: SparkSession, pairs: DataFrame, undelayed: Timeline) -> 
     )
 
 
-def _known(micros: int) -> int | None:
+def _null_if_never(micros: int) -> int | None:
     return None if micros == NEVER else micros
 
 

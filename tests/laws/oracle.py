@@ -1,7 +1,7 @@
 """What a line is, once more in plain Python: no Spark, and no code shared with `streaming`.
 
 Instants are whole microseconds since the epoch. What the engine's declarations say (`tests/laws/readings.py`) is
-said here again by hand, so that a mistake in the engine's reading of them shows.
+written here again by hand, so that a mistake in the engine's reading of them shows.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ def _is_bigint(value: Any) -> bool:
 
 
 def _instant(text: Any) -> int | None:
-    found = _TIMESTAMP.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _TIMESTAMP.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         return None
-    fraction, sign, hours, minutes = found.group(7), *found.group(8, 9, 10)
+    fraction, sign, hours, minutes = match.group(7), *match.group(8, 9, 10)
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     try:
-        local = datetime(*(int(part) for part in found.group(1, 2, 3, 4, 5, 6)), tzinfo=UTC)  # type: ignore[misc]
+        local = datetime(*(int(part) for part in match.group(1, 2, 3, 4, 5, 6)), tzinfo=UTC)  # type: ignore[misc]
     except ValueError:
         return None
     return micros(local + (offset if sign == "-" else -offset)) + int((fraction or "0").ljust(6, "0"))

@@ -70,7 +70,7 @@ end"""
 
 
 def _steps() -> WindowFunction:
-    # A nested function travels to Spark's workers whole, which need not find the tests then.
+    # A nested function is pickled whole, so that Spark's workers need not import the tests.
     def steps(rows: pd.DataFrame) -> pd.DataFrame:
         values = rows["value"].dropna().astype("int64").tolist()
         pairs = list(pairwise(values))
@@ -122,16 +122,15 @@ def pipeline(files_per_batch: int = 1, *, keep_raw: bool = True) -> Pipeline:
 
 
 def _aggregate(events: Sequence[Event]) -> list[Values]:
-    known = [event.value for event in events if event.value is not None]
-    if not known:
+    values = [event.value for event in events if event.value is not None]
+    if not values:
         return [(len(events), 0, None, None, None, None, None)]
-    positive = sum(value > 0 for value in known) / len(known)
-    return [(len(events), len(known), sum(known), sum(known) / len(known), min(known), max(known), positive)]
+    positive = sum(value > 0 for value in values) / len(values)
+    return [(len(events), len(values), sum(values), sum(values) / len(values), min(values), max(values), positive)]
 
 
 def _steps_of(events: Sequence[Event]) -> list[Values]:
-    known = [event.value for event in events if event.value is not None]
-    return list(pairwise(known))
+    return list(pairwise(event.value for event in events if event.value is not None))
 
 
 def _own_gap(event: Event) -> int | None:
@@ -145,12 +144,12 @@ def _assigned(event: Event) -> list[Bounds]:
     if event.value < -60:
         return [(event.at - 60 * SECOND, event.at + 60 * SECOND)]
     half_minute = event.at // (30 * SECOND) * 30 * SECOND
-    found = [(half_minute, half_minute + 30 * SECOND)]
+    windows = [(half_minute, half_minute + 30 * SECOND)]
     if event.value > 50:
-        found.append((event.at + SECOND, event.at + 9 * SECOND))
+        windows.append((event.at + SECOND, event.at + 9 * SECOND))
     elif event.value > 0:
-        found.append((event.at - 9 * SECOND, event.at - SECOND))
-    return found
+        windows.append((event.at - 9 * SECOND, event.at - SECOND))
+    return windows
 
 
 _BY_KEY = View("by_key", windows.tumbling(10 * SECOND), _aggregate, len(AGGREGATES), early=True)

@@ -160,7 +160,7 @@ def _expect(expected: Timeline, files: list[tuple[str, tuple[bytes, ...]]], per_
 
 
 def _of_each(views: Iterable[Windowed], do: Callable[[Windowed], T]) -> dict[str, T]:
-    # Most of a tiny Spark job is the driver's planning, which two cores do for two views at once.
+    # In parallel, because most of a tiny Spark job is planning in the driver, which uses one core.
     with ThreadPoolExecutor(4) as threads:
         return {view.name: done for view, done in zip(views, threads.map(do, views), strict=True)}
 
@@ -212,8 +212,8 @@ def _stored(lake: Lake, declared: Pipeline) -> Stored:
 
 
 def _texts(table: pa.Table) -> list[str]:
-    told = [name for name in table.column_names if name not in ("_written_at", "_corrected_at", "_through_batch")]
-    return sorted(repr(sorted(row.items())) for row in table.select(told).to_pylist())
+    compared = [name for name in table.column_names if name not in ("_written_at", "_corrected_at", "_through_batch")]
+    return sorted(repr(sorted(row.items())) for row in table.select(compared).to_pylist())
 
 
 def _line_numbers(log: pa.Table) -> dict[tuple[str, int], tuple[str, int]]:
@@ -224,8 +224,8 @@ def _line_numbers(log: pa.Table) -> dict[tuple[str, int], tuple[str, int]]:
             positions.setdefault(origin["path"], []).append(origin["position"])
     return {
         (path, position): (PurePosixPath(path).name, line)
-        for path, found in positions.items()
-        for line, position in enumerate(sorted(found))
+        for path, in_file in positions.items()
+        for line, position in enumerate(sorted(in_file))
     }
 
 
@@ -265,15 +265,15 @@ def _results(table: pa.Table, view: Windowed, *extra: str) -> Results:
 
 
 class _Drops(StreamingQueryListener):
-    """Adds up what Spark's own operators dropped, told by their progress; knows when all that was told."""
+    """Adds up what Spark's own operators dropped, by their progress reports; knows when the last report has come."""
 
     def __init__(self) -> None:
         self.dropped: dict[str, int] = {}
         self._running: set[str] = set()
-        self._told = threading.Condition()
+        self._reported = threading.Condition()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        with self._told:
+        with self._reported:
             self._running.add(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -283,14 +283,14 @@ class _Drops(StreamingQueryListener):
         self.dropped[name] = self.dropped.get(name, 0) + dropped
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        with self._told:
+        with self._reported:
             self._running.discard(str(event.runId))
-            self._told.notify_all()
+            self._reported.notify_all()
 
     def await_all(self) -> None:
         """Wait for the last word of every query that began."""
-        with self._told:
-            assert self._told.wait_for(lambda: not self._running, _DRAINED_IN_SECONDS), "a query never ended"
+        with self._reported:
+            assert self._reported.wait_for(lambda: not self._running, _DRAINED_IN_SECONDS), "a query never ended"
 
 
 @contextmanager

@@ -190,11 +190,11 @@ def feeds(draw: st.DrawFn) -> Feed:
 
 
 def generated(strategy: st.SearchStrategy[T], number: int, seed: int = 0) -> list[T]:
-    """`number` examples, the same ones in every run: what costs a Spark job each is drawn first and judged at once."""
-    found: list[T] = []
+    """`number` examples, the same ones in every run: what costs a Spark job each is drawn first and checked in one."""
+    examples: list[T] = []
 
     def collect(example: T) -> None:
-        found.append(example)
+        examples.append(example)
 
     draw_all: Callable[[], None] = settings(
         max_examples=number,
@@ -204,8 +204,8 @@ def generated(strategy: st.SearchStrategy[T], number: int, seed: int = 0) -> lis
         suppress_health_check=list(HealthCheck),
     )(hypothesis.seed(seed)(given(strategy)(collect)))
     with pytest.MonkeyPatch.context() as patch:
-        # Now and then it draws a constant from the modules that happen to be imported: the examples would change with
-        # every change of the code, and with the tests that are selected.
+        # Hypothesis sometimes draws a constant of an imported module, so that the examples would change with the code
+        # and with the tests that are selected.
         patch.setattr(HypothesisProvider, "_maybe_draw_constant", lambda *_, **__: None)
         draw_all()
-    return found
+    return examples

@@ -61,8 +61,8 @@ def test_no_line_gets_lost_in_the_judging(judged: dict[bytes, dict[str, object]]
 
 
 def test_every_line_is_rejected_for_exactly_the_reasons_of_the_oracle(judged: dict[bytes, dict[str, object]]) -> None:
-    found = {line: reason_labels(row["_rejected"]) for line, row in judged.items()}
-    assert found == {line: judge(line, micros(NOW)).reasons for line in LINES}
+    reasons = {line: reason_labels(row["_rejected"]) for line, row in judged.items()}
+    assert reasons == {line: judge(line, micros(NOW)).reasons for line in LINES}
 
 
 def test_every_valid_line_becomes_the_row_it_says_and_every_rejected_one_keeps_its_payload(
@@ -74,5 +74,5 @@ def test_every_valid_line_becomes_the_row_it_says_and_every_rejected_one_keeps_i
         if event is None:
             assert row["_day"] is None, line
         else:
-            told = (row["key"], row["at_micros"], row["value"], row["_day"])
-            assert told == (event.key, event.at, event.value, day_of(event.at)), line
+            columns = (row["key"], row["at_micros"], row["value"], row["_day"])
+            assert columns == (event.key, event.at, event.value, day_of(event.at)), line

@@ -86,8 +86,8 @@ def test_every_row_is_stamped_with_the_watermark_of_the_batches_before_it(ran: R
 
 def test_the_clock_in_the_commits_never_goes_back_and_numbers_have_no_gap(ran: Ran) -> None:
     marks = [batch.state.watermark for batch in ran.commits]
-    known = [mark for mark in marks if mark is not None]
-    assert marks == [None] * (len(marks) - len(known)) + sorted(known)
+    instants = [mark for mark in marks if mark is not None]
+    assert marks == [None] * (len(marks) - len(instants)) + sorted(instants)
     assert [batch.number for batch in ran.commits] == list(range(len(ran.commits)))
 
 
@@ -95,7 +95,7 @@ def test_partition_every_pair_is_late_xor_on_time(ran: Ran, view: View) -> None:
     late = ran.expected.late(view)
     assert ran.tables.views[view.name].late == Counter((*place(pair.row), *pair.own) for pair in late)
     if view.name in COUNTING:
-        # On time is what first results are made of: together they are all pairs, once every window is closed.
+        # Once every window is closed, first results count each pair that was on time.
         on_time = sum(values[0] * times for (_, values), times in ran.tables.views[view.name].first.items())
         assert on_time + len(late) == len(view.pairs(ran.expected.rows))
 

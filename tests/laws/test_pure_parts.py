@@ -39,13 +39,13 @@ def summary(greatest: dict[str, int], rows: int = 1) -> BatchSummary:
 @many
 @given(st.lists(GREATEST, max_size=6), st.integers(0, 100 * SECOND // 1_000))
 def test_the_watermark_is_the_greatest_event_time_so_far_less_the_delay(batches: list[dict[str, int]], ms: int) -> None:
-    clock, state, seen = BoundedOutOfOrderness(f"{ms} milliseconds"), ClockState(), list[int]()
+    clock, state, times = BoundedOutOfOrderness(f"{ms} milliseconds"), ClockState(), list[int]()
     for greatest in batches:
         before = clock.watermark(state)
         state = clock.advance(state, summary(greatest))
-        seen += greatest.values()
+        times += greatest.values()
         mark = clock.watermark(state)
-        behind = whole_millisecond_before(max(seen)) - ms * 1_000 if seen else None
+        behind = whole_millisecond_before(max(times)) - ms * 1_000 if times else None
         assert (None if mark is None else micros(mark)) == behind
         assert before is None or (mark is not None and mark >= before)
 
@@ -71,8 +71,8 @@ def test_clock_and_summary_come_back_from_the_commit_as_they_went_in(
 ) -> None:
     state = ClockState(summary(greatest).greatest, None if watermark is None else from_micros(watermark))
     assert ClockState.from_json(json.loads(json.dumps(state.to_json()))) == state
-    told = summary(greatest, rows)
-    assert BatchSummary.from_json(json.loads(json.dumps(told.to_json()))) == told
+    stored = summary(greatest, rows)
+    assert BatchSummary.from_json(json.loads(json.dumps(stored.to_json()))) == stored
 
 
 @many
@@ -99,7 +99,7 @@ def test_an_interval_with_anything_else_in_it_is_refused(
     other: str, parts: list[tuple[int, str, bool]], first: bool
 ) -> None:
     good = " ".join(f"{number} {unit}" for number, unit, _ in parts)
-    # A lone unit behind a lone number would be a good part.
+    # The bar keeps a lone number and a lone unit from becoming a good part.
     text = f"{other} | {good}" if first else f"{good} | {other}"
     with pytest.raises(DeclarationError, match="write a whole number and a unit"):
         interval(text)
@@ -139,7 +139,7 @@ def test_a_late_policy_is_refused_exactly_where_it_cannot_be_followed(
         return
     with pytest.raises(DeclarationError) as refused:
         check_policy("by_key", late, lateness, early, merging)
-    # The value is quoted that cannot be.
+    # The refusal quotes the value that is not allowed.
     assert any(repr(value) in str(refused.value) for value in (late, lateness, early))
 
 
@@ -154,10 +154,10 @@ ASSIGNERS: tuple[tuple[Assign, int], ...] = (
 @given(st.integers(-(10**15), 10**15), st.sampled_from(ASSIGNERS))
 def test_the_oracles_windows_hold_their_event_and_are_all_there_are(at: int, declared: tuple[Assign, int]) -> None:
     assign, size = declared
-    found = assign(Event("a", at, 1))
-    assert all(start <= at < end and end - start == size for start, end in found)
-    # Another event decides the same windows for itself: whoever shares a window agrees on it.
-    for start, end in found:
+    windows = assign(Event("a", at, 1))
+    assert all(start <= at < end and end - start == size for start, end in windows)
+    # Each window holds its first and last instant, and neither the one before nor the one after.
+    for start, end in windows:
         assert (start, end) in assign(Event("b", start, 1)) and (start, end) in assign(Event("b", end - 1, 1))
         assert (start, end) not in assign(Event("b", end, 1)) and (start, end) not in assign(Event("b", start - 1, 1))
 
@@ -200,10 +200,12 @@ def test_the_oracles_sessions_are_what_comes_of_joining_rows_until_none_can_be_j
                     break
             if joined:
                 break
-    found = {identity: {pair.row.line for pair in pairs} for identity, pairs in view.groups(view.pairs(rows)).items()}
+    sessions = {
+        identity: {pair.row.line for pair in pairs} for identity, pairs in view.groups(view.pairs(rows)).items()
+    }
     times = [[rows[line].event.at for line in lines] for lines in sets]
-    assert sorted(map(sorted, found.values())) == sorted(map(sorted, sets))
-    assert sorted(identity[1:] for identity in found) == sorted((min(each), max(each) + gap) for each in times)
+    assert sorted(map(sorted, sessions.values())) == sorted(map(sorted, sets))
+    assert sorted(identity[1:] for identity in sessions) == sorted((min(each), max(each) + gap) for each in times)
     late = {pair.row.line for pair in view.pairs(rows) if pair.is_late}
     assert late == {line for line, (_, at, stamp) in enumerate(written) if stamp is not None and at < stamp}
 

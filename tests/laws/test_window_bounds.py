@@ -72,6 +72,6 @@ def test_windows_and_their_lateness_are_the_oracles_to_the_microsecond(spark: Sp
         for row in rows:
             pairs = view.pairs([Row(b"", "", 0, 0, row["stamp"], Verdict(Event(None, row["at"], None)))])
             expected = ([pair.own for pair in pairs], sum(pair.is_late for pair in pairs))
-            found = ([tuple(each) for each in row[name]["windows"]], row[name]["late"])
-            assert found == expected, (name, from_micros(row["at"]), row["stamp"])
+            actual = ([tuple(each) for each in row[name]["windows"]], row[name]["late"])
+            assert actual == expected, (name, from_micros(row["at"]), row["stamp"])
     assert len(rows) > 500

@@ -101,14 +101,14 @@ class View:
         for pair in pairs:
             own[self.key(pair.row)].append(pair.own)
         windows = {key: merged(bounds) if self.merging else bounds for key, bounds in own.items()}
-        found: defaultdict[Identity, list[Pair]] = defaultdict(list)
+        groups: defaultdict[Identity, list[Pair]] = defaultdict(list)
         for pair in sorted(pairs, key=lambda pair: pair.row.place):
             key = self.key(pair.row)
             window = pair.own
             if self.merging:
                 window = next((start, end) for start, end in windows[key] if start <= pair.own[0] <= end)
-            found[(*key, *window)].append(pair)
-        return dict(found)
+            groups[(*key, *window)].append(pair)
+        return dict(groups)
 
     def values(self, pairs: Sequence[Pair]) -> list[Values]:
         """The results of one window's pairs."""

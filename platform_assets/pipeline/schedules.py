@@ -7,7 +7,7 @@ from platform_assets.events.backlog import may_need_corrections
 from platform_assets.keys import dagster_name
 from platform_assets.pipeline.runs import in_progress
 from platform_assets.resources import LakeResource
-from streaming import Pipeline
+from streaming import Lake, Pipeline
 from streaming.operations import needs_maintenance
 
 
@@ -23,13 +23,18 @@ def corrections_schedule(pipeline: Pipeline, job: dg.JobDefinition) -> dg.Schedu
         description=f"Corrects the days of {pipeline.name} whose late pairs are newer than their correction.",
     )
     def plan_if_due(context: dg.ScheduleEvaluationContext, lake: LakeResource) -> dg.RunRequest | dg.SkipReason:
-        if in_progress(context.instance, pipeline):
-            return dg.SkipReason(f"a run of {pipeline.name} is in progress")
-        if not any(may_need_corrections(context.instance, lake.lake, view) for view in pipeline.corrected):
-            return dg.SkipReason(f"every late pair of {pipeline.name} is corrected")
-        return dg.RunRequest()
+        return next_corrections(context.instance, lake.lake, pipeline)
 
     return plan_if_due
+
+
+def next_corrections(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
+    """The decision of the hour: a run that plans the days, unless it is certain that it would find none."""
+    if in_progress(instance, pipeline):
+        return dg.SkipReason(f"a run of {pipeline.name} is in progress")
+    if not any(may_need_corrections(instance, lake, view) for view in pipeline.corrected):
+        return dg.SkipReason(f"every late pair of {pipeline.name} is corrected")
+    return dg.RunRequest()
 
 
 def maintenance_schedule(pipeline: Pipeline, job: dg.JobDefinition) -> dg.ScheduleDefinition:

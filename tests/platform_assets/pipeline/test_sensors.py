@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from platform_assets.events.counts import count_late
 from platform_assets.keys import late_key
+from platform_assets.pipeline.schedules import next_corrections
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import find_report
 from platform_assets.resources import LakeResource
@@ -126,12 +127,7 @@ def test_nobody_is_asked_while_a_run_of_the_pipeline_is_in_progress(timeline: Ti
 
 def test_the_hourly_corrections_start_nothing_where_nothing_waits(timeline: Timeline) -> None:
     def hour() -> dg.RunRequest | dg.SkipReason:
-        context = dg.build_schedule_context(
-            instance=timeline.instance, resources={"lake": LakeResource(home=timeline.lake.root)}
-        )
-        answer = timeline.platform.resolve_schedule_def("flights_corrections_hourly")(context)
-        assert isinstance(answer, dg.RunRequest | dg.SkipReason)
-        return answer
+        return next_corrections(timeline.instance, timeline.lake, pipeline)
 
     nothing = dg.SkipReason("every late pair of flights is corrected")
     assert hour() == nothing  # there is no log yet

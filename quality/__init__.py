@@ -2,7 +2,7 @@
 
 from quality.errors import GateClosed, NotBuiltYet, QualityError, Reason, SuiteError
 from quality.expectations import Expectation, Suite, always, mostly_absent, nothing_from, of_type, unique
-from quality.find import role_of_corrections, role_of_log, role_of_updates, suites_for
+from quality.find import judged_tables, role_of_corrections, role_of_log, role_of_updates, suites_for
 from quality.gate import open_gate, reasons_of, reasons_to_close
 from quality.judging import judge, judge_frame, judge_table
 from quality.pins import Pin, Pins, pin
@@ -27,6 +27,7 @@ __all__ = [
     "judge",
     "judge_frame",
     "judge_table",
+    "judged_tables",
     "mostly_absent",
     "nothing_from",
     "of_type",

@@ -28,38 +28,41 @@ def role_of_updates(view: str) -> str:
     return f"{view}_{UPDATES}"
 
 
-def result_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:
-    """What is current of a pipeline's operators, by role, which is the table's name."""
-    return {
-        operator.table_name(table.suffix): (operator, table)
-        for operator in pipeline.operators
-        for table in operator.tables
-        if table.is_result
-    }
+def judged_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:
+    """What is current of a pipeline's operators and has a suite, by role, which is the table's name."""
+    suites = suites_for(pipeline)
+    return {role: table for role, table in _result_tables(pipeline).items() if role in suites}
 
 
 def optional_roles(pipeline: Pipeline) -> set[str]:
     """The tables that may be absent, because no row has come late yet."""
-    return {role for role, (_, table) in result_tables(pipeline).items() if table.suffix}
+    return {role for role, (_, table) in _result_tables(pipeline).items() if table.suffix}
 
 
 def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     """The suite of every table of the pipeline by role: `log`, `<view>`, and `<view>_updates` and `<view>_corrections`
     where the view has them.
 
-    A module `quality.suites.<pipeline>` adds to them with a dict `expectations` from role to expectations.
+    A module `quality.suites.<pipeline>` adds to them with a dict `expectations` from role to expectations. The
+    tables of an operator that is no view have a suite only if that module gives them expectations.
 
     Raises:
         SuiteError: that module has no such dict, or speaks of a role that there is not.
     """
     suites = {role_of_log(pipeline, stream): log_suite(stream) for stream in pipeline.streams}
-    suites |= {role: _suite(operator, table) for role, (operator, table) in result_tables(pipeline).items()}
+    tables = _result_tables(pipeline)
+    suites |= {
+        role: _suite(operator, table) for role, (operator, table) in tables.items() if isinstance(operator, Windowed)
+    }
     module = f"quality.suites.{pipeline.name}"
     if find_spec(module) is None:
         return suites
-    own = getattr(importlib.import_module(module), "expectations", None)
-    if not isinstance(own, dict):
+    declared = getattr(importlib.import_module(module), "expectations", None)
+    if not isinstance(declared, dict):
         raise SuiteError(f"module {module!r} has no dict 'expectations'; give it one from role to expectations.")
+    own = dict(declared)
+    # No suite follows from the declaration of an operator that is no view.
+    suites |= {role: Suite(tuple(own.pop(role))) for role in [*own] if role in tables and role not in suites}
     unknown = sorted(set(own) - set(suites))
     if unknown:
         raise SuiteError(
@@ -69,10 +72,16 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     return {role: suite.extended(own.get(role, ())) for role, suite in suites.items()}
 
 
-def _suite(operator: Operator, table: TableSpec) -> Suite:
-    """What follows from the declaration; of an operator that is no view, only its own module has expectations."""
-    if not isinstance(operator, Windowed):
-        return Suite(())
+def _result_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:
+    return {
+        operator.table_name(table.suffix): (operator, table)
+        for operator in pipeline.operators
+        for table in operator.tables
+        if table.is_result
+    }
+
+
+def _suite(view: Windowed, table: TableSpec) -> Suite:
     if table.suffix == CORRECTIONS:
-        return corrections_suite(operator)
-    return view_suite(operator, "_batch") if table.suffix == UPDATES else view_suite(operator)
+        return corrections_suite(view)
+    return view_suite(view, "_batch") if table.suffix == UPDATES else view_suite(view)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from quality.errors import NotBuiltYet, QualityError
-from quality.find import result_tables, role_of_log
+from quality.find import judged_tables, role_of_log
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject
 from streaming.declare import Pipeline, Stream
@@ -83,7 +83,7 @@ def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
     pins: list[Pin] = []
     absent: list[str] = []
     # The logs are pinned last: every row of the others was computed from log rows committed earlier, so they hold them.
-    for role, (operator, table) in result_tables(pipeline).items():
+    for role, (operator, table) in judged_tables(pipeline).items():
         newest = _pin(lake, role, lake.table(operator, table.suffix))
         if newest is not None:
             pins.append(newest)

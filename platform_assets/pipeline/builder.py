@@ -22,7 +22,7 @@ from platform_assets.pipeline.schedules import corrections_schedule, maintenance
 from platform_assets.pipeline.sensors import backlog_sensor, report_sensor
 from platform_assets.pipeline.stream import control_job, keeper_sensor, stream_job
 from platform_assets.reports.report import Report
-from quality import Suite, role_of_corrections, role_of_log, suites_for
+from quality import Suite, judged_tables, role_of_corrections, role_of_log, suites_for
 from streaming import Lake, Pipeline, Windowed
 
 if TYPE_CHECKING:
@@ -42,11 +42,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             trend_asset(pipeline),
         ],
         asset_checks=[
-            *(
-                table_checks(pipeline, role, key, suites[role])
-                for role, key in roles(pipeline).items()
-                if suites[role].expectations
-            ),
+            *(table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()),
             alert_checks(pipeline),
         ],
         jobs=[drain, corrections, repair_job(pipeline), stream, control_job(pipeline), maintenance],
@@ -74,10 +70,7 @@ def roles(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
     """The judged tables of a pipeline: their role in the quality room and their asset."""
     logs = {role_of_log(pipeline, stream): keys.log_key(stream) for stream in pipeline.streams}
     results = {
-        operator.table_name(table.suffix): keys.table_key(operator, table.suffix)
-        for operator in pipeline.operators
-        for table in operator.tables
-        if table.is_result
+        role: keys.table_key(operator, table.suffix) for role, (operator, table) in judged_tables(pipeline).items()
     }
     return logs | results
 

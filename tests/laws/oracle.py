@@ -34,6 +34,9 @@ def day_of(instant: int) -> date:
     return (EPOCH + timedelta(microseconds=instant)).date()
 
 
+_DECLARED = ("key", "at", "value", "unit")
+
+
 @dataclass(frozen=True)
 class Event:
     """A valid line: key, event time, value."""
@@ -45,10 +48,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Verdict:
-    """An event, or the reasons why the line is none, in the order of the declaration."""
+    """An event, or the reasons why the line is none, in the order of the declaration; fields that nobody declared."""
 
     event: Event | None
     reasons: tuple[str, ...] = ()
+    unknown: frozenset[str] = frozenset()
 
 
 def judge(line: bytes, now: int) -> Verdict:
@@ -59,7 +63,8 @@ def judge(line: bytes, now: int) -> Verdict:
         return Verdict(None, ("json",))
     if not isinstance(document, dict):
         return Verdict(None, ("json",))
-    key, written_at, value, unit = (document.get(name) for name in ("key", "at", "value", "unit"))
+    unknown = frozenset(document) - set(_DECLARED)
+    key, written_at, value, unit = (document.get(name) for name in _DECLARED)
     at = _instant(written_at)
     wrong = {
         "key": key is not None and not isinstance(key, str),
@@ -78,8 +83,8 @@ def judge(line: bytes, now: int) -> Verdict:
     if not wrong["unit"] and unit != "C":
         reasons.append("unit_known")
     if reasons or at is None:
-        return Verdict(None, tuple(reasons))
-    return Verdict(Event(key, at, value))
+        return Verdict(None, tuple(reasons), unknown)
+    return Verdict(Event(key, at, value), unknown=unknown)
 
 
 def _refuse(constant: str) -> Any:

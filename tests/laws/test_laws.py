@@ -6,7 +6,7 @@ holds many keys, and each is a case of its own for every kind of window.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
@@ -44,13 +44,21 @@ def place(row: LogRow | Row) -> tuple[Any, ...]:
 
 
 def test_conservation_every_line_is_in_the_log_exactly_once_and_in_the_batch_that_read_it(ran: Ran) -> None:
-    kept = [row for row in ran.expected.rows if row.verdict.reasons or ran.feed.keep_raw]
+    kept = [row for row in ran.expected.rows if row.verdict.reasons or row.verdict.unknown or ran.feed.keep_raw]
     assert Counter((*place(row), row.batch) for row in source_rows(ran.tables)) == Counter(
         (*place(row), row.batch) for row in ran.expected.rows
     )
     assert {place(row): row.raw for row in source_rows(ran.tables) if row.raw is not None} == {
         place(row): row.raw for row in kept
     }
+
+
+def test_conservation_fields_that_nobody_declared_are_counted_in_the_commit_that_brought_them(ran: Ran) -> None:
+    expected: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for row in ran.expected.rows:
+        expected[row.batch].update(row.verdict.unknown)
+    counted = {batch.number: batch.unknown for batch in ran.commits if batch.unknown}
+    assert counted == {number: dict(fields) for number, fields in expected.items() if fields}
 
 
 def test_conservation_rows_read_are_valid_plus_rejected_in_every_batch(ran: Ran) -> None:

@@ -14,6 +14,7 @@ from streaming.service.run import Run, ingest_query
 from streaming.service.status import Action, ControlFolder, QueryStatus, SupervisorStatus
 from streaming.service.supervise import supervise
 from streaming.service.supervisor import Supervisor
+from streaming.service.watch import Watch
 
 __all__ = [
     "ALERTS",
@@ -27,6 +28,7 @@ __all__ = [
     "StreamCollector",
     "Supervisor",
     "SupervisorStatus",
+    "Watch",
     "await_queries",
     "drain",
     "evaluate",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from datetime import datetime, timedelta
 from threading import Event
 from typing import Literal
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,11 +22,11 @@ from streaming.service.measures import Measure
 from streaming.service.query_errors import explain, refuse_native_drops
 from streaming.service.reporter import Reporter
 from streaming.service.run import Run
-from streaming.service.status import ProcessStatus, QueryStatus
+from streaming.service.status import ProcessStatus
 from streaming.service.watch import Watch
 
 _LOOK_EVERY = 0.5
-_PUBLISHED_WITHIN = 60.0
+_PUBLISHED_WITHIN = timedelta(minutes=1)
 _INSPECTED_EVERY = timedelta(seconds=10)
 
 Ending = Literal["stop", "drain"]
@@ -63,7 +65,8 @@ class Continuous:
         """Run until `ending` says how to end; it is asked after each `wake`, and every half second.
 
         A stop ends at the next boundary of a batch. A drain takes no further input, and publishes all that is in the
-        log before it ends. Where the log's query fails, what is in the log is published before the error is raised.
+        log before it ends; a stop that is asked for meanwhile ends it sooner. Where the log's query fails, what is in
+        the log is published before the error is raised.
 
         Raises:
             StreamingError: a query failed.
@@ -72,20 +75,16 @@ class Continuous:
         try:
             self._run.bootstrap()
             self._ingest = self._run.start_ingest(**self._trigger)
-            self._reporter.phase = "running"
+            self.watch.phase = "running"
             while (end := ending()) is None:
                 self._step()
                 wake.wait(_LOOK_EVERY)
                 wake.clear()
-            self._reporter.phase = "draining" if end == "drain" else "stopping"
-            if end == "drain":
-                self._stop([*self._ingest])
-                self._publish()
-                self._run.advance_idle_clocks()
-                self._publish()
-                self._run.catch_up()
+            self.watch.phase = "draining" if end == "drain" else "stopping"
+            if end == "drain" and not self._drain(until=lambda: ending() == "stop"):
+                self.watch.phase = "stopping"
         except StreamingError:
-            self._publish_the_rest()
+            self._publish_the_rest(ending)
             raise
         finally:
             self._stop([*self._ingest, *self._operators])
@@ -98,12 +97,16 @@ class Continuous:
             self._run.close_windows()
 
     def _step(self) -> None:
-        self._reporter.passed_at = self._now()
+        self.watch.passed = self._now()
         self._raise_failures()
-        if len(self._run.heads) == len(self._pipeline.streams) and not self._operators:
-            self._operators = self._run.start_operators(**self._trigger)
+        self._start_operators()
         self._heartbeat()
         self._follow()
+
+    def _start_operators(self) -> None:
+        """Start the operators, which cannot be before there are their logs."""
+        if len(self._run.heads) == len(self._pipeline.streams) and not self._operators:
+            self._operators = self._run.start_operators(**self._trigger)
 
     def _raise_failures(self) -> None:
         for name, query in self._queries().items():
@@ -134,8 +137,7 @@ class Continuous:
             self._beat_at = self._now()
 
     def _busy_lately(self) -> bool:
-        queries = self._reporter.status.queries
-        last = latest(*(queries.get(name, QueryStatus()).last_ended for name in self._ingest))
+        last = latest(*(self.watch.last_ended.get(name) for name in self._ingest))
         return last is not None and self._now() - last < 2 * interval(self._pipeline.trigger)
 
     def _follow(self) -> None:
@@ -146,23 +148,47 @@ class Continuous:
         self._followed = newest
         self._following = self._follow_up.submit(self._run.keep_up)
 
-    def _publish(self) -> None:
-        """Bring every view up to the newest batch of the log."""
-        for query in self._operators.values():
-            query.processAllAvailable()
+    def _drain(self, until: Callable[[], bool]) -> bool:
+        """Publish all that was taken in; False where `until` became true before the end."""
+        run = self._run
+        self._stop([*self._ingest])
+        # A drain may be asked for before the loop has come round to start them.
+        self._operators = self._operators or run.start_operators(**self._trigger)
+        return self._carry_out([self._publish, run.advance_idle_clocks, self._publish, run.catch_up], until)
 
-    def _publish_the_rest(self) -> None:
-        """What was appended before the log's query failed is published all the same, if the views can."""
+    def _carry_out(self, steps: Sequence[Callable[[], object]], until: Callable[[], bool]) -> bool:
+        """Run `steps` one after another beside this thread; False where `until` became true before the end.
+
+        A step that was begun is not waited for then: its queries are stopped by whoever gives up.
+        """
+        for step in steps:
+            done = self._follow_up.submit(step)
+            while not done.done():
+                if until():
+                    return False
+                wait([done], _LOOK_EVERY)
+                self.watch.passed = max([self.watch.passed, *self.watch.last_ended.values()])
+            done.result()
+            self.watch.passed = self._now()
+        return True
+
+    def _publish(self) -> None:
+        """Bring every operator up to the newest batch of the log."""
+        for query in self._operators.values():
+            try:
+                query.processAllAvailable()
+            except StreamingQueryException as error:
+                raise explain(error, query) from error
+
+    def _publish_the_rest(self, ending: Callable[[], Ending | None]) -> None:
+        """What was appended before a log's query failed is published all the same, if the operators can."""
         if self.watch.failed is None or self.watch.failed.query not in self._ingest:
             return
-        with ThreadPoolExecutor(1) as publishing:
-            publishing.submit(self._run.advance_idle_clocks)
-            done = publishing.submit(self._publish)
-            try:
-                done.result(_PUBLISHED_WITHIN)
-            except Exception:
-                # The failure of the log is the one to tell; views publish the rest after the next start.
-                self._stop(list(self._operators))
+        deadline = self._now() + _PUBLISHED_WITHIN
+        steps = [self._run.advance_idle_clocks, self._publish]
+        # The failure of the log is the one to tell; operators publish the rest after the next start.
+        with suppress(Exception):
+            self._carry_out(steps, until=lambda: ending() == "stop" or self._now() > deadline)
 
     def _stop(self, names: list[str]) -> None:
         """End queries between two batches."""

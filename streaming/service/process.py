@@ -1,7 +1,7 @@
 """The stream process: one driver with every query of a pipeline, under a supervisor that it does not outlive.
 
-`python -m streaming.service process PIPELINE SUPERVISOR DESCRIPTOR` is started by the supervisor alone, which hands
-over the lease, its process number, and the pipe to which the process tells why it ends.
+`python -m streaming.service process PIPELINE SUPERVISOR LAST_WORDS PULSE` is started by the supervisor alone, which
+hands over the lease, its process number, and two pipes: one for why the process ends, one for its sign of life.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from streaming.lake import Lake, Settings
 from streaming.log import QUERY
 from streaming.service.continuous import Continuous, Ending
 from streaming.service.progress_table import ProgressTable
+from streaming.service.pulse import BEATS_EVERY, Pulse, send_pulse
+from streaming.service.repeated import Repeated
 from streaming.service.run import ingested_stream
 from streaming.service.status import PROCESS, ControlFolder, LastWords, ProcessStatus
 from streaming.service.transient_errors import transient_cause
@@ -43,8 +45,8 @@ ORPHAN_STOPS_WITHIN = 10.0
 """Seconds that a process without a supervisor has to end its batch."""
 
 _SUPERVISOR_LOOKED_AT_EVERY = 0.5
-_SAID_EVERY = 60.0
-_SAID_AT_MOST = 8_000
+_LOGGED_EVERY = 60.0
+_ERROR_AT_MOST = 8_000
 _FINAL = (DeclarationError, ChangedDeclaration, SettingsError, JavaError, JarError, LogError)
 """Errors that starting again cannot cure: declaration, tables and checkpoints do not agree."""
 
@@ -54,39 +56,48 @@ _log = logging.getLogger("tidemark")
 class StreamProcess:
     """Runs a pipeline until a signal ends it: TERM stops at the next boundary of a batch, USR1 drains."""
 
-    def __init__(self, lake: Lake, pipeline: Pipeline, supervisor: int, last_words: int) -> None:
+    def __init__(self, lake: Lake, pipeline: Pipeline, supervisor: int, last_words: int, pulse: int) -> None:
         self._lake = lake
         self._pipeline = pipeline
         self._supervisor = supervisor
-        self._told_last = last_words
+        self._last_words_to = last_words
         self._control = ControlFolder(lake, pipeline)
         self._ending: Ending | None = None
         self._wake = threading.Event()
         self._spark: SparkSession | None = None
-        self._said_at = 0.0
+        self._continuous: Continuous | None = None
+        self._started = utc_now()
+        self._pulse = Repeated(f"{pipeline.name}: pulse", BEATS_EVERY, lambda: send_pulse(pulse, self._state()))
+        self._logged_at = 0.0
 
     def run(self) -> int:
         """The exit code: 0 where the end was asked for, 1 after a failure, told in the control folder."""
         self._listen()
         threading.Thread(target=self._guard, name="guard", daemon=True).start()
-        continuous: Continuous | None = None
+        self._pulse.begin()
         try:
-            self._told(ProcessStatus(pid=os.getpid(), started=utc_now(), at=utc_now(), passed=utc_now()))
+            now = self._started
+            self._write_status(ProcessStatus(pid=os.getpid(), started=now, at=now, passed=now))
             self._spark = start_session()
             # Spark has put handlers of its own in place.
             self._listen()
-            progress = ProgressTable(self._lake, self._pipeline, utc_now)
-            continuous = Continuous(self._spark, self._lake, self._pipeline, utc_now, progress.add, self._told)
-            _log.info("%s: running", self._pipeline.name)
-            try:
-                continuous.run(lambda: self._ending, self._wake)
-            finally:
-                progress.flush()
+            with ProgressTable(self._lake, self._pipeline) as progress:
+                self._continuous = Continuous(
+                    self._spark, self._lake, self._pipeline, utc_now, progress.add, self._write_status
+                )
+                _log.info("%s: running", self._pipeline.name)
+                self._continuous.run(lambda: self._ending, self._wake)
         except Exception as error:
-            self._leave_word(error, continuous)
+            self._explain_end(error)
             return 1
         _log.info("%s: ended as asked (%s)", self._pipeline.name, self._ending)
         return 0
+
+    def _state(self) -> Pulse:
+        """What the pulse tells; nothing here may touch the storage, which can be slow for longer than silence is."""
+        if self._continuous is None:
+            return Pulse(at=utc_now(), phase="starting", passed=self._started)
+        return self._continuous.watch.pulse()
 
     def _listen(self) -> None:
         signal.signal(STOP, lambda *_: self._end("stop"))
@@ -112,8 +123,8 @@ class StreamProcess:
                 self._last_words(LastWords(error=f"the JVM ended with code {code}"))
                 os.killpg(os.getpgid(0), signal.SIGKILL)
 
-    def _leave_word(self, error: Exception, continuous: Continuous | None) -> None:
-        failed = None if continuous is None else continuous.watch.failed
+    def _explain_end(self, error: Exception) -> None:
+        failed = None if self._continuous is None else self._continuous.watch.failed
         if isinstance(error, Py4JError | OSError) and (code := _jvm_exit(self._spark, wait=2.0)) is not None:
             self._last_words(LastWords(error=f"the JVM ended with code {code}"))
             return
@@ -124,7 +135,7 @@ class StreamProcess:
             LastWords(
                 batch=batch,
                 origins="" if failed is None else origins(self._lake, self._pipeline, failed.query, failed.batch),
-                error=outside or _said(raised),
+                error=outside or _first_line(raised),
                 final=outside is None and isinstance(raised, _FINAL),
                 outside=outside is not None,
             )
@@ -133,12 +144,12 @@ class StreamProcess:
     def _last_words(self, words: LastWords) -> None:
         _log.error("%s: %s%s", self._pipeline.name, f"{words.batch}: " if words.batch else "", words.error)
         # Through a pipe: on a disk that is full no file would take them.
-        os.write(self._told_last, words.model_dump_json().encode())
+        os.write(self._last_words_to, words.model_dump_json().encode())
 
-    def _told(self, status: ProcessStatus) -> None:
+    def _write_status(self, status: ProcessStatus) -> None:
         self._control.write(PROCESS, status)
-        if time.monotonic() - self._said_at >= _SAID_EVERY and status.phase == "running":
-            self._said_at = time.monotonic()
+        if time.monotonic() - self._logged_at >= _LOGGED_EVERY and status.phase == "running":
+            self._logged_at = time.monotonic()
             _log.info(
                 "%s: batch %s, %.0f rows/s, watermark %s, %s",
                 self._pipeline.name,
@@ -161,9 +172,9 @@ def origins(lake: Lake, pipeline: Pipeline, query: str, batch: int) -> str:
         return f"unknown ({type(error).__name__})"
 
 
-def _said(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     """The line that says what; Spark's errors go on with the plan, and Py4J's begin with the call."""
-    text = str(error).strip()[:_SAID_AT_MOST] or type(error).__name__
+    text = str(error).strip()[:_ERROR_AT_MOST] or type(error).__name__
     if isinstance(error, StreamingError):
         return text
     if isinstance(error, Py4JJavaError):
@@ -182,14 +193,14 @@ def _jvm_exit(spark: SparkSession | None, wait: float = 0.0) -> int | None:
         return None
 
 
-def process_main(name: str, supervisor: str, last_words: str) -> NoReturn:
+def process_main(name: str, supervisor: str, last_words: str, pulse: str) -> NoReturn:
     """Run the pipeline `name` under the process that started this one."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     _log.setLevel(logging.INFO)
     # It prints the trace of every failed batch, which Spark prints anyway.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     settings = Settings()
-    code = StreamProcess(settings.lake, find_pipeline(name), int(supervisor), int(last_words)).run()
+    code = StreamProcess(settings.lake, find_pipeline(name), int(supervisor), int(last_words), int(pulse)).run()
     logging.shutdown()
     sys.stderr.flush()
     # Spark's own way out waits for threads that a failed query may have left running.

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from datetime import datetime, timedelta
+import threading
+from datetime import datetime
 
 import pyarrow as pa
 from deltalake import write_deltalake
 
 from streaming.lake import Lake, Named
 from streaming.service.measures import Measure
+from streaming.service.repeated import Repeated
 from streaming.tables import attempts, delta, storage
 
-_WRITTEN_EVERY = timedelta(seconds=30)
-_log = logging.getLogger("tidemark")
+_WRITES_EVERY, _ENDS_WITHIN = 30.0, 10.0
+_PENDING_AT_MOST = 10_000
 _INSTANT = pa.timestamp("us", "UTC")
 
 SCHEMA = pa.schema(
@@ -41,39 +41,47 @@ SCHEMA = pa.schema(
 
 
 class ProgressTable:
-    """Appends measures to the table, many in one commit; only the stream process writes it."""
+    """Appends measures to the table, many in one commit; only the stream process writes it.
 
-    def __init__(self, lake: Lake, pipeline: Named, now: Callable[[], datetime]) -> None:
+    It is written in a thread of its own, so that no batch and no report waits for the storage. While it cannot be
+    written the newest measures are kept, up to a bound.
+    """
+
+    def __init__(self, lake: Lake, pipeline: Named) -> None:
         self._uri = lake.progress(pipeline)
-        self._name = pipeline.name
-        self._now = now
         self._pending: list[Measure] = []
-        self._written = now()
+        self._changing = threading.Lock()
+        self._writing = Repeated(f"{pipeline.name}: progress table", _WRITES_EVERY, self._write)
+
+    def __enter__(self) -> ProgressTable:
+        self._writing.begin()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._writing.end(_ENDS_WITHIN)
 
     def add(self, measures: list[Measure]) -> None:
-        """Take note of batches that ended; written at the latest half a minute later, or by `flush`."""
-        self._pending += measures
-        if self._now() - self._written >= _WRITTEN_EVERY:
-            self.flush()
+        """Take note of batches that ended; written at the latest half a minute later, or at the end."""
+        with self._changing:
+            self._pending = [*self._pending, *measures][-_PENDING_AT_MOST:]
 
-    def flush(self) -> None:
-        """Write what is pending; what cannot be written now is written the next time."""
-        self._written = self._now()
-        if not self._pending:
+    def _write(self) -> None:
+        with self._changing:
+            measures, self._pending = self._pending, []
+        if not measures:
             return
         try:
             write_deltalake(
                 storage.location(self._uri),
-                pa.Table.from_pylist([_row(measure) for measure in self._pending], SCHEMA),
+                pa.Table.from_pylist([_row(measure) for measure in measures], SCHEMA),
                 mode="append",
                 partition_by=["_day"],
                 configuration=delta.CONFIGURATION,
             )
-        except Exception as error:
-            # What is said about a stream is no reason for it to end.
-            _log.warning("%s: its progress could not be written (%s)", self._name, error)
-        else:
-            self._pending = []
+        except Exception:
+            with self._changing:
+                self._pending = [*measures, *self._pending][-_PENDING_AT_MOST:]
+            raise
 
 
 def read_progress(lake: Lake, pipeline: Named, since: datetime) -> list[Measure]:
@@ -110,6 +118,6 @@ def _row(measure: Measure) -> dict[str, object]:
 
 
 def _measure(row: dict[str, object]) -> Measure:
-    known = {name: value for name, value in row.items() if name in Measure.__dataclass_fields__}
+    fields = {name: value for name, value in row.items() if name in Measure.__dataclass_fields__}
     percentiles = (row["latency_p50"], row["latency_p95"], row["latency_p99"])
-    return Measure(**known, latency=None if None in percentiles else percentiles)  # type: ignore[arg-type]
+    return Measure(**fields, latency=None if None in percentiles else percentiles)  # type: ignore[arg-type]

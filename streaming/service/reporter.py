@@ -1,10 +1,8 @@
-"""Tells of a running pipeline from a thread of its own, so that it is heard of whatever the others wait for."""
+"""Writes down what a running pipeline does, for people, metrics and alerts; the supervisor goes by the pulse."""
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -16,23 +14,23 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.base import interval
 from streaming.log import QUERY
 from streaming.service.measures import Measure, together
+from streaming.service.repeated import Repeated
 from streaming.service.run import Run
-from streaming.service.status import Phase, ProcessStatus, QueryStatus
+from streaming.service.status import ProcessStatus, QueryStatus
 from streaming.service.watch import Watch
 from streaming.sources import by_unit
 
-_TOLD_EVERY = 0.5
+_REPORTS_EVERY, _COUNTS_EVERY, _ENDS_WITHIN = 0.5, 10.0, 5.0
 _RATES_OVER = timedelta(minutes=2)
-_COUNTED_EVERY = timedelta(seconds=10)
 _SLOW_AFTER = 10
-_log = logging.getLogger("tidemark")
 
 
 class Reporter:
     """Puts together what the batches of a run brought; `queries` are those that run, by name.
 
     `on_measures` takes the batches that ended since it was called last, `on_status` the state of the process, about
-    twice a second. The owner sets `phase`, and `passed_at` whenever its own loop comes round.
+    twice a second. Both are called in a thread of the reporter; what waits in the source, which slow storage takes its
+    time to tell, is counted in another.
     """
 
     def __init__(
@@ -44,47 +42,31 @@ class Reporter:
         on_measures: Callable[[list[Measure]], None],
         on_status: Callable[[ProcessStatus], None],
     ) -> None:
-        self.phase: Phase = "bootstrapping"
-        self.passed_at = now()
+        pipeline, lake = run.pipeline, run.lake
         self._run = run
         self._watch = watch
         self._queries = queries
         self._now = now
         self._on_measures = on_measures
         self._on_status = on_status
-        self._backlogs = [
-            stream.source.backlog(run.lake, run.lake.checkpoint(stream, QUERY)) for stream in run.pipeline.streams
-        ]
-        self._counted_at: datetime | None = None
+        self._backlogs = [stream.source.backlog(lake, lake.checkpoint(stream, QUERY)) for stream in pipeline.streams]
         self._counts: dict[str, Any] = {}
         self._recent: deque[Measure] = deque()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="reporter", daemon=True)
-        self.status = ProcessStatus(pid=os.getpid(), started=now(), at=now(), passed=now())
-        """What was told last."""
+        self._status = ProcessStatus(pid=os.getpid(), started=now(), at=now(), passed=now())
+        self._reporting = Repeated(f"{pipeline.name}: report of its state", _REPORTS_EVERY, self._report)
+        self._counting = Repeated(f"{pipeline.name}: count of what waits", _COUNTS_EVERY, self._count)
 
     def begin(self) -> None:
-        """Go on telling until `end`."""
-        self._thread.start()
+        """Go on reporting until `end`."""
+        self._reporting.begin()
+        self._counting.begin()
 
     def end(self) -> None:
-        """Tell once more, of everything that has ended by now, and no more."""
-        self._over.set()
-        self._thread.join()
-        self._try_to_tell()
+        """Report once more, of everything that has ended by now, and no more."""
+        self._reporting.end(_ENDS_WITHIN)
+        self._counting.leave()
 
-    def _go_on(self) -> None:
-        while not self._over.wait(_TOLD_EVERY):
-            self._try_to_tell()
-
-    def _try_to_tell(self) -> None:
-        try:
-            self._tell()
-        except Exception as error:
-            # Whoever falls silent is killed: a disk that is full for a moment must not silence this thread for ever.
-            _log.warning("%s: its state could not be told (%s)", self._run.pipeline.name, error)
-
-    def _tell(self) -> None:
+    def _report(self) -> None:
         now = self._now()
         measures = [self._with_state(measure) for measure in self._watch.measured()]
         if measures:
@@ -92,38 +74,37 @@ class Reporter:
         self._recent.extend(measure for measure in measures if measure.is_of_log)
         while self._recent and now - self._recent[0].ended > _RATES_OVER:
             self._recent.popleft()
-        self.status = self._told(now, measures)
-        self._on_status(self.status)
+        self._status = self._status_after(measures, now)
+        self._on_status(self._status)
 
-    def _told(self, now: datetime, measures: list[Measure]) -> ProcessStatus:
-        before, heads = self.status, self._run.heads
-        known = min(_RATES_OVER, now - before.started).total_seconds()
-        lately = together(self._recent, known)
+    def _status_after(self, measures: list[Measure], now: datetime) -> ProcessStatus:
+        before, heads = self._status, self._run.heads
+        recent = together(self._recent, min(_RATES_OVER, now - before.started).total_seconds())
         watermark = self._run.watermark
         last = list(self._recent)[-_SLOW_AFTER:]
         slow = interval(self._run.pipeline.trigger).total_seconds()
         return before.model_copy(
             update={
                 "at": now,
-                "passed": self.passed_at,
-                "phase": self.phase,
+                "passed": self._watch.passed,
+                "phase": self._watch.phase,
                 "queries": self._query_statuses(measures),
                 "newest_batch": max((head.number for head in heads.values()), default=None),
                 "watermark": watermark,
                 "watermark_moved": now if watermark != before.watermark else before.watermark_moved,
                 "rejected": before.rejected + sum(measure.rejected or 0 for measure in measures),
                 "late": before.late + sum(measure.late or 0 for measure in measures),
-                "input_rate": lately.input_rate,
-                "processing_rate": lately.processing_rate,
-                "latency": lately.latency,
-                "rejected_share": lately.rejected / lately.rows if lately.rows else 0.0,
-                **self._counted(now),
+                "input_rate": recent.input_rate,
+                "processing_rate": recent.processing_rate,
+                "latency": recent.latency,
+                "rejected_share": recent.rejected / recent.rows if recent.rows else 0.0,
+                **self._counts,
                 "slow": len(last) == _SLOW_AFTER and all(measure.seconds > slow for measure in last),
             }
         )
 
     def _query_statuses(self, measures: list[Measure]) -> dict[str, QueryStatus]:
-        statuses = dict(self.status.queries)
+        statuses = dict(self._status.queries)
         for measure in measures:
             before = statuses.get(measure.query, QueryStatus())
             statuses[measure.query] = before.model_copy(
@@ -138,7 +119,7 @@ class Reporter:
                 }
             )
         running = self._watch.running()
-        for name in self._queries():
+        for name in {*statuses, *self._queries()}:
             batch, since = running.get(name, (None, None))
             statuses[name] = statuses.get(name, QueryStatus()).model_copy(
                 update={"running_batch": batch, "running_since": since}
@@ -156,20 +137,17 @@ class Reporter:
             sum(operator.memoryUsedBytes for operator in operators),
         )
 
-    def _counted(self, now: datetime) -> dict[str, Any]:
-        """What takes a while to count, and is counted now and then."""
-        if self._counted_at is None or now - self._counted_at >= _COUNTED_EVERY:
-            backlog, before = by_unit(count() for count in self._backlogs), self.status
-            items = sum(part.items for part in backlog)
-            previous = items if before.items_waiting is None else before.items_waiting
-            grows = before.backlog_grows_since or (now if items > previous else None)
-            self._counted_at = now
-            self._counts = {
-                "backlog": backlog,
-                "backlog_grows_since": None if items < previous else grows,
-                "memory_bytes": _memory(),
-            }
-        return self._counts
+    def _count(self) -> None:
+        """Count what takes a while to count."""
+        backlog, now, before = by_unit(count() for count in self._backlogs), self._now(), self._counts
+        items = sum(part.items for part in backlog)
+        items_before = sum(part.items for part in before.get("backlog", backlog))
+        grows_since = before.get("backlog_grows_since") or (now if items > items_before else None)
+        self._counts = {
+            "backlog": backlog,
+            "backlog_grows_since": None if items < items_before else grows_since,
+            "memory_bytes": _memory(),
+        }
 
 
 def _memory() -> int:

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
-import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from streaming.base import interval, utc_now
 from streaming.declare import Failure, Pipeline
 from streaming.lake import Lake
 from streaming.service.child import Child
+from streaming.service.continuous import Ending
+from streaming.service.hangs import hang
 from streaming.service.lease import Lease, take_lease
 from streaming.service.process import DRAIN, STOP, origins
-from streaming.service.status import (
-    PROCESS,
-    REQUEST,
-    SUPERVISOR,
-    Action,
-    ControlFolder,
-    LastWords,
-    ProcessStatus,
-    Request,
-    State,
-    SupervisorStatus,
-)
+from streaming.service.status import REQUEST, Action, ControlFolder, LastWords, Request, SupervisorStatus
+from streaming.service.supervisor_state import SupervisorState
 from streaming.service.transient_errors import transient_cause
 
 _LOOKS_EVERY = 0.2
-_SILENT_AFTER = timedelta(seconds=60)
-_STARTS_WITHIN = timedelta(minutes=3)
-_KEPT_FAILURES, _TOLD_FAILURES = 50, 5
-_OUTPUT_LIMIT = 10_000_000
-_STATUS_ROOM = 64 * 1024
+_KEPT_FAILURES, _SHOWN_FAILURES = 50, 5
 _PREDECESSOR_ENDS_WITHIN = 20.0
 
 _log = logging.getLogger("tidemark")
@@ -58,29 +44,22 @@ class Supervisor:
     ) -> None:
         self._lake = lake
         self._pipeline = pipeline
-        self._on_state = on_state
         self._now = now
         self._control = ControlFolder(lake, pipeline)
+        self._state = SupervisorState(pipeline.name, self._control, on_state, now)
         self._wake = threading.Event()
         self._asked: Action | None = None
         self._child: Child | None = None
         self._started = now()
+        self._ending: Ending | None = None
         self._kill_at: float | None = None
         self._killed_for: LastWords | None = None
-        self._untold = False
         self._failures: list[Failure] = []
-        self._status = SupervisorStatus(state="stopped", since=now(), supervisor=os.getpid(), host=socket.gethostname())
 
     @property
     def status(self) -> SupervisorStatus:
         """The state as it was told last."""
-        return self._status
-
-    @property
-    def process_status(self) -> ProcessStatus | None:
-        """What the stream process said last; None before its first word."""
-        found = self._control.read(PROCESS, ProcessStatus)
-        return found if found is not None and self._child is not None and found.pid == self._child.pid else None
+        return self._state.status
 
     def ask(self, action: Action) -> None:
         """Ask for a change; the last one asked for counts."""
@@ -98,7 +77,7 @@ class Supervisor:
         with take_lease(self._lake, self._pipeline, "stream", wait=_PREDECESSOR_ENDS_WITHIN) as held:
             waiting = self._control.read(REQUEST, Request)
             # What was asked of a supervisor that is gone is not asked of this one.
-            self._tell("starting", handled="" if waiting is None else waiting.id)
+            self._state.change("starting", handled="" if waiting is None else waiting.id)
             try:
                 self._start(held)
                 self._go_on(held, each)
@@ -108,14 +87,13 @@ class Supervisor:
                 raise
             finally:
                 self._end_child()
-                if self._status.state not in ("stopped", "failed"):
-                    self._tell("stopped")
-        return self._status
+                if not self._state.is_final:
+                    self._state.change("stopped", process=None)
+        return self.status
 
     def _go_on(self, held: Lease, each: Callable[[], None]) -> None:
-        while self._status.state not in ("stopped", "failed"):
-            if self._untold:
-                self._write_status()
+        while not self._state.is_final:
+            self._state.write_if_unwritten()
             self._step(held)
             each()
             self._wake.wait(_LOOKS_EVERY)
@@ -128,41 +106,49 @@ class Supervisor:
             self.ask("stop")
         if self._child is not None:
             self._watch(self._child)
-        elif self._status.next_start is not None and self._now() >= self._status.next_start:
+        elif self.status.next_start is not None and self._now() >= self.status.next_start:
             self._start(held)
         # What has failed is not asked to stop.
-        if self._asked is not None and self._status.state != "failed":
+        if self._asked is not None and self.status.state != "failed":
             self._carry_out(held, self._asked)
 
     def _take_request(self) -> None:
         request = self._control.read(REQUEST, Request)
-        if request is not None and request.id != self._status.handled:
-            self._status = self._status.model_copy(update={"handled": request.id})
-            self._write_status()
+        if request is not None and request.id != self.status.handled:
+            self._state.update(handled=request.id)
             self._asked = request.action
 
     def _carry_out(self, held: Lease, action: Action) -> None:
         """One step towards what was asked; forgotten once it is reached."""
-        if action == "resume":
-            self._asked = None
-            if self._child is None and self._status.state == "paused":
-                self._start(held)
+        if self._child is not None and action == "resume":
+            # One that is about to end is started again after that.
+            if self._ending is None:
+                self._asked = None
         elif self._child is not None:
-            if self._kill_at is None:
-                self._tell("draining" if action == "drain" else self._status.state)
-                self._child.signal(DRAIN if action == "drain" else STOP)
-                # A drain may have much to publish; what it must not do is hang, and that is watched for.
-                within = interval(self._pipeline.stop_within).total_seconds()
-                self._kill_at = float("inf") if action == "drain" else time.monotonic() + within
-        elif action == "restart":
-            self._asked = None
-            self._start(held)
+            self._end(self._child, "drain" if action == "drain" else "stop")
         else:
             self._asked = None
-            self._tell("paused" if action == "pause" else "stopped")
+            if action == "restart" or (action == "resume" and self.status.next_start is None):
+                self._start(held)
+            elif action != "resume":
+                self._state.change("paused" if action == "pause" else "stopped", process=None)
+
+    def _end(self, child: Child, ending: Ending) -> None:
+        """Tell the process to end, once; a stop may follow a drain, but no drain a stop."""
+        if self._ending == ending or self._ending == "stop":
+            return
+        if ending == "drain":
+            # Before its first pulse it does not listen yet, and the signal would kill it.
+            if child.pulse is None:
+                return
+            self._state.change("draining")
+        else:
+            self._kill_at = time.monotonic() + interval(self._pipeline.stop_within).total_seconds()
+        self._ending = ending
+        child.signal(DRAIN if ending == "drain" else STOP)
 
     def _start(self, held: Lease) -> None:
-        self._kill_at, self._killed_for = None, None
+        self._ending, self._kill_at, self._killed_for = None, None, None
         self._started = self._now()
         try:
             self._child = Child(self._lake, self._pipeline, held.fileno(), self._control.output)
@@ -171,63 +157,59 @@ class Supervisor:
                 LastWords(error=transient_cause(error) or f"the process cannot be started: {error}", outside=True)
             )
         else:
-            self._tell("starting", process=self._child.pid)
+            self._state.change("starting", process=self._child.pid)
 
     def _watch(self, child: Child) -> None:
-        code = child.exit_code
-        if code is not None:
-            self._ended(child, code)
+        if child.exit_code is not None:
+            self._ended(child, child.exit_code)
             return
-        said = self.process_status
-        if said is not None and said.phase == "running" and self._status.state == "starting":
-            self._tell("running")
+        child.listen()
+        if child.pulse is not None and child.pulse.phase == "running" and self.status.state == "starting":
+            self._state.change("running")
         if self._kill_at is not None and time.monotonic() > self._kill_at:
             self._kill(LastWords(error=f"it did not end within {self._pipeline.stop_within}"))
-        elif self._killed_for is None and (hung := self._hung(said)) is not None:
-            self._kill(hung)
-        self._bound_output()
-
-    def _hung(self, said: ProcessStatus | None) -> LastWords | None:
-        """What has been waited for too long, or None."""
-        now = self._now()
-        if said is None or said.phase == "starting":
-            waited = now - self._started
-            return LastWords(error=f"it did not start within {_STARTS_WITHIN}") if waited > _STARTS_WITHIN else None
-        if now - said.at > _SILENT_AFTER:
-            return LastWords(error=f"it has said nothing since {said.at:%H:%M:%S}")
-        if said.phase == "running" and now - said.passed > interval(self._pipeline.hangs_after):
-            return LastWords(error=f"its main loop has not come round since {said.passed:%H:%M:%S}")
-        for name, query in said.queries.items():
-            since, batch = query.running_since, query.running_batch
-            if since is not None and batch is not None and now - since > interval(self._pipeline.hangs_after):
-                return LastWords(
-                    batch=f"{self._pipeline.name}.{name} {batch}",
-                    origins=origins(self._lake, self._pipeline, name, batch),
-                    error=f"the batch hangs: it has been running since {since:%H:%M:%S}",
-                )
-        return None
+        elif self._killed_for is None:
+            age = self._now() - self._started
+            why = hang(self._pipeline, child.pulse, age, timedelta(seconds=child.silence))
+            if why is not None:
+                self._kill(why)
+        child.bound_output()
 
     def _ended(self, child: Child, code: int) -> None:
         words = self._end_child()
-        if words is None and self._kill_at is not None:
-            # Killed at the deadline of a stop, if need be: the batch it was in is run again by the next start.
+        asked_for = self._ending is not None and code == 0
+        # A process that is killed at the deadline of its stop leaves a batch, which the next start runs again.
+        if asked_for or (self._ending == "stop" and words is None):
             _log.info("%s: process %s ended", self._pipeline.name, child.pid)
             return
         ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} though nobody asked it to"
         self._fail(words or self._killed_for or LastWords(error=f"the process {ended}"))
 
     def _fail(self, words: LastWords) -> None:
+        if words.batch and not words.origins:
+            query, _, number = words.batch.removeprefix(f"{self._pipeline.name}.").rpartition(" ")
+            words = words.model_copy(update={"origins": origins(self._lake, self._pipeline, query, int(number))})
         ran = self._now() - self._started
         failure = Failure(self._now(), ran, words.error, words.batch, words.origins, words.final, words.outside)
+        if self._ending == "drain":
+            failure = replace(failure, error=f"its drain did not end: {words.error}")
         self._failures = [*self._failures, failure][-_KEPT_FAILURES:]
-        if self._kill_at is not None:
+        if self._ending == "stop":
             return
-        wait = self._pipeline.restart.wait(self._failures, self._pipeline.identical_failures)
-        told = tuple(self._failures[-_TOLD_FAILURES:])
+        shown = tuple(self._failures[-_SHOWN_FAILURES:])
+        # Another start would take in what the drain was to leave for later.
+        drained = self._ending == "drain"
+        wait = None if drained else self._pipeline.restart.wait(self._failures, self._pipeline.identical_failures)
         if wait is None:
-            self._tell("failed", failures=told)
+            self._state.change("failed", failures=shown, process=None)
         else:
-            self._tell("restarting", failures=told, restarts=self._status.restarts + 1, next_start=self._now() + wait)
+            self._state.change(
+                "restarting",
+                failures=shown,
+                process=None,
+                restarts=self.status.restarts + 1,
+                next_start=self._now() + wait,
+            )
 
     def _kill(self, why: LastWords) -> None:
         _log.warning("%s: killing the stream process, %s", self._pipeline.name, why.error)
@@ -239,32 +221,3 @@ class Supervisor:
         words = None if self._child is None else self._child.end()
         self._child = None
         return words
-
-    def _bound_output(self) -> None:
-        """The process appends to the file for months: at ten megabytes it begins anew, and one old one is kept."""
-        output = self._control.output
-        if output.stat().st_size > _OUTPUT_LIMIT:
-            shutil.copyfile(output, output.with_suffix(".old.log"))
-            os.truncate(output, 0)
-
-    def _tell(self, state: State, **changes: object) -> None:
-        since = self._status.since if state == self._status.state else self._now()
-        if self._child is None:
-            changes["process"] = None
-        changes.setdefault("next_start", None)
-        before, self._status = self._status, self._status.model_copy(update={"state": state, "since": since, **changes})
-        self._write_status()
-        if state != before.state:
-            _log.info("%s: %s", self._pipeline.name, state)
-            self._on_state(self._status)
-
-    def _write_status(self) -> None:
-        """Say how it is; tried again until it is written, as a full disk must not end who waits for its end."""
-        try:
-            self._control.write(SUPERVISOR, self._status, _STATUS_ROOM)
-        except OSError as error:
-            if not self._untold:
-                _log.warning("%s: its state could not be written (%s)", self._pipeline.name, error)
-            self._untold = True
-        else:
-            self._untold = False

@@ -1,4 +1,4 @@
-"""Watches the batches of a process's queries: which runs since when, what the last ones brought, where one failed."""
+"""What a stream process does: its phase, which batch runs since when, what the last ones brought, where one failed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame
 from streaming.log import Batch
 from streaming.operators import RunBatch
 from streaming.service.measures import Measure, latency
+from streaming.service.pulse import Pulse
+from streaming.service.status import Phase
 
 
 class StopRequested(Exception):
@@ -33,24 +35,41 @@ class Watch:
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.stopping: set[str] = set()
         """Queries in which no further batch begins: a batch is never cut in two."""
+        self.ended = False
+        """Whether no further batch begins in any query."""
         self.failed: FailedBatch | None = None
+        self.phase: Phase = "bootstrapping"
+        self.passed = now()
+        """When the owner's loop came round, or its drain got on."""
+        self.last_ended: dict[str, datetime] = {}
+        """When the newest batch of each query ended."""
         self._now = now
         self._running: dict[str, tuple[int, datetime]] = {}
-        self._told: dict[str, Measure] = {}
+        self._unfinished: dict[str, Measure] = {}
         self._measures: deque[Measure] = deque()
+
+    def pulse(self) -> Pulse:
+        """What the supervisor must know; it is taken from memory alone, so that nothing can hold it up."""
+        return Pulse(at=self._now(), phase=self.phase, passed=self.passed, running=self.running())
+
+    def end_all(self) -> None:
+        """Let the batches that run end, and no other begin."""
+        self.ended = True
 
     def around(self, query: str, run_batch: RunBatch) -> RunBatch:
         """`run_batch`, watched."""
 
         def watched(rows: DataFrame, batch: int) -> None:
-            if query in self.stopping:
+            if self.ended or query in self.stopping:
                 raise StopRequested(query)
             started = self._now()
             self._running[query] = (batch, started)
-            self._told[query] = Measure(query, batch, started, started, 0)
+            self._unfinished[query] = Measure(query, batch, started, started, 0)
             try:
                 run_batch(rows, batch)
-                self._measures.append(replace(self._told.pop(query), ended=self._now()))
+                ended = self._now()
+                self._measures.append(replace(self._unfinished.pop(query), ended=ended))
+                self.last_ended[query] = ended
             except BaseException as error:
                 self.failed = self.failed or FailedBatch(query, batch, error)
                 raise
@@ -61,19 +80,19 @@ class Watch:
 
     def on_batch(self, query: str, rows: int, batch: Batch | None) -> None:
         """What the batch that runs in `query` has committed; what is written before the first one is no batch."""
-        if query not in self._told:
+        if query not in self._unfinished:
             return
-        told = replace(self._told[query], rows=rows)
+        measure = replace(self._unfinished[query], rows=rows)
         if batch is not None:
-            told = replace(
-                told,
+            measure = replace(
+                measure,
                 number=batch.number,
                 rejected=batch.rejected,
                 late=sum((batch.late or {}).values()),
                 watermark=batch.state.watermark,
                 latency=latency(batch, self._now()),
             )
-        self._told[query] = told
+        self._unfinished[query] = measure
 
     def running(self) -> dict[str, tuple[int, datetime]]:
         """The batch that runs in each query, and since when."""

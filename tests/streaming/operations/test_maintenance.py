@@ -207,11 +207,10 @@ def test_a_day_that_is_corrected_meanwhile_is_compacted_at_the_next_attempt(
 
 
 def test_what_progress_says_of_a_batch_goes_after_a_month(lake: Lake) -> None:
-    written = ProgressTable(lake, stream, lambda: NOW)
     for number, age in enumerate((40, 31, 29, 29, 0)):
         ended = NOW - timedelta(days=age, seconds=9 - number)
-        written.add([Measure("log", number, ended, ended, 1)])
-        written.flush()
+        with ProgressTable(lake, stream) as progress:
+            progress.add([Measure("log", number, ended, ended, 1)])
     maintained = {entry.table: entry for entry in maintain(lake, kept, now=lambda: NOW)}
     assert [measure.batch for measure in read_progress(lake, stream, NOW - timedelta(days=365))] == [2, 3, 4]
     assert (maintained["progress"].files_before, maintained["progress"].files_after) == (3, 2)

@@ -52,8 +52,8 @@ def until(condition: Callable[[], object], what: str, lake: Lake, within: float 
     deadline = time.monotonic() + within
     while not condition():
         if time.monotonic() > deadline:
-            output = Path(lake.checkpoint(STREAM, ".control")) / "stream.log"
-            pytest.fail(f"not {what} after {within} s:\n{output.read_text()[-3000:]}")
+            outputs = Path(lake.root).glob("_checkpoints/*/.control/stream.log")
+            pytest.fail(f"not {what} after {within} s:\n" + "\n".join(path.read_text()[-3000:] for path in outputs))
         time.sleep(0.1)
 
 

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from threading import Event
+from datetime import timedelta
+from pathlib import Path
+from threading import Event, Thread
 
+import pytest
 from pyspark.sql import SparkSession
 
 from streaming import Lake
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
+from streaming.service import progress_table
 from streaming.service.continuous import Continuous, Ending
+from streaming.service.progress_table import ProgressTable
+from streaming.service.status import ProcessStatus, QueryStatus
+from streaming.sources.files_backlog import FilesBacklog
+from streaming.sources.source import SourceBacklog
+from streaming.views.first_results import read_first
 from tests.support.feeds import land_all
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
+from tests.support.pipelines.gated import counts
+from tests.support.pipelines.gated import pipeline as gated
 
 
 def run_one_batch(spark: SparkSession, lake: Lake, second: int) -> list[str]:
@@ -39,3 +51,58 @@ def test_a_batch_that_lets_windows_close_is_followed_by_their_heartbeat_and_no_o
     assert run_one_batch(spark, lake, 15) == ["source", "heartbeat"]  # clock: 10 s, the end of the first window
     assert run_one_batch(spark, lake, 24) == ["source"]  # clock: 19 s
     assert run_one_batch(spark, lake, 99) == ["source", "heartbeat"]  # clock: 94 s, past several
+
+
+def test_a_stop_during_a_drain_is_heard_and_lets_the_batch_that_runs_end(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """The batch of the view waits at a gate, which opens only once the drain was told to stop."""
+    gate, told_to_stop, statuses = tmp_path / "gate", Event(), list[ProcessStatus]()
+    os.mkfifo(gate)
+    first, second = ({"id": "a", "at": at(second).isoformat(), "gate": str(gate)} for second in (0, 10))
+    land_all(lake, gated.stream, [first], [second])
+
+    def ending() -> Ending | None:
+        status = statuses[-1] if statuses else None
+        if status is not None and status.phase == "draining":
+            told_to_stop.set()
+        at_the_gate = status is not None and status.queries.get("counts", QueryStatus()).running_since is not None
+        return "stop" if told_to_stop.is_set() else "drain" if at_the_gate else None
+
+    def open_gate() -> None:
+        told_to_stop.wait(60)
+        gate.write_text("")
+
+    Thread(target=open_gate, daemon=True).start()
+    Continuous(spark, lake, gated, utc_now, lambda measures: None, statuses.append).run(ending, Event())
+    assert told_to_stop.is_set()
+    assert statuses[-1].phase == "stopping"
+    assert read_first(spark, lake, counts).count() == 1
+
+
+def test_storage_that_does_not_answer_silences_neither_the_pulse_nor_the_state(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The landing folder is listed, and the progress table written, by threads that nothing else waits for."""
+    asked, answered, statuses, deadline = Event(), Event(), list[ProcessStatus](), utc_now() + timedelta(minutes=2)
+
+    def hang(*arguments: object, **options: object) -> SourceBacklog:
+        asked.set()
+        answered.wait()
+        return SourceBacklog(0, "files")
+
+    monkeypatch.setattr(FilesBacklog, "count", hang)
+    monkeypatch.setattr(progress_table, "write_deltalake", hang)
+    monkeypatch.setattr(progress_table, "_ENDS_WITHIN", 0.1)
+    land_all(lake, pipeline.stream, [{"id": "a", "at": at(0).isoformat(), "value": 1}])
+
+    def ending() -> Ending | None:
+        committed = [status for status in statuses if status.newest_batch is not None]
+        return "stop" if len({status.at for status in committed}) > 2 or utc_now() > deadline else None
+
+    with ProgressTable(lake, pipeline) as progress:
+        continuous = Continuous(spark, lake, pipeline, utc_now, progress.add, statuses.append)
+        continuous.run(ending, Event())
+        assert continuous.watch.pulse().at > statuses[-1].at
+    assert asked.is_set() and utc_now() < deadline
+    answered.set()

@@ -19,7 +19,7 @@ from streaming import Lake
 from streaming.audit.laws import audit
 from streaming.base.errors import LeaseError, SupervisorError
 from streaming.base.intervals import utc_now
-from streaming.service import supervisor as supervising
+from streaming.service import hangs
 from streaming.service.drain import drain
 from streaming.service.overview import look, request
 from streaming.service.progress_table import read_progress
@@ -77,9 +77,9 @@ def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypat
         assert supervisor.status.failures[-1].error == "the process was killed by signal 9"
         kill(signal.SIGKILL, lambda pid: jvm(pid).pid)
         assert supervisor.status.failures[-1].error == "the JVM ended with code -9"
-        monkeypatch.setattr(supervising, "_SILENT_AFTER", timedelta(seconds=10))
+        monkeypatch.setattr(hangs, "SILENT_AFTER", timedelta(seconds=10))
         kill(signal.SIGSTOP, lambda pid: pid)
-        assert "it has said nothing since" in supervisor.status.failures[-1].error
+        assert "it has given no sign of life for" in supervisor.status.failures[-1].error
         monkeypatch.undo()
 
         assert supervisor.status.restarts == 3

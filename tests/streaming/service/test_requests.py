@@ -1,0 +1,91 @@
+"""What a supervisor does when it is asked, with a stand-in for the stream process: real pipes and real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+
+from streaming import Lake
+from streaming.base.intervals import utc_now
+from streaming.declare.pipeline import Pipeline
+from streaming.declare.restarts import NoRestart
+from streaming.service import hangs
+from streaming.service.child import Child
+from streaming.service.overview import look, request
+from tests.streaming.service.streams import process_of, supervised, until
+from tests.support.pipelines.beats import by_id
+from tests.support.pipelines.beats import pipeline as beats
+
+PIPELINE = Pipeline(beats.stream, (by_id,), restart=NoRestart(), stop_within="2 seconds", hangs_after="1 hour")
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Child, "module", ("tests.support.stand_in",))
+
+
+@pytest.mark.parametrize("behaviour", ["hanging", "deaf"])
+def test_a_stop_during_a_drain_takes_effect_within_the_deadline_of_a_stop(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, behaviour: str
+) -> None:
+    monkeypatch.setenv("STAND_IN", behaviour)
+    with supervised(lake, PIPELINE) as supervisor:
+        until(lambda: supervisor.status.state == "running", "running", lake)
+        request(lake, PIPELINE, "drain", "1", utc_now())
+        until(lambda: supervisor.status.state == "draining", "draining", lake)
+        request(lake, PIPELINE, "stop", "2", utc_now())
+        until(lambda: supervisor.status.state == "stopped", "stopped", lake, within=20)
+    assert supervisor.status.failures == ()
+
+
+def test_a_drain_that_hangs_is_ended_and_has_failed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN", "hanging")
+    with supervised(lake, replace(PIPELINE, hangs_after="1 second")) as supervisor:
+        until(lambda: supervisor.status.process is not None, "started", lake)
+        supervisor.ask("drain")
+        until(lambda: supervisor.status.state in ("failed", "stopped"), "ended", lake, within=20)
+    assert supervisor.status.state == "failed"
+    assert look(lake, PIPELINE).why.startswith("its drain did not end: its drain has not got on since")
+
+
+def test_a_drain_that_fails_has_failed_and_is_not_begun_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN", "crashing")
+    with supervised(lake, replace(PIPELINE, restart=beats.restart)) as supervisor:
+        until(lambda: supervisor.status.process is not None, "started", lake)
+        supervisor.ask("drain")
+        until(lambda: supervisor.status.state in ("failed", "stopped"), "ended", lake, within=20)
+    assert (supervisor.status.state, supervisor.status.restarts) == ("failed", 0)
+    assert look(lake, PIPELINE).why == "its drain did not end: the view is broken"
+
+
+def test_a_drain_asked_for_before_the_process_listens_is_carried_out(lake: Lake) -> None:
+    with supervised(lake, PIPELINE) as supervisor:
+        until(lambda: supervisor.status.process is not None, "started", lake)
+        supervisor.ask("drain")
+        until(lambda: supervisor.status.state in ("failed", "stopped"), "ended", lake, within=20)
+    assert (supervisor.status.state, supervisor.status.failures) == ("stopped", ())
+
+
+def test_a_stream_that_is_resumed_while_it_ends_is_started_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN", "deaf")
+    with supervised(lake, PIPELINE) as supervisor:
+        until(lambda: supervisor.status.state == "running", "running", lake)
+        first = process_of(supervisor)
+        monkeypatch.setenv("STAND_IN", "")
+        request(lake, PIPELINE, "pause", "1", utc_now())
+        until(lambda: supervisor.status.handled == "1", "told to end", lake)
+        request(lake, PIPELINE, "resume", "2", utc_now())
+        until(lambda: supervisor.status.process not in (None, first), "started again", lake, within=20)
+    assert supervisor.status.failures == ()
+
+
+def test_a_process_that_gives_no_sign_of_life_is_killed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hangs, "SILENT_AFTER", hangs.SILENT_AFTER / 60)
+    with supervised(lake, PIPELINE) as supervisor:
+        until(lambda: supervisor.status.state == "running", "running", lake)
+        os.kill(process_of(supervisor), signal.SIGSTOP)
+        until(lambda: supervisor.status.state == "failed", "failed", lake, within=20)
+    assert "it has given no sign of life for" in supervisor.status.failures[-1].error

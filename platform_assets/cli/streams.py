@@ -6,9 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
-from uuid import uuid4
 
 import typer
 from prometheus_client import CollectorRegistry, start_http_server
@@ -16,12 +15,13 @@ from rich.live import Live
 
 from platform_assets.cli.context import console, current_lake
 from platform_assets.cli.render import next_step
+from platform_assets.cli.requests import ask, ends_within, named_pipelines, wait_for, wait_for_drain
 from platform_assets.texts.status import status_table
-from streaming.base import SupervisorError, interval, utc_now
+from streaming.base import SupervisorError, utc_now
 from streaming.declare import Pipeline, declared_pipelines, find_pipeline
 from streaming.lake import Lake
 from streaming.operations import left_tables
-from streaming.service import Action, ControlFolder, Overview, StreamCollector, look, request, supervise
+from streaming.service import ControlFolder, Overview, StreamCollector, look, supervise
 
 Names = Annotated[list[str], typer.Argument(help="Names of declared pipelines.")]
 AnyNames = Annotated[list[str] | None, typer.Argument(help="Names of declared pipelines; all, if none is given.")]
@@ -36,24 +36,26 @@ def up(
     ] = False,
 ) -> None:
     """Run each pipeline on and on, under a supervisor that starts it again when it dies."""
-    lake, found = current_lake(), [find_pipeline(name) for name in pipelines]
+    lake, wanted = current_lake(), [find_pipeline(name) for name in pipelines]
     if foreground:
-        if len(found) != 1:
-            raise SupervisorError(f"--foreground supervises one pipeline, not {len(found)}; leave it out, or name one.")
-        raise typer.Exit(supervise(lake, found[0]))
-    started = {pipeline.name: _start(lake, pipeline) for pipeline in found}
+        if len(wanted) != 1:
+            raise SupervisorError(
+                f"--foreground supervises one pipeline, not {len(wanted)}; leave it out, or name one."
+            )
+        raise typer.Exit(supervise(lake, wanted[0]))
+    started = {pipeline.name: _start(lake, pipeline) for pipeline in wanted}
     asked_at = utc_now()
 
-    def begun(seen: Overview) -> bool:
-        supervisor = started[seen.pipeline.name]
+    def begun(overview: Overview) -> bool:
+        supervisor = started[overview.pipeline.name]
         if supervisor is None or supervisor.poll() is not None:
             return True
-        return seen.state == "running" and seen.since is not None and seen.since >= asked_at
+        return overview.state == "running" and overview.since is not None and overview.since >= asked_at
 
-    _await(lake, found, begun, "starting", _STARTS_WITHIN)
-    overviews = [look(lake, pipeline) for pipeline in found]
+    wait_for(lake, wanted, begun, "starting", _STARTS_WITHIN)
+    overviews = [look(lake, pipeline) for pipeline in wanted]
     console.print(status_table(overviews, utc_now()))
-    if not all(seen.running for seen in overviews):
+    if not all(overview.running for overview in overviews):
         _say_why(overviews)
         raise typer.Exit(1)
     next_step(console, "tidemark status --watch", "shows them live; `tidemark down` ends them.")
@@ -66,37 +68,46 @@ def down(
     ] = False,
 ) -> None:
     """End streams at the boundary of a batch; the next start goes on from there."""
-    ended = _ask("drain" if drain else "stop", pipelines)
-    _await(current_lake(), ended, lambda seen: not seen.running, "draining" if drain else "stopping", None)
+    lake, ended = current_lake(), ask("drain" if drain else "stop", pipelines)
+    if drain:
+        overviews = wait_for_drain(lake, ended)
+        for overview in overviews:
+            console.print(f"{overview.pipeline.name}: {overview.state}", highlight=False)
+        if any(overview.state == "failed" for overview in overviews):
+            _say_why(overviews)
+            raise typer.Exit(1)
+    else:
+        wait_for(lake, ended, lambda overview: not overview.running, "stopping", ends_within(ended))
     next_step(console, f"tidemark up {' '.join(entry.name for entry in ended)}", "starts them again.")
 
 
 def pause(pipelines: AnyNames = None) -> None:
     """End the stream processes, but keep their supervisors, which hold the pipelines for `resume`."""
-    paused = _ask("pause", pipelines)
-    _await(
-        current_lake(), paused, lambda seen: seen.state in ("paused", "failed", "stopped"), "pausing", _longest(paused)
-    )
+    paused = ask("pause", pipelines)
+    ended = ("paused", "failed", "stopped")
+    wait_for(current_lake(), paused, lambda overview: overview.state in ended, "pausing", ends_within(paused))
     next_step(console, "tidemark resume", "goes on where they were paused.")
 
 
 def resume(pipelines: AnyNames = None) -> None:
     """Go on with streams that were paused."""
-    resumed = _ask("resume", pipelines)
-    _await(current_lake(), resumed, lambda seen: seen.state in ("running", "failed"), "starting", _STARTS_WITHIN)
+    resumed = ask("resume", pipelines)
+    wait_for(
+        current_lake(), resumed, lambda overview: overview.state in ("running", "failed"), "starting", _STARTS_WITHIN
+    )
     next_step(console, "tidemark status --watch", "shows them live.")
 
 
 def restart(pipelines: AnyNames = None) -> None:
     """End each stream process at the boundary of a batch, and start it again: with new code, or new settings."""
     asked_at = utc_now()
-    restarted = _ask("restart", pipelines)
+    restarted = ask("restart", pipelines)
 
-    def again(seen: Overview) -> bool:
-        begun = seen.state == "running" and seen.process is not None and seen.process.started > asked_at
-        return begun or seen.state == "failed"
+    def again(overview: Overview) -> bool:
+        begun = overview.state == "running" and overview.process is not None and overview.process.started > asked_at
+        return begun or overview.state == "failed"
 
-    _await(current_lake(), restarted, again, "restarting", _longest(restarted) + _STARTS_WITHIN)
+    wait_for(current_lake(), restarted, again, "restarting", ends_within(restarted) + _STARTS_WITHIN)
     next_step(console, "tidemark status --watch", "shows them live.")
 
 
@@ -105,21 +116,21 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until Ctrl-C.")] = False,
 ) -> None:
     """What every stream does: state, rates, watermark, backlog, failures."""
-    lake, found = current_lake(), _named(pipelines)
+    lake, shown = current_lake(), named_pipelines(pipelines)
 
-    def seen() -> list[Overview]:
-        return [look(lake, pipeline) for pipeline in found]
+    def look_at_all() -> list[Overview]:
+        return [look(lake, pipeline) for pipeline in shown]
 
     if not watch:
-        overviews = seen()
+        overviews = look_at_all()
         console.print(status_table(overviews, utc_now()))
-        _say_left_tables(lake, found)
+        _say_left_tables(lake, shown)
         _say_why(overviews)
         return
     with Live(console=console, refresh_per_second=2, screen=False) as live:
         try:
             while True:
-                live.update(status_table(seen(), utc_now()))
+                live.update(status_table(look_at_all(), utc_now()))
                 time.sleep(0.5)
         except KeyboardInterrupt:
             return
@@ -163,9 +174,9 @@ def metrics(
 
 def _start(lake: Lake, pipeline: Pipeline) -> subprocess.Popen[bytes] | None:
     """The supervisor that was started, or None where one runs already."""
-    seen = look(lake, pipeline)
-    if seen.running:
-        console.print(f"{pipeline.name} runs already: {seen.holder}", highlight=False)
+    overview = look(lake, pipeline)
+    if overview.running:
+        console.print(f"{pipeline.name} runs already: {overview.holder}", highlight=False)
         return None
     control = ControlFolder(lake, pipeline)
     control.path.mkdir(parents=True, exist_ok=True)
@@ -178,42 +189,6 @@ def _start(lake: Lake, pipeline: Pipeline) -> subprocess.Popen[bytes] | None:
             # It outlives this command and its terminal.
             start_new_session=True,
         )
-
-
-def _ask(action: Action, names: Sequence[str] | None) -> list[Pipeline]:
-    """Ask those named, or all that run."""
-    lake = current_lake()
-    found = [pipeline for pipeline in _named(names) if names or look(lake, pipeline).running]
-    if not found:
-        raise SupervisorError("no stream is running; `tidemark up NAME` starts one.")
-    for pipeline in found:
-        request(lake, pipeline, action, uuid4().hex, utc_now())
-    return found
-
-
-def _await(
-    lake: Lake, pipelines: Sequence[Pipeline], reached: Callable[[Overview], bool], doing: str, within: float | None
-) -> None:
-    deadline = None if within is None else time.monotonic() + within
-    with console.status(f"{doing} {', '.join(pipeline.name for pipeline in pipelines)} ..."):
-        for pipeline in pipelines:
-            while not reached(seen := look(lake, pipeline)):
-                if deadline is not None and time.monotonic() > deadline:
-                    raise SupervisorError(
-                        f"stream {pipeline.name!r} is {seen.state!r} after {within:.0f} s; `tidemark logs "
-                        f"{pipeline.name}` shows why."
-                    )
-                time.sleep(0.2)
-    for pipeline in pipelines:
-        console.print(f"{pipeline.name}: {look(lake, pipeline).state}", highlight=False)
-
-
-def _longest(pipelines: Sequence[Pipeline]) -> float:
-    return 10 + max(interval(pipeline.stop_within).total_seconds() for pipeline in pipelines)
-
-
-def _named(names: Sequence[str] | None) -> list[Pipeline]:
-    return [find_pipeline(name) for name in names] if names else list(declared_pipelines().values())
 
 
 def _say_left_tables(lake: Lake, pipelines: Sequence[Pipeline]) -> None:

@@ -24,17 +24,17 @@ def status_table(overviews: Sequence[Overview], now: datetime) -> Table:
         table.add_column(name)
     for name in ("input", "put aside", "batch", "watermark", "memory"):
         table.add_column(name, justify="right")
-    for seen in overviews:
-        restarts = f"{seen.restarts:,} restart{'' if seen.restarts == 1 else 's'}"
-        table.add_row(f"{seen.pipeline.name}\n{restarts}", *_cells(seen, now))
+    for overview in overviews:
+        restarts = f"{overview.restarts:,} restart{'' if overview.restarts == 1 else 's'}"
+        table.add_row(f"{overview.pipeline.name}\n{restarts}", *_cells(overview, now))
     return table
 
 
-def _cells(seen: Overview, now: datetime) -> list[str | Text]:
-    process = seen.process
-    since = "" if seen.since is None else length((now - seen.since).total_seconds())
+def _cells(overview: Overview, now: datetime) -> list[str | Text]:
+    process = overview.process
+    since = "" if overview.since is None else length((now - overview.since).total_seconds())
     slow = " (slow)" if process is not None and process.slow else ""
-    state = Text.assemble((seen.state, _COLOURS.get(seen.state, "")), f"{slow}\n{since}")
+    state = Text.assemble((overview.state, _COLOURS.get(overview.state, "")), f"{slow}\n{since}")
     if process is None:
         return [state]
     return [
@@ -46,6 +46,19 @@ def _cells(seen: Overview, now: datetime) -> list[str | Text]:
         "-" if process.watermark is None else f"{process.watermark:%Y-%m-%d\n%H:%M:%S}",
         "" if process.memory_bytes is None else f"{process.memory_bytes / 2**20:,.0f} MB",
     ]
+
+
+def drain_line(overview: Overview, now: datetime) -> str:
+    """How far the drain of a stream is: what its queries have written, and the batch that runs in each."""
+    if overview.process is None:
+        return f"{overview.pipeline.name}: {overview.state}"
+    parts = [f"{overview.pipeline.name}: {'draining' if overview.state == 'draining' else 'asked to drain'}"]
+    for name, query in overview.process.queries.items():
+        running = ""
+        if query.running_since is not None:
+            running = f", batch {query.running_batch} for {length((now - query.running_since).total_seconds())}"
+        parts.append(f"{name} {query.rows:,} rows in {query.batches:,} batches{running}")
+    return "; ".join(parts)
 
 
 def length(seconds: float) -> str:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +15,22 @@ from streaming.base.intervals import utc_now
 from streaming.declare.restarts import Failure
 from streaming.lake.lake import Lake
 from streaming.service.lease import take_lease
-from streaming.service.status import PROCESS, SUPERVISOR, ControlFolder, ProcessStatus, SupervisorStatus
+from streaming.service.status import (
+    PROCESS,
+    REQUEST,
+    SUPERVISOR,
+    ControlFolder,
+    ProcessStatus,
+    QueryStatus,
+    Request,
+    SupervisorStatus,
+)
 from streaming.sources.source import SourceBacklog
 from tests.platform_assets.conftest import Tidemark
 from tests.support.pipelines.beats import pipeline
 
 STREAM = pipeline.stream
+PROJECT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +99,39 @@ def test_a_stream_whose_supervisor_was_killed_is_told_to_be_stopped(lake: Lake, 
     _, text = tidemark("status")
     assert "stopped" in text
     assert "its supervisor, process 4711 on vm, is gone" in text
+
+
+def test_ctrl_c_while_a_drain_is_waited_for_leaves_it_draining_and_says_so(lake: Lake) -> None:
+    now = utc_now()
+    queries = {"by_id": QueryStatus(rows=1200, batches=3, running_batch=4, running_since=now)}
+    process = ProcessStatus(pid=7, started=now, at=now, passed=now, phase="draining", queries=queries)
+    told(lake, SupervisorStatus(state="draining", since=now, supervisor=1, host="vm", process=7), process)
+    with take_lease(lake, pipeline, "stream"):
+        command = subprocess.Popen(
+            [sys.executable, "-c", "from platform_assets.cli import main; main()", "down", "beats", "--drain"],
+            env={**os.environ, "TIDEMARK_HOME": lake.root, "PYTHONPATH": str(PROJECT)},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert command.stdout is not None
+        assert "beats: draining; by_id 1,200 rows in 3 batches, batch 4 for" in command.stdout.readline()
+        command.send_signal(signal.SIGINT)
+        text = " ".join(command.communicate(timeout=60)[0].split())
+    assert command.returncode == 130
+    assert "beats goes on draining. `tidemark status` shows how far it is, `tidemark down beats` ends it" in text
+    assert "Traceback" not in text
+    asked = ControlFolder(lake, pipeline).read(REQUEST, Request)
+    assert asked is not None and asked.action == "drain"
+
+
+def test_a_drain_that_failed_exits_with_1_and_says_why(
+    lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = Failure(at=utc_now(), ran=timedelta(seconds=1), error="its drain did not end: the view is broken")
+    status = SupervisorStatus(state="failed", since=utc_now(), supervisor=1, host="vm", failures=(failure,))
+    told(lake, status)
+    monkeypatch.setattr("platform_assets.cli.streams.ask", lambda action, names: [pipeline])
+    code, text = tidemark("down beats --drain")
+    assert (code, "beats: its drain did not end: the view is broken" in text) == (1, True)
+    assert "Next: tidemark logs beats" in text

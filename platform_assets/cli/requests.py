@@ -1,0 +1,93 @@
+"""Asking streams for a change, and waiting until it has come about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+from platform_assets.cli.context import console, current_lake
+from platform_assets.texts.status import drain_line
+from streaming.base import SupervisorError, interval, utc_now
+from streaming.declare import Pipeline, declared_pipelines, find_pipeline
+from streaming.lake import Lake
+from streaming.service import Action, Overview, look, request
+
+_LOOKS_EVERY, _LINE_EVERY = 0.2, 5.0
+
+
+def named_pipelines(names: Sequence[str] | None) -> list[Pipeline]:
+    """Those of these names, or all that are declared."""
+    return [find_pipeline(name) for name in names] if names else list(declared_pipelines().values())
+
+
+def ask(action: Action, names: Sequence[str] | None) -> list[Pipeline]:
+    """Ask those named, or all that run; returns them.
+
+    Raises:
+        SupervisorError: there is none that could carry it out.
+    """
+    lake = current_lake()
+    asked = [pipeline for pipeline in named_pipelines(names) if names or look(lake, pipeline).running]
+    if not asked:
+        raise SupervisorError("no stream is running; `tidemark up NAME` starts one.")
+    for pipeline in asked:
+        request(lake, pipeline, action, uuid4().hex, utc_now())
+    return asked
+
+
+def ends_within(pipelines: Sequence[Pipeline]) -> float:
+    """Seconds in which a supervisor has ended each of them, by a kill if need be."""
+    return 10 + max(interval(pipeline.stop_within).total_seconds() for pipeline in pipelines)
+
+
+def wait_for(
+    lake: Lake, pipelines: Sequence[Pipeline], reached: Callable[[Overview], bool], doing: str, within: float
+) -> None:
+    """Wait until every pipeline has `reached` what was asked for, and say how each is then.
+
+    Raises:
+        SupervisorError: one has not after `within` seconds.
+    """
+    deadline = time.monotonic() + within
+    with console.status(f"{doing} {_names(pipelines)} ..."):
+        for pipeline in pipelines:
+            while not reached(overview := look(lake, pipeline)):
+                if time.monotonic() > deadline:
+                    raise SupervisorError(
+                        f"stream {pipeline.name!r} is {overview.state!r} after {within:.0f} s; `tidemark logs "
+                        f"{pipeline.name}` shows why."
+                    )
+                time.sleep(_LOOKS_EVERY)
+    for pipeline in pipelines:
+        console.print(f"{pipeline.name}: {look(lake, pipeline).state}", highlight=False)
+
+
+def wait_for_drain(lake: Lake, pipelines: Sequence[Pipeline]) -> list[Overview]:
+    """Show how far the drain of each is until all have ended, however long that takes; returns how they ended.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C ended the waiting, and nothing else.
+    """
+    lines_at = time.monotonic()
+    try:
+        with console.status(f"draining {_names(pipelines)} ...") as status:
+            while running := [
+                overview for overview in (look(lake, pipeline) for pipeline in pipelines) if overview.running
+            ]:
+                text = "\n".join(drain_line(overview, utc_now()) for overview in running)
+                status.update(text)
+                if not console.is_terminal and time.monotonic() >= lines_at:
+                    console.print(text, highlight=False, soft_wrap=True)
+                    lines_at = time.monotonic() + _LINE_EVERY
+                time.sleep(_LOOKS_EVERY)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"Not waiting any longer: {_names(pipelines)} goes on draining. `tidemark status` shows how far it is, "
+            f"`tidemark down {' '.join(pipeline.name for pipeline in pipelines)}` ends it at the next batch."
+        ) from None
+    return [look(lake, pipeline) for pipeline in pipelines]
+
+
+def _names(pipelines: Sequence[Pipeline]) -> str:
+    return ", ".join(pipeline.name for pipeline in pipelines)

@@ -10,6 +10,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import QueryFailed, StreamingError
+from streaming.log import QUERY
+from streaming.service.spark_errors import explain_known
+from streaming.service.watch import StopRequested
 from streaming.sources import vanished
 from streaming.spark import native_drops
 
@@ -34,27 +37,28 @@ def await_queries(queries: Sequence[StreamingQuery]) -> None:
 
 def explain(error: StreamingQueryException, query: StreamingQuery) -> StreamingError:
     """The error to show instead of Spark's, without the traces around what was raised in the batch of `query`."""
-    text = str(error)
-    if re.search(r"DELTA_MISSING_FILES_UNEXPECTED_VERSION|DELTA_VERSION_NOT_FOUND", text):
-        return QueryFailed(
-            f"entries of the event log that {query.name!r} has not read yet were cleaned away; `maintain` leaves them "
-            "alone for every view of its pipeline. Views are functions of the log: delete the view's table and "
-            "checkpoint and run again."
-        )
+    text, name = str(error), query.name or ""
+    if StopRequested.__name__ in text:
+        return QueryFailed(f"query {name!r} was stopped before its next batch, as was asked.")
     missing = re.search(r"FILE_NOT_EXIST\][^\n]*? file (.+?)\. File does|vanished [^\n]*?: (.+?)\. Put it back", text)
     if missing:
         return vanished(missing[1] or missing[2])
+    stream, _, operator = name.rpartition(".")
+    place = f"the log of stream {stream!r}" if operator == QUERY else f"view {operator!r}"
+    explanation = explain_known(text, place, rebuild=f"`tidemark rebuild {operator}`")
+    if explanation is not None:
+        return QueryFailed(explanation)
     return QueryFailed(f"{_cause(text)} Nothing is lost: correct the cause and run again, it goes on where it stopped.")
 
 
 def _cause(text: str) -> str:
     """What was raised in a batch, without Python's and Java's traces around it."""
-    told = [line for line in text.split("=== Streaming Query ===")[0].splitlines() if line.strip()]
-    frames = [number for number, line in enumerate(told) if line.startswith('  File "')]
+    lines = [line for line in text.split("=== Streaming Query ===")[0].splitlines() if line.strip()]
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if not frames:
-        return told[0].strip()
-    query = told[0].partition(" terminated with exception")[0]
-    raised = takewhile(lambda line: not re.match(r"\s+at |\s*SQLSTATE|JVM stacktrace", line), told[frames[-1] + 1 :])
+        return lines[0].strip()
+    query = lines[0].partition(" terminated with exception")[0]
+    raised = takewhile(lambda line: not re.match(r"\s+at |\s*SQLSTATE|JVM stacktrace", line), lines[frames[-1] + 1 :])
     return f"{query} failed: {' '.join(line for line in raised if not line.startswith('  '))}."
 
 
@@ -66,7 +70,8 @@ def refuse_native_drops(query: StreamingQuery) -> None:
     """
     dropped = native_drops(query)
     if dropped:
+        view = (query.name or "").rpartition(".")[2]
         raise QueryFailed(
-            f"Spark itself dropped {dropped} groups in query {query.name!r}, which the stamped clock must prevent; the "
-            "first results are incomplete. Delete the view's table and checkpoint, run again, and report this."
+            f"Spark itself dropped {dropped} groups of view {view!r}, which the stamped clock must prevent; the first "
+            f"results are incomplete. Build them anew with `tidemark rebuild {view}`, and report this."
         )

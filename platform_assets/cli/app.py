@@ -10,24 +10,23 @@ from uuid import uuid4
 
 import typer
 from dagster import BetaWarning
-from rich.console import Console
 
 from platform_assets.cli import bench, lateness, pipelines, rebuild, repair, streams
+from platform_assets.cli.command_log import command_log
 from platform_assets.cli.context import console, current_lake, spark_session
 from platform_assets.cli.demonstrated import show_demonstrated
+from platform_assets.cli.failures import Commands, print_failure
 from platform_assets.cli.render import next_step, print_table
 from platform_assets.demo.demo import run_demo
 from platform_assets.demo.live import run_live
 from platform_assets.demo.ui import start_ui
-from platform_assets.errors import PlatformError
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import find_report
-from quality.errors import QualityError
-from streaming.base import StreamingError
 from streaming.operations import write_skeleton
 from streaming.spark import require_java
 
 app = typer.Typer(
+    cls=Commands,
     add_completion=False,
     no_args_is_help=True,
     help="Event-time pipelines on Spark whose every number can be recomputed.",
@@ -106,16 +105,23 @@ def new(
 
 
 def main() -> None:
-    """Run the command; errors that were raised on purpose are told in one line, without a stack trace."""
+    """Run the command; whatever goes wrong is one paragraph on the terminal, and its trace is in a file."""
     # Dagster calls half of what it documents a beta.
     warnings.filterwarnings("ignore", category=BetaWarning)
+    with command_log.collecting():
+        code = _run()
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the command; returns its exit code."""
     try:
         require_java()
         app()
-    except (StreamingError, QualityError, PlatformError) as error:
-        Console(stderr=True).print(f"[bold red]{type(error).__name__}:[/] {_plain(str(error))}", highlight=False)
-        sys.exit(1)
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")
+    except SystemExit as ended:
+        command_log.discard()
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except Exception as error:
+        print_failure(error)
+        return 1
+    return 0

@@ -10,6 +10,8 @@ import typer
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from platform_assets.cli.command_log import command_log
+from platform_assets.cli.interrupts import leave_at_once, on_interrupt
 from streaming.lake import Lake, Settings
 from streaming.spark import start_session
 
@@ -31,9 +33,11 @@ def spark_session() -> Iterator[SparkSession]:
     if running is not None:
         yield running
         return
-    with console.status("starting Spark"):
+    with console.status("starting Spark"), command_log.takes_stderr():
         spark = start_session()
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    # Spark's own handler would break off whatever call is under way.
+    with on_interrupt(leave_at_once):
+        try:
+            yield spark
+        finally:
+            spark.stop()

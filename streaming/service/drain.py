@@ -16,6 +16,7 @@ from streaming.service.lease import take_lease
 from streaming.service.progress import Progress, QueryProgress, Silent
 from streaming.service.query_errors import await_queries, refuse_native_drops
 from streaming.service.run import Run
+from streaming.service.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,13 @@ def drain(
     *,
     end_of_input: bool = False,
     progress: Progress | None = None,
+    watch: Watch | None = None,
     now: Callable[[], datetime] = utc_now,
 ) -> Drained:
     """Ingest what the source holds, tell the views how far the clock is, and bring the views up to date.
 
-    With `end_of_input` the windows still open are closed; rows that come later are late for them.
+    With `end_of_input` the windows still open are closed; rows that come later are late for them. `watch` may end the
+    drain between two batches, which is a `QueryFailed`.
 
     Raises:
         LeaseError: the pipeline runs already, or the lake cannot be written.
@@ -69,7 +72,7 @@ def drain(
         told.update(totals[query])
 
     with take_lease(lake, pipeline):
-        run = Run(spark, lake, pipeline, now, on_batch)
+        run = Run(spark, lake, pipeline, now, on_batch, (watch or Watch(now)).around)
         run.bootstrap()
         await_queries(list(run.start_ingest(availableNow=True).values()))
         run.advance_idle_clocks()

@@ -1,0 +1,52 @@
+"""How a command ends that does not end well: one paragraph on the terminal, and the trace in a file."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from platform_assets.cli.command_log import command_log
+from platform_assets.cli.interrupts import INTERRUPTED, interrupted_line
+from platform_assets.errors import PlatformError
+from quality.errors import QualityError
+from streaming.base import StreamingError
+
+_ON_PURPOSE = (StreamingError, QualityError, PlatformError)
+
+
+class Commands(TyperGroup):
+    """The commands; Ctrl-C in any of them prints one line."""
+
+    def invoke(self, *context: Any) -> Any:
+        """Run the command that was typed."""
+        try:
+            return super().invoke(*context)
+        except KeyboardInterrupt as interrupt:
+            _print(escape(str(interrupt) or interrupted_line()))
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def print_failure(error: Exception) -> None:
+    """Tell what went wrong and what to do; where the text cannot tell all, the trace goes to a file that is named."""
+    on_purpose = isinstance(error, _ON_PURPOSE)
+    if on_purpose and error.__cause__ is None:
+        command_log.discard()
+    else:
+        command_log.write("".join(traceback.format_exception(error)))
+    text = str(error).strip() or "(it says nothing more)"
+    if not on_purpose:
+        text = (
+            f"{text.splitlines()[0]} This was not foreseen: it is a defect of Tidemark, or of code that a pipeline "
+            "brings; report it with the trace."
+        )
+    trace = "" if on_purpose and error.__cause__ is None else f" The trace is in {command_log.file}."
+    _print(f"[bold red]{type(error).__name__}:[/] {escape(text)}{escape(trace)}")
+
+
+def _print(text: str) -> None:
+    Console(stderr=True).print(text, highlight=False, soft_wrap=True)

@@ -108,5 +108,6 @@ def _pin(lake: Lake, role: str, uri: str) -> Pin | None:
 def _not_built_yet(lake: Lake, pipeline: Pipeline, uri: str, stream: Stream) -> NotBuiltYet:
     return NotBuiltYet(
         f"pipeline {pipeline.name!r} has no table {table_name(lake, uri)!r} in {lake.root!r} yet; bring data into "
-        f"{stream.source.location(lake)!r} and run `tidemark run {pipeline.name}` first."
+        f"{stream.source.location(lake)!r} and run `tidemark run {pipeline.name}` first, or point "
+        "TIDEMARK_HOME to the lake that has it."
     )

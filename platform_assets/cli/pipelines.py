@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from rich.progress import Progress as Bar
 
 from platform_assets.cli.context import PipelineName, ViewName, console, current_lake, spark_session
+from platform_assets.cli.interrupts import stopping_between_batches
+from platform_assets.cli.next_steps import FEEDS, after_audit, when_nothing_arrived
 from platform_assets.cli.render import next_step, print_findings, print_frame
 from platform_assets.cli.tables import Table, frame_of
 from platform_assets.pipeline.maintenance import told
@@ -37,10 +39,10 @@ def feed(
 ) -> None:
     """Replay real flights into the landing folder, as the airports' systems would report them."""
     pipeline = find_pipeline(stream)
-    if pipeline.name != "flights":
+    if pipeline.name not in FEEDS:
         where = pipeline.stream.source.location(current_lake())
         raise StreamingError(
-            f"there is no feed for {stream!r}; feeds are: flights. Bring its data into {where} yourself."
+            f"there is no feed for {stream!r}; feeds are: {', '.join(FEEDS)}. Bring its data into {where} yourself."
         )
     landing = current_lake().local(pipeline.stream.source.location(current_lake()))
     if landing is None:
@@ -63,12 +65,12 @@ def run(
     """Ingest everything that has arrived, then bring the views up to date."""
     pipeline = find_pipeline(pipeline_name)
     with spark_session() as spark:
-        with shown_on(console) as progress:
-            done = drain(spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress)
+        with stopping_between_batches() as watch, shown_on(console) as progress:
+            done = drain(spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress, watch=watch)
         _say_unread(pipeline, done.unknown)
         if done.head is None:
             console.print(f"Nothing has arrived in {pipeline.stream.source.location(current_lake())} yet.")
-            next_step(console, f"tidemark feed {pipeline_name}", "lets something arrive.")
+            next_step(console, *when_nothing_arrived(current_lake(), pipeline))
             return
         _say_backlog(spark, pipeline)
 
@@ -85,11 +87,11 @@ def correct(
             days = [entry.date() for entry in day] if day else [entry.day for entry in plan(spark, lake, view)]
             task = bar.add_task(f"correcting {view.name}", total=len(days))
 
-            def told(done: date, rows: int, name: str = view.name) -> None:
+            def show_progress(done: date, rows: int, name: str = view.name) -> None:
                 bar.advance(task)  # noqa: B023 -- called before the loop goes on
                 bar.console.print(f"{name} {done}: {rows:,} windows corrected", highlight=False)
 
-            if not correct_days(spark, lake, view, days, utc_now, told):
+            if not correct_days(spark, lake, view, days, utc_now, show_progress):
                 bar.console.print(f"{view.name}: no day has late pairs that are not corrected yet.")
     next_step(console, f"tidemark show {pipeline_name} current", "shows first results overlaid with corrections.")
 
@@ -117,7 +119,7 @@ def audit(pipeline_name: PipelineName) -> None:
         why = "looks at the rows; a broken law for which nothing is advised above is a defect: report it."
         next_step(console, f"tidemark show {pipeline_name} log", why)
         raise typer.Exit(1)
-    next_step(console, "tidemark report on_time_performance", "publishes the report, if its gate opens.")
+    next_step(console, *after_audit(pipeline))
 
 
 def maintain(pipeline_name: PipelineName) -> None:

@@ -72,12 +72,15 @@ def frame_of(spark: SparkSession, lake: Lake, pipeline: Pipeline, view: Windowed
     if table is Table.updates:
         if updates is None:
             raise ViewError(
-                f"view {view.name!r} has no updates; they are what late='update' makes of late pairs, and it has "
-                f"late={view.late!r}."
+                f"view {view.name!r} has no updates at {lake.updates(view)!r}; they are what late='update' makes of "
+                f"late pairs, and it has late={view.late!r}."
             )
         return updates.orderBy("window_start", *view.by, "_batch")
     if corrections is None:
-        raise ViewError(f"view {view.name!r} has no corrections yet; run `tidemark correct {pipeline.name}` first.")
+        raise ViewError(
+            f"view {view.name!r} has no corrections at {lake.corrections(view)!r} yet; run `tidemark correct "
+            f"{pipeline.name}` first, or point TIDEMARK_HOME to the lake that has them."
+        )
     return corrections.orderBy("window_start", *view.by)
 
 
@@ -85,7 +88,10 @@ def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> DataFra
     """The history of the stream's watermark, a row per batch, oldest first."""
     readings = clock_history(read_batches(lake, pipeline.stream))
     if not readings:
-        raise LogError(f"stream {pipeline.name!r} has no event log yet; run `tidemark run {pipeline.name}` first.")
+        raise LogError(
+            f"stream {pipeline.stream.name!r} has no event log at {lake.log(pipeline.stream)!r} yet; run `tidemark run "
+            f"{pipeline.name}` first, or point TIDEMARK_HOME to the lake that has it."
+        )
     views = [view.name for view in pipeline.views]
     unknown = ", unknown_fields map<string, bigint>" if any(reading.unknown for reading in readings) else ""
     rows = [

@@ -21,7 +21,8 @@ def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | Non
     uri = lake.log(stream)
     if not delta.exists(uri):
         raise LogError(
-            f"stream {stream.name!r} has no event log at {uri!r} yet; run `tidemark run {stream.name}` first."
+            f"stream {stream.name!r} has no event log at {uri!r} yet; run `tidemark run {stream.name}` first, or "
+            "point TIDEMARK_HOME to the lake that has it."
         )
     return delta.read(spark, uri, version)
 

@@ -151,5 +151,8 @@ def read_first(spark: SparkSession, lake: Lake, view: Windowed, version: int | N
     """
     uri = lake.first(view)
     if delta.open_table(uri, version) is None:
-        raise ViewError(f"view {view.name!r} is not built yet; run `tidemark run {view.of.name}` first.")
+        raise ViewError(
+            f"view {view.name!r} is not built yet at {uri!r}; run `tidemark run {view.of.name}` first, or point "
+            "TIDEMARK_HOME to the lake that has it."
+        )
     return delta.read(spark, uri, version)

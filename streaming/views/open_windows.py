@@ -69,7 +69,7 @@ def read_open(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     uri = lake.open(view)
     if not delta.exists(uri):
         raise ViewError(
-            f"view {view.name!r} has no table of open windows; declare early='each batch' or an interval, then run "
-            f"`tidemark run {view.of.name}`."
+            f"view {view.name!r} has no table of open windows at {uri!r}; declare early='each batch' or an interval, "
+            f"then run `tidemark run {view.of.name}`, or point TIDEMARK_HOME to the lake that has it."
         )
     return delta.read(spark, uri)

@@ -82,25 +82,32 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_1(
 @pytest.mark.parametrize(
     ("command", "error"),
     [
-        ("show flights", "ViewError: view 'departures_by_origin' is not built yet; run `tidemark run flights` first."),
-        ("audit flights", "LogError:"),
-        ("correct flights", "LogError:"),
-        ("repair flights", "LogError:"),
-        ("lateness flights", "LogError:"),
+        ("show flights", "ViewError: view 'departures_by_origin' is not built yet at '{lake}/flights/departures_by_"),
+        ("show flights log", "LogError: stream 'flights' has no event log at '{lake}/flights/log' yet; run"),
+        ("show flights first", "ViewError: view 'departures_by_origin' is not built yet at '{lake}/flights/"),
+        ("show flights corrections", "has no corrections at '{lake}/flights/departures_by_origin_corrections' yet"),
+        ("show flights updates", "has no updates at '{lake}/flights/departures_by_origin_updates'"),
+        ("show flights open", "has no table of open windows at '{lake}/flights/departures_by_origin_open'"),
+        ("audit flights", "LogError: stream 'flights' has no event log at '{lake}/flights/log' yet; run"),
+        ("correct flights", "LogError: stream 'flights' has no event log at '{lake}/flights/log' yet; run"),
+        ("repair flights", "LogError: stream 'flights' has no event log at '{lake}/flights/log' yet; run"),
+        ("lateness flights", "LogError: stream 'flights' has no event log at '{lake}/flights/log' yet; run"),
         ("lateness flights --view nonesuch", "has no view 'nonesuch'"),
-        ("show flights clock", "LogError: stream 'flights' has no event log yet; run `tidemark run flights` first."),
+        ("show flights clock", "LogError: stream 'flights' has no event log at '{lake}/flights/log' yet; run"),
         ("run flights", "SourceError:"),
         ("run nonesuch", "nonesuch"),
-        ("report on_time_performance", "NotBuiltYet:"),
+        ("report on_time_performance", "NotBuiltYet: pipeline 'flights' has no table 'flights/log' in '{lake}' yet"),
         ("report nonesuch", "UnknownReport:"),
         ("feed nonesuch", "nonesuch"),
     ],
 )
-def test_an_error_is_one_sentence_without_a_trace(command: str, error: str, tidemark: Tidemark) -> None:
+def test_an_error_is_one_sentence_without_a_trace_that_names_the_lake(
+    command: str, error: str, lake: Lake, tidemark: Tidemark
+) -> None:
     code, told = tidemark(command)
 
     assert code == 1
-    assert error in told
+    assert error.replace("{lake}", lake.root) in told
     assert "Traceback" not in told
 
 

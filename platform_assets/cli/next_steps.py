@@ -1,0 +1,26 @@
+"""The command to propose where it depends on what the pipeline at hand has."""
+
+from __future__ import annotations
+
+from platform_assets.reports.registry import declared_reports
+from streaming.declare import Pipeline
+from streaming.lake import Lake
+
+FEEDS = ("flights",)
+"""The pipelines that `tidemark feed` has data for."""
+
+
+def after_audit(pipeline: Pipeline) -> tuple[str, str]:
+    """What to type once every law holds, and why: a report, if one is declared on the pipeline."""
+    for report in declared_reports().values():
+        if report.pipeline.name == pipeline.name:
+            return f"tidemark report {report.name}", "publishes the report, if its gate opens."
+    return f"tidemark show {pipeline.name} current", "shows the results."
+
+
+def when_nothing_arrived(lake: Lake, pipeline: Pipeline) -> tuple[str, str]:
+    """What to type while the source is empty, and why."""
+    if pipeline.name in FEEDS:
+        return f"tidemark feed {pipeline.name}", "lets something arrive."
+    landing = " and ".join(stream.source.location(lake) for stream in pipeline.streams)
+    return f"tidemark run {pipeline.name}", f"ingests what is in {landing} by then."

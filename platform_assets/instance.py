@@ -107,7 +107,7 @@ def run_job(
 
 def _reason(result: dg.ExecuteInProcessResult) -> str:
     """What the failed steps say, those first that failed on purpose."""
-    told, crashed = [], []
+    reasons, crashes = [], []
     for event in result.all_events:
         if event.is_step_failure:
             failure, error = event.step_failure_data, event.step_failure_data.error
@@ -115,10 +115,10 @@ def _reason(result: dg.ExecuteInProcessResult) -> str:
                 error = error.cause
             meant = failure.user_failure_data
             if meant is not None and meant.description:
-                told.append(f"step {event.step_key!r}: {meant.description.strip()}")
+                reasons.append(f"step {event.step_key!r}: {meant.description.strip()}")
             elif error is not None:
-                crashed.append(f"step {event.step_key!r}: {error.message.strip()}")
-    return "\n".join([*told, *crashed]) or "no step says why; `tidemark ui` shows the run's log."
+                crashes.append(f"step {event.step_key!r}: {error.message.strip()}")
+    return "\n".join([*reasons, *crashes]) or "no step says why; `tidemark ui` shows the run's log."
 
 
 def _alive(process: int) -> bool:

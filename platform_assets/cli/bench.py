@@ -20,10 +20,10 @@ def bench(pipeline_name: PipelineName) -> None:
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch,
         console.status("replaying the newest rows of the log in batches of two sizes"),
     ):
-        found = measure(spark, current_lake(), pipeline, Path(scratch))
-    rows = [stage_row(stage, found) for stage in found.stages]
-    print_rows(console, f"{pipeline_name}, {found.sampled:,} rows replayed", STAGES, rows)
-    console.print(f"{rate(found, found.rows_a_batch)}, which is the median of the newest batches", highlight=False)
-    console.print(rate(found, 100 * found.rows_a_batch), highlight=False)
-    console.print(advice(found, pipeline), highlight=False)
+        costs = measure(spark, current_lake(), pipeline, Path(scratch))
+    rows = [stage_row(stage, costs) for stage in costs.stages]
+    print_rows(console, f"{pipeline_name}, {costs.sampled:,} rows replayed", STAGES, rows)
+    console.print(f"{rate(costs, costs.rows_a_batch)}, which is the median of the newest batches", highlight=False)
+    console.print(rate(costs, 100 * costs.rows_a_batch), highlight=False)
+    console.print(advice(costs, pipeline), highlight=False)
     next_step(console, f"tidemark bench {pipeline_name}", "measures again after the change; the lake is untouched.")

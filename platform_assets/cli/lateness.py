@@ -29,48 +29,48 @@ def lateness(
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
     windowed = pipeline.view(view)
     with spark_session() as spark:
-        found = profile(spark, lake, windowed, delay or (), complete)
+        result = profile(spark, lake, windowed, delay or (), complete)
         picture = f"{lake.report(f'lateness_{windowed.name}')}.png"
-        put(spark, picture, as_png(draw(found)))
-    _print(found)
+        put(spark, picture, as_png(draw(result)))
+    _print(result)
     console.print(f"wrote {picture}", highlight=False, soft_wrap=True)
-    _advise(found, pipeline_name)
+    _advise(result, pipeline_name)
 
 
-def _print(found: Profile) -> None:
-    overall = [spread_row(found.overall, "all rows")]
-    print_rows(console, f"{found.view}: the delay that a share of the rows needs", ("", *SPREADS), overall)
-    if found.by_partition:
-        rows = [spread_row(spread) for spread in found.by_partition]
+def _print(result: Profile) -> None:
+    overall = [spread_row(result.overall, "all rows")]
+    print_rows(console, f"{result.view}: the delay that a share of the rows needs", ("", *SPREADS), overall)
+    if result.by_partition:
+        rows = [spread_row(spread) for spread in result.by_partition]
         print_rows(console, "by source partition", ("partition", *SPREADS), rows)
-    if found.by_key:
-        rows = [spread_row(spread) for spread in found.by_key]
+    if result.by_key:
+        rows = [spread_row(spread) for spread in result.by_key]
         print_rows(console, "by key, those that need most", ("key", *SPREADS), rows)
-    rows = [outcome_row(outcome, interval(found.declared)) for outcome in found.outcomes]
+    rows = [outcome_row(outcome, interval(result.declared)) for outcome in result.outcomes]
     print_rows(console, "with a delay of", OUTCOMES, rows)
 
 
-def _advise(found: Profile, pipeline_name: str) -> None:
-    if found.recommended is None:
+def _advise(result: Profile, pipeline_name: str) -> None:
+    if result.recommended is None:
         console.print(
-            f"No delay makes {found.complete:.1%} of the rows come on time: {found.needed.never:,} came after an end "
+            f"No delay makes {result.complete:.1%} of the rows come on time: {result.needed.never:,} came after an end "
             "of input had closed their windows.",
             highlight=False,
         )
         next_step(console, f"tidemark run {pipeline_name}", "ingests without --end-of-input while rows still come.")
         return
     console.print(
-        f"A delay of {found.recommended} makes {found.complete:.1%} of the rows come on time; declared is "
-        f"{found.declared}.",
+        f"A delay of {result.recommended} makes {result.complete:.1%} of the rows come on time; declared is "
+        f"{result.declared}.",
         highlight=False,
     )
-    if _same(found.recommended, found.declared):
+    if _same(result.recommended, result.declared):
         next_step(console, f"tidemark show {pipeline_name} current", "shows the results.")
     else:
         next_step(
             console,
-            f"tidemark lateness {pipeline_name} --view {found.view} --complete {_more(found.complete)}",
-            f"weighs another completeness; or declare the delay {found.recommended!r} in the clock of {pipeline_name}.",
+            f"tidemark lateness {pipeline_name} --view {result.view} --complete {_more(result.complete)}",
+            f"weighs another completeness; or declare the delay {result.recommended!r} in its clock.",
         )
 
 

@@ -39,19 +39,19 @@ def repair(
         next_step(console, f"tidemark run {pipeline_name}", "tells the views of them, and what has to be corrected.")
 
 
-def _print(found: Preview, pipeline_name: str) -> None:
+def _print(outcome: Preview, pipeline_name: str) -> None:
     console.print(
-        f"{found.examined:,} rejected rows: {found.repaired:,} would pass, "
-        f"{found.examined - found.repaired:,} would stay rejected. Nothing was written.",
+        f"{outcome.examined:,} rejected rows: {outcome.repaired:,} would pass, "
+        f"{outcome.examined - outcome.repaired:,} would stay rejected. Nothing was written.",
         highlight=False,
     )
-    for view, changes in found.changes.items():
+    for view, changes in outcome.changes.items():
         if changes:
             rows = [change_row(change) for change in changes[:_MOST_WINDOWS]]
             print_rows(console, f"{view}: {len(changes):,} windows would change", CHANGED, rows)
             if len(changes) > _MOST_WINDOWS:
                 console.print(f"... and {len(changes) - _MOST_WINDOWS:,} more.", highlight=False)
-    if found.repaired:
+    if outcome.repaired:
         next_step(console, f"tidemark repair {pipeline_name}", "brings the rows back.")
     else:
         next_step(console, f"tidemark show {pipeline_name} rejected", "shows the reasons against each row.")

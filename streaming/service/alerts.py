@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from streaming.base import interval
-
-if TYPE_CHECKING:
-    from streaming.service.overview import Overview
 from streaming.declare import Limits
+from streaming.service.overview import Overview
 
 AlertName = Literal["stream_is_up", "stream_watermark_moves", "stream_rejects_few", "stream_backlog_shrinks"]
-
 
 ALERTS: dict[AlertName, str] = {
     "stream_is_up": "The stream has not failed, and its supervisor is there.",
@@ -22,8 +19,6 @@ ALERTS: dict[AlertName, str] = {
     "stream_rejects_few": "Few of the rows that came lately were rejected.",
     "stream_backlog_shrinks": "What waits in the source does not grow and grow.",
 }
-
-
 """What each alert watches, as it reads while all is well."""
 
 
@@ -36,16 +31,16 @@ class AlertStatus:
     text: str
 
 
-def evaluate(seen: Overview, limits: Limits, now: datetime) -> Iterator[AlertStatus]:
+def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[AlertStatus]:
     """Every alert's verdict on a pipeline as it is; a stream that was ended on purpose alarms nobody."""
-    process = seen.process
-    lost = seen.state == "stopped" and bool(seen.why) and seen.since is not None
-    if seen.state == "failed" or lost:
-        last = seen.failures[-1] if seen.failures and seen.state == "failed" else None
+    process = overview.process
+    lost = overview.state == "stopped" and bool(overview.why) and overview.since is not None
+    if overview.state == "failed" or lost:
+        last = overview.failures[-1] if overview.failures and overview.state == "failed" else None
         place = f" in {last.batch} ({last.origins})" if last is not None and last.batch else ""
-        yield AlertStatus("stream_is_up", False, f"{seen.state}{place}: {seen.why}")
+        yield AlertStatus("stream_is_up", False, f"{overview.state}{place}: {overview.why}")
     else:
-        yield AlertStatus("stream_is_up", True, seen.state)
+        yield AlertStatus("stream_is_up", True, overview.state)
     if process is None:
         # What nobody measures is no reason for an alarm of its own.
         yield from (AlertStatus(name, True, "no stream process runs") for name in ALERTS if name != "stream_is_up")

@@ -68,15 +68,15 @@ class Lease:
     def _end(self) -> None:
         self._released.set()
         self._renewing.join()
-        found = _read(self._lake, self._pipeline)
-        if found is not None and found.token == self.holder.token:
+        holder = _read(self._lake, self._pipeline)
+        if holder is not None and holder.token == self.holder.token:
             storage.remove(_record(self._lake, self._pipeline))
 
     def _renew(self) -> None:
         while not self._released.wait(_RENEWED_EVERY):
             try:
-                found = _read(self._lake, self._pipeline)
-                if found is not None and found.token != self.holder.token:
+                holder = _read(self._lake, self._pipeline)
+                if holder is not None and holder.token != self.holder.token:
                     self.lost.set()
                     return
                 self.holder = Holder(**{**asdict(self.holder), "renewed": _now().isoformat()})
@@ -119,9 +119,9 @@ def take_lease(
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise _held(lake, pipeline, _read(lake, pipeline)) from error
-        found = _read(lake, pipeline)
-        if found is not None and found.host != host and not _expired(found):
-            raise _held(lake, pipeline, found)
+        recorded = _read(lake, pipeline)
+        if recorded is not None and recorded.host != host and not _expired(recorded):
+            raise _held(lake, pipeline, recorded)
         now = _now().isoformat()
         held = Lease(lake, pipeline, handle, Holder(host, os.getpid(), what, now, now, uuid.uuid4().hex))
         try:
@@ -136,17 +136,17 @@ def take_lease(
 
 def holder_of(lake: Lake, pipeline: Named, host: str | None = None) -> Holder | None:
     """Who holds the pipeline now, or None; takes nothing."""
-    found = _read(lake, pipeline)
+    recorded = _read(lake, pipeline)
     path = _lock_path(lake, pipeline)
     if not path.exists():
-        return found if found is not None and found.host != (host or socket.gethostname()) else None
+        return recorded if recorded is not None and recorded.host != (host or socket.gethostname()) else None
     with path.open("a+") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return found or Holder("this machine", 0, "starting or ending", "", "", "")
-    elsewhere = found is not None and found.host != (host or socket.gethostname()) and not _expired(found)
-    return found if elsewhere else None
+            return recorded or Holder("this machine", 0, "starting or ending", "", "", "")
+    elsewhere = recorded is not None and recorded.host != (host or socket.gethostname()) and not _expired(recorded)
+    return recorded if elsewhere else None
 
 
 def _unwritable(path: Path, error: OSError) -> LeaseError:

@@ -96,13 +96,13 @@ def _percentiles(
     if not weighed:
         return None
     total = sum(rows for _, rows in weighed)
-    found = []
+    percentiles = []
     for place, share in enumerate((0.5, 0.95, 0.99)):
-        seen = 0
+        rows_below = 0
         for seconds, rows in sorted((entry[place], rows) for entry, rows in weighed):
-            seen += rows
-            if seen >= share * total:
-                found.append(seconds)
+            rows_below += rows
+            if rows_below >= share * total:
+                percentiles.append(seconds)
                 break
-    p50, p95, p99 = found
+    p50, p95, p99 = percentiles
     return p50, p95, p99

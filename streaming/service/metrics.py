@@ -45,31 +45,31 @@ class StreamCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """One family per metric of `METRICS`, with a sample for each stream that has it."""
         families: dict[str, GaugeMetricFamily] = {}
-        for seen in self._streams():
-            for name, labels, value in samples(seen, self._now()):
+        for overview in self._streams():
+            for name, labels, value in samples(overview, self._now()):
                 family = families.setdefault(name, GaugeMetricFamily(name, METRICS[name], labels=list(labels)))
                 family.add_metric(list(labels.values()), float(value))
         return families.values()
 
 
-def samples(seen: Overview, now: datetime) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Name, labels and value of everything that is known of a stream."""
-    pipeline, process = {"pipeline": seen.pipeline.name}, seen.process
-    yield "tidemark_stream_up", pipeline, seen.state == "running"
-    yield "tidemark_stream_restarts", pipeline, seen.restarts
+def samples(overview: Overview, now: datetime) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Name, labels and value of everything that a stream has."""
+    pipeline, process = {"pipeline": overview.pipeline.name}, overview.process
+    yield "tidemark_stream_up", pipeline, overview.state == "running"
+    yield "tidemark_stream_restarts", pipeline, overview.restarts
     if process is None:
         return
-    known = {
+    values = {
         "input_rows_per_second": process.input_rate,
         "processing_rows_per_second": process.processing_rate,
         "rejected_rows": process.rejected,
         "late_pairs": process.late,
         "watermark_seconds": None if process.watermark is None else process.watermark.timestamp(),
-        "watermark_lag_seconds": seen.lag(now),
+        "watermark_lag_seconds": overview.lag(now),
         **backlog_numbers(process.backlog),
         "memory_bytes": process.memory_bytes,
     }
-    for name, value in known.items():
+    for name, value in values.items():
         if value is not None:
             yield f"tidemark_stream_{name}", pipeline, value
     for quantile, seconds in zip(_QUANTILES, process.latency or (), strict=False):

@@ -54,20 +54,29 @@ def look(lake: Lake, pipeline: Pipeline) -> Overview:
     """The state of a pipeline; reads a few small files, starts nothing and takes nothing."""
     control = ControlFolder(lake, pipeline)
     holder = holder_of(lake, pipeline)
-    said = control.read(SUPERVISOR, SupervisorStatus)
-    if said is None:
+    status = control.read(SUPERVISOR, SupervisorStatus)
+    if status is None:
         return Overview(pipeline, "stopped", None, "it was never started here", holder, 0, (), None)
-    state, why = said.state, ""
-    if said.state == "failed" and said.failures:
-        why = said.failures[-1].error
-    elif said.state not in ("stopped", "failed") and holder is None:
+    state, why = status.state, ""
+    if status.state == "failed" and status.failures:
+        why = status.failures[-1].error
+    elif status.state not in ("stopped", "failed") and holder is None:
         # Whatever killed the supervisor left it no time to say so.
-        state, why = "stopped", f"its supervisor, process {said.supervisor} on {said.host}, is gone"
-    elif said.state == "restarting" and said.failures:
-        why = said.failures[-1].error
-    process = control.read(PROCESS, ProcessStatus) if said.process is not None else None
-    alive = process is not None and process.pid == said.process and state not in ("stopped", "failed")
-    return Overview(pipeline, state, said.since, why, holder, said.restarts, said.failures, process if alive else None)
+        state, why = "stopped", f"its supervisor, process {status.supervisor} on {status.host}, is gone"
+    elif status.state == "restarting" and status.failures:
+        why = status.failures[-1].error
+    process = control.read(PROCESS, ProcessStatus) if status.process is not None else None
+    alive = process is not None and process.pid == status.process and state not in ("stopped", "failed")
+    return Overview(
+        pipeline,
+        state,
+        status.since,
+        why,
+        holder,
+        status.restarts,
+        status.failures,
+        process if alive else None,
+    )
 
 
 def request(lake: Lake, pipeline: Pipeline, action: Action, id_: str, now: datetime) -> None:
@@ -76,9 +85,9 @@ def request(lake: Lake, pipeline: Pipeline, action: Action, id_: str, now: datet
     Raises:
         SupervisorError: no supervisor runs that could carry it out.
     """
-    seen = look(lake, pipeline)
-    if not seen.running:
-        held = "" if seen.holder is None else f"; {seen.holder} holds it, which this command does not end"
+    overview = look(lake, pipeline)
+    if not overview.running:
+        held = "" if overview.holder is None else f"; {overview.holder} holds it, which this command does not end"
         raise SupervisorError(
             f"stream {pipeline.name!r} is not running{held}. `tidemark up {pipeline.name}` starts it, "
             f"`tidemark status {pipeline.name}` says why it ended."

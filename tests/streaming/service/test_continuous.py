@@ -17,7 +17,7 @@ from streaming.log.batches import read_batches
 from streaming.service import progress_table
 from streaming.service.continuous import Continuous, Ending
 from streaming.service.progress_table import ProgressTable
-from streaming.service.status import ProcessStatus, QueryStatus
+from streaming.service.status import ProcessStatus
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.sources.source import SourceBacklog
 from streaming.views.first_results import read_first
@@ -57,23 +57,22 @@ def test_a_stop_during_a_drain_is_heard_and_lets_the_batch_that_runs_end(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
     """The batch of the view waits at a gate, which opens only once the drain was told to stop."""
-    gate, told_to_stop, statuses = tmp_path / "gate", Event(), list[ProcessStatus]()
+    gate, at_the_gate, told_to_stop, statuses = tmp_path / "gate", Event(), Event(), list[ProcessStatus]()
     os.mkfifo(gate)
     first, second = ({"id": "a", "at": at(second).isoformat(), "gate": str(gate)} for second in (0, 10))
     land_all(lake, gated.stream, [first], [second])
 
     def ending() -> Ending | None:
-        status = statuses[-1] if statuses else None
-        if status is not None and status.phase == "draining":
+        if statuses and statuses[-1].phase == "draining":
             told_to_stop.set()
-        at_the_gate = status is not None and status.queries.get("counts", QueryStatus()).running_since is not None
-        return "stop" if told_to_stop.is_set() else "drain" if at_the_gate else None
+        return "stop" if told_to_stop.is_set() else "drain" if at_the_gate.is_set() else None
 
-    def open_gate() -> None:
-        told_to_stop.wait(60)
-        gate.write_text("")
+    def guard_gate() -> None:
+        with gate.open("w"):
+            at_the_gate.set()
+            told_to_stop.wait(60)
 
-    Thread(target=open_gate, daemon=True).start()
+    Thread(target=guard_gate, daemon=True).start()
     Continuous(spark, lake, gated, utc_now, lambda measures: None, statuses.append).run(ending, Event())
     assert told_to_stop.is_set()
     assert statuses[-1].phase == "stopping"

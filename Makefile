@@ -32,7 +32,7 @@ test-fast: jars archive ## Run the tests that start no processes of their own: n
 	@$(PARALLEL) -m 'not processes'
 
 prove: jars archive ## Try the laws on 500 cases of every kind of window; takes about a quarter of an hour
-	@TIDEMARK_LAW_CASES=500 $(BIN)/pytest tests/laws
+	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws
 
 mutate: packages ## Break what decides without Spark, one change at a time; print the share that the tests catch
 	@$(BIN)/mutmut run

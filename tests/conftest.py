@@ -32,16 +32,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if "spark" not in getattr(item, "fixturenames", ())]
     if hasattr(config, "workerinput"):
         for item in items:
-            for fixture in _fixtures_of_its_module(item):
+            for fixture in _shared_fixtures(item):
                 item.add_marker(pytest.mark.xdist_group(fixture))
         items.sort(key=_turn)
 
 
-def _fixtures_of_its_module(item: pytest.Item) -> list[str]:
-    """The fixtures that an item shares with others of its module, which therefore belong on the same worker."""
-    assert isinstance(item, pytest.Function)
-    fixtures = item._fixtureinfo.name2fixturedefs
-    return sorted(name for name, definitions in fixtures.items() if definitions[-1].scope == "module")
+def _shared_fixtures(item: pytest.Item) -> list[str]:
+    """The fixtures of its module that an item shares with others, which therefore belong on the same worker."""
+    if not isinstance(item, pytest.Function):
+        return []
+    # One that has parameters is built once for each.
+    indices = item.callspec.indices if hasattr(item, "callspec") else {}
+    definitions = item._fixtureinfo.name2fixturedefs.items()
+    return [f"{name}{indices.get(name, '')}" for name, candidates in definitions if candidates[-1].scope == "module"]
 
 
 def _turn(item: pytest.Item) -> int:

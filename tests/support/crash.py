@@ -1,18 +1,21 @@
-"""A scenario that is killed at a named point: real processes, real SIGKILL, no hooks in the code under test.
+"""A scenario that ends at a named point, without hooks in the code under test.
 
-`python -m tests.support.crash <lake> <point>` runs one stage of the scenario and dies in it.
+Where a stream runs, a process dies by a real SIGKILL: `python -m tests.support.crash <lake> <point>` runs one stage of
+the scenario and dies in it. Elsewhere one thread writes, and the lake as it lies at that instant is all that a kill
+would leave: the stage ends in the process of the test, and the lake is put back as it lay then.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -20,135 +23,20 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from streaming import (
-    BoundedOutOfOrderness,
-    Files,
-    Json,
-    Lake,
-    Pipeline,
-    Rule,
-    Stream,
-    Tumbling,
-    Windowed,
-    agg,
-    correct,
-    drain,
-    plan,
-    start_session,
-)
-from streaming.operations.repair import repair
-from tests.support.feeds import Payload, land
-from tests.support.instants import NOW, at
+from streaming import Lake, start_session
+from tests.support.instants import NOW
 from tests.support.jvm import SHORT_LIVED
+from tests.support.scenario import STREAMED, run_scenario
 
 _ROOT = Path(__file__).parents[2]
 _ALIVE_AT_MOST_SECONDS = 180
 
-_SENSORS = Stream(
-    name="sensors",
-    source=Files("landing/sensors"),
-    format=Json("id string, at timestamp, value bigint"),
-    event_time="at",
-    clock=BoundedOutOfOrderness("5 seconds"),
-    rules=(Rule("value_present", "value is not null"),),
-)
-BY_ID = Windowed(
-    "by_id",
-    _SENSORS,
-    Tumbling("10 seconds"),
-    {"readings": agg.count(), "sum_value": agg.sum("value"), "mean_value": agg.mean("value")},
-    by=("id",),
-)
-PIPELINE = Pipeline(_SENSORS, (BY_ID,))
-STAGES = ("morning", "evening", "repair", "correction", "report")
-# Without the rule the row without a value is valid: it can be repaired.
-_LAX = Pipeline(replace(_SENSORS, rules=()), (replace(BY_ID, of=replace(_SENSORS, rules=())),))
-REPORT, SECOND_SECTION = "readings_per_id", "readings_in_all"
 TORN = "between two sections of the next report"
-
-
-def _reading(id_: str | None, seconds: float, value: int | None) -> Payload:
-    return {"id": id_, "at": at(seconds).isoformat(), "value": value}
-
-
-def _unremarkable(seconds: float) -> tuple[Payload, ...]:
-    """Valid rows in number, so that the few broken ones stay below the share that closes the gate."""
-    return tuple(_reading("c", seconds, 1) for _ in range(50))
-
-
-# T0 is midnight, so the late pairs are of two days. The comment is the watermark after the batch.
-_MORNING: tuple[tuple[Payload, ...], ...] = (
-    (_reading("a", -12, 1), _reading("b", -3, 2), "not JSON", _reading("a", 2, 3), *_unremarkable(2)),  # -3
-    (_reading("a", 14, 4), _reading("b", 11, 5), _reading("a", -11, 60), *_unremarkable(14)),  # 9; the last one is late
-    # 16; 80 is late
-    (_reading("a", 21, 6), _reading("b", 3, 7), _reading("b", -5, 80), _reading("a", 9e7, 9), *_unremarkable(21)),
-)
-_EVENING: tuple[tuple[Payload, ...], ...] = (
-    (_reading("a", 5, 100), _reading("b", 33, 11), _reading("b", 34, None)),  # 28; 100 is late, of the second day
-    (_reading("a", 35, 12), _reading(None, 36, 13)),  # 31
-)
-
-
-def run_scenario(spark: SparkSession, lake: Lake, now: datetime, stages: Sequence[str] = STAGES) -> None:
-    """Drain the morning's files; drain the evening's to the end of input; repair; correct; report.
-
-    Each may be run again.
-    """
-    if "morning" in stages:
-        _land(lake, _MORNING, 0)
-        drain(spark, lake, PIPELINE, now=lambda: now)
-    if "evening" in stages:
-        _land(lake, _EVENING, len(_MORNING))
-        drain(spark, lake, PIPELINE, end_of_input=True, now=lambda: now)
-    if "repair" in stages:
-        repair(spark, lake, _LAX, now=lambda: now)
-    if "correction" in stages:
-        days = [entry.day for entry in plan(spark, lake, BY_ID)]
-        if days:
-            correct(spark, lake, BY_ID, days, now=lambda: now)
-    if "report" in stages:
-        # Great Expectations takes seconds to import, which the other stages need not pay.
-        from platform_assets.reports.publish import judge_and_publish
-
-        judge_and_publish(spark, lake, _report(), "run", now=lambda: now)
-
-
-def _report() -> Any:
-    from platform_assets.reports.report import Report, Section
-    from quality import Suite, unique
-
-    return Report(
-        PIPELINE,
-        "Readings per id.",
-        (
-            Section(
-                REPORT,
-                "Readings per id, first and current.",
-                lambda sources: (
-                    sources.current(BY_ID).groupBy("id").sum("readings").toDF("id", "readings").orderBy("id")
-                ),
-                lambda sources: Suite((unique("unique_key", ("id",)),)),
-            ),
-            Section(
-                SECOND_SECTION,
-                "Readings of all ids.",
-                lambda sources: sources.current(BY_ID).groupBy().sum("readings").toDF("readings"),
-                lambda sources: Suite((unique("unique_key", ("readings",)),)),
-            ),
-        ),
-    )
-
-
-def _land(lake: Lake, batches: tuple[tuple[Payload, ...], ...], first: int) -> None:
-    folder = Path(_SENSORS.source.location(lake))
-    for number, payloads in enumerate(batches, start=first):
-        if not (folder / f"{number:04}.json").exists():
-            land(folder, payloads, name=f"{number:04}.json")
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where to die: in a stage, before or after the `nth` call there of a function, of those that concern `table`.
+    """Where to end: in a stage, before or after the `nth` call there of a function, of those that concern `table`.
 
     `owner` names the module or class that holds the function, as `module:Class`.
     `alone`: only the Python process dies, and its JVM notices; otherwise both die at once, as in a power cut.
@@ -167,7 +55,7 @@ _LOG, _VIEW, _CORRECTIONS = "/sensors/log", "/sensors/by_id", "/sensors/by_id_co
 _COMMIT = ("deltalake:DeltaTable", "create_write_transaction")
 _PUBLISH = "platform_assets.reports.publish"
 
-# In the order in which one lake meets them: each process goes on where the one before it died, and `nth` counts its own
+# In the order in which one lake meets them: each attempt goes on where the one before it ended, and `nth` counts its own
 # calls alone.
 POINTS: dict[str, Point] = {
     "log created, its first batch not committed": Point("morning", *_COMMIT, 1, _LOG),
@@ -215,16 +103,37 @@ def crash(root: Path, point: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _arm(point: Point) -> None:
+class _Ended(BaseException):
+    """The stage ends here; nothing that catches exceptions goes on."""
+
+
+def end(spark: SparkSession, lake: Lake, name: str) -> None:
+    """Run a stage in this process up to the point; back when the lake is as it was at that instant."""
+    point, aside = POINTS[name], Path(f"{lake.root}-aside")
+    assert point.stage not in STREAMED, (
+        "a stream writes in several threads and processes: only a kill ends them at once"
+    )
+
+    def put_aside_and_end() -> None:
+        shutil.copytree(lake.root, aside)
+        raise _Ended
+
+    try:
+        with _armed(point, put_aside_and_end):
+            run_scenario(spark, lake, NOW, (point.stage,))
+    except _Ended:
+        # What was tidied up on the way out would not have been by a process that is dead.
+        shutil.rmtree(lake.root)
+        aside.rename(lake.root)
+    else:
+        raise AssertionError(f"{name}: the stage came to its end")
+
+
+@contextmanager
+def _armed(point: Point, die: Callable[[], None]) -> Iterator[None]:
     owner = resolve_name(point.owner)
     original: Callable[..., Any] = getattr(owner, point.function)
     calls = 0
-
-    def die() -> None:
-        if point.alone:
-            os.kill(os.getpid(), signal.SIGKILL)
-        else:
-            os.killpg(0, signal.SIGKILL)
 
     @functools.wraps(original)
     def armed(*args: Any, **kwargs: Any) -> Any:
@@ -239,6 +148,10 @@ def _arm(point: Point) -> None:
         return result
 
     setattr(owner, point.function, armed)
+    try:
+        yield
+    finally:
+        setattr(owner, point.function, original)
 
 
 def _location(argument: Any) -> str:
@@ -247,10 +160,18 @@ def _location(argument: Any) -> str:
 
 def main() -> None:
     """Run the stage of the point and die."""
-    root, point = sys.argv[1:]
+    root, name = sys.argv[1:]
+    point = POINTS[name]
+
+    def die() -> None:
+        if point.alone:
+            os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            os.killpg(0, signal.SIGKILL)
+
     spark = start_session()
-    _arm(POINTS[point])
-    run_scenario(spark, Lake(root), NOW, (POINTS[point].stage,))
+    with _armed(point, die):
+        run_scenario(spark, Lake(root), NOW, (point.stage,))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 FLINK := .tidemark/flink
-# tests/conftest.py puts the tests in order and says which of them share a worker.
-PARALLEL = $(BIN)/pytest --numprocesses $(or $(WORKERS),auto) --dist loadgroup --no-loadscope-reorder
+# tests/conftest.py puts the tests in order and says which of them share a worker. A worker that dies is not replaced: its
+# successor would be given the test that killed it, again and again.
+PARALLEL = $(BIN)/pytest --numprocesses $(or $(WORKERS),auto) --max-worker-restart 0 --dist loadgroup --no-loadscope-reorder
 
 # Dagster and Great Expectations import two to three times slower without cached bytecode.
 unexport PYTHONDONTWRITEBYTECODE

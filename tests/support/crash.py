@@ -55,8 +55,8 @@ _LOG, _VIEW, _CORRECTIONS = "/sensors/log", "/sensors/by_id", "/sensors/by_id_co
 _COMMIT = ("deltalake:DeltaTable", "create_write_transaction")
 _PUBLISH = "platform_assets.reports.publish"
 
-# In the order in which one lake meets them: each attempt goes on where the one before it ended, and `nth` counts its own
-# calls alone.
+# In the order in which one lake meets them: each attempt goes on where the one before it ended, and `nth` counts the
+# calls of this attempt alone.
 POINTS: dict[str, Point] = {
     "log created, its first batch not committed": Point("morning", *_COMMIT, 1, _LOG),
     "before the log commit": Point("morning", *_COMMIT, 2, _LOG),

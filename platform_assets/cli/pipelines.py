@@ -14,7 +14,7 @@ from platform_assets.cli.context import PipelineName, ViewName, console, current
 from platform_assets.cli.interrupts import stopping_between_batches
 from platform_assets.cli.next_steps import FEEDS, after_audit, when_nothing_arrived
 from platform_assets.cli.render import next_step, print_findings, print_frame
-from platform_assets.cli.tables import Table, frame_of
+from platform_assets.cli.tables import read_named
 from platform_assets.pipeline.maintenance import told
 from streaming.audit import audit as audit_laws
 from streaming.base import StreamingError, utc_now
@@ -22,9 +22,8 @@ from streaming.declare import Pipeline, find_pipeline
 from streaming.feeds import feed_flights
 from streaming.log import QUERY
 from streaming.operations import maintain as keep_tidy
+from streaming.operators import runtime_of
 from streaming.service import drain, shown_on
-from streaming.views import correct as correct_days
-from streaming.views import plan
 
 
 def feed(
@@ -83,30 +82,35 @@ def correct(
     pipeline = find_pipeline(pipeline_name)
     lake = current_lake()
     with spark_session() as spark, Bar(console=console, transient=True) as bar:
-        for view in pipeline.corrected:
-            days = [entry.date() for entry in day] if day else [entry.day for entry in plan(spark, lake, view)]
-            task = bar.add_task(f"correcting {view.name}", total=len(days))
+        for operator in pipeline.operators:
+            if not operator.corrected:
+                continue
+            runtime = runtime_of(operator, lake)
+            days = [entry.date() for entry in day] if day else [pending.day for pending in runtime.plan(spark)]
+            task = bar.add_task(f"correcting {operator.name}", total=len(days))
 
-            def show_progress(done: date, rows: int, name: str = view.name) -> None:
+            def show_progress(done: date, rows: int, name: str = operator.name) -> None:
                 bar.advance(task)  # noqa: B023 -- called before the loop goes on
                 bar.console.print(f"{name} {done}: {rows:,} windows corrected", highlight=False)
 
-            if not correct_days(spark, lake, view, days, utc_now, show_progress):
-                bar.console.print(f"{view.name}: no day has late pairs that are not corrected yet.")
+            if not runtime.correct(spark, days, utc_now, show_progress):
+                bar.console.print(f"{operator.name}: no day has late pairs that are not corrected yet.")
     next_step(console, f"tidemark show {pipeline_name} current", "shows first results overlaid with corrections.")
 
 
 def show(
     pipeline_name: PipelineName,
-    table: Annotated[Table, typer.Argument(help="Which table or read.")] = Table.current,
+    table: Annotated[
+        str | None, typer.Argument(help="Which table or read: current, first, late, log, clock, rejected, ...")
+    ] = None,
     view: ViewName = None,
     limit: Annotated[int, typer.Option(help="Rows to print.", min=1)] = 20,
 ) -> None:
     """Print rows of the event log, its side outputs, or a view."""
     pipeline = find_pipeline(pipeline_name)
+    name, read = read_named(current_lake(), pipeline, pipeline.operator(view), table)
     with spark_session() as spark:
-        frame = frame_of(spark, current_lake(), pipeline, pipeline.view(view), table)
-        print_frame(console, frame, f"{pipeline_name} {table}", limit)
+        print_frame(console, read(spark), f"{pipeline_name} {name}", limit)
     next_step(console, f"tidemark audit {pipeline_name}", "recomputes everything from the log and checks every law.")
 
 
@@ -144,7 +148,8 @@ def _say_unread(pipeline: Pipeline, unknown: Mapping[str, int]) -> None:
 
 
 def _say_backlog(spark: SparkSession, pipeline: Pipeline) -> None:
-    days = sorted({entry.day for view in pipeline.views for entry in plan(spark, current_lake(), view)})
+    runtimes = [runtime_of(operator, current_lake()) for operator in pipeline.operators]
+    days = {pending.day for runtime in runtimes for pending in runtime.plan(spark)}
     if days:
         console.print(f"Late data has changed windows of {len(days)} days already published as first results.")
         next_step(console, f"tidemark correct {pipeline.name}", "recomputes exactly those windows.")

@@ -2,97 +2,59 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.base import LogError, ViewError
-from streaming.declare import Pipeline, Windowed
+from streaming.base import DeclarationError, LogError
+from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import clock_history, read_batches, read_log, rejected
-from streaming.views import (
-    current_results,
-    duplicates,
-    late_pairs,
-    read_corrections,
-    read_first,
-    read_open,
-    read_updates,
-    unassigned,
-)
+from streaming.operators import runtime_of
+
+Read = Callable[[SparkSession], DataFrame]
 
 
-class Table(StrEnum):
-    """What `tidemark show` can show of a pipeline."""
+def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str, Read]:
+    """What can be shown of an operator and of the log that it reads, by name, in an order for people.
 
-    log = "log"
-    clock = "clock"
-    rejected = "rejected"
-    late = "late"
-    first = "first"
-    corrections = "corrections"
-    updates = "updates"
-    open = "open"
-    unassigned = "unassigned"
-    duplicates = "duplicates"
-    current = "current"
+    What the operator itself shows comes first. A function raises LogError or ViewError where its table is not there.
+    """
+    stream = operator.reads[0]
+    columns = ("_batch", "_rejected", "_raw", "_origin")
+    return {
+        **runtime_of(operator, lake).readable,
+        "log": lambda spark: read_log(spark, lake, stream).orderBy("_batch", "_origin"),
+        "clock": lambda spark: _clock_frame(spark, lake, pipeline, stream),
+        "rejected": lambda spark: rejected(read_log(spark, lake, stream)).select(*columns).orderBy("_batch"),
+    }
 
 
-def frame_of(spark: SparkSession, lake: Lake, pipeline: Pipeline, view: Windowed, table: Table) -> DataFrame:
-    """The rows of `table`, in an order for people.
+def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | None) -> tuple[str, Read]:
+    """What is shown under that name; without a name, what the operator shows first.
 
     Raises:
-        LogError, ViewError: there is no such table yet.
+        DeclarationError: there is no such thing to show; the text lists those there are.
     """
-    match table:
-        case Table.log:
-            return read_log(spark, lake, pipeline.stream).orderBy("_batch", "_origin")
-        case Table.clock:
-            return _clock_frame(spark, lake, pipeline)
-        case Table.rejected:
-            columns = ("_batch", "_rejected", "_raw", "_origin")
-            return rejected(read_log(spark, lake, pipeline.stream)).select(*columns).orderBy("_batch")
-        case Table.late:
-            return late_pairs(read_log(spark, lake, pipeline.stream), view).select(
-                "window_start", "window_end", "_watermark", "_batch", *pipeline.stream.columns
-            )
-        case Table.first:
-            return read_first(spark, lake, view).orderBy("window_start", *view.by)
-        case Table.open:
-            return read_open(spark, lake, view).orderBy("window_start", *view.by)
-        case Table.unassigned:
-            return unassigned(read_log(spark, lake, pipeline.stream), view)
-        case Table.duplicates:
-            return duplicates(read_log(spark, lake, pipeline.stream), view).orderBy("window_start", *view.by)
-    corrections, updates = read_corrections(spark, lake, view), read_updates(spark, lake, view)
-    if table is Table.current:
-        return current_results(read_first(spark, lake, view), corrections, view, updates).orderBy(
-            "window_start", *view.by
+    reads = readable(lake, pipeline, operator)
+    chosen = next(iter(reads)) if name is None else name
+    if chosen not in reads:
+        raise DeclarationError(
+            f"there is no {chosen!r} to show of view {operator.name!r} of {pipeline.name!r}; there are: "
+            f"{', '.join(reads)}."
         )
-    if table is Table.updates:
-        if updates is None:
-            raise ViewError(
-                f"view {view.name!r} has no updates at {lake.updates(view)!r}; they are what late='update' makes of "
-                f"late pairs, and it has late={view.late!r}."
-            )
-        return updates.orderBy("window_start", *view.by, "_batch")
-    if corrections is None:
-        raise ViewError(
-            f"view {view.name!r} has no corrections at {lake.corrections(view)!r} yet; run `tidemark correct "
-            f"{pipeline.name}` first, or point TIDEMARK_HOME to the lake that has them."
-        )
-    return corrections.orderBy("window_start", *view.by)
+    return chosen, reads[chosen]
 
 
-def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> DataFrame:
+def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream) -> DataFrame:
     """The history of the stream's watermark, a row per batch, oldest first."""
-    readings = clock_history(read_batches(lake, pipeline.stream))
+    readings = clock_history(read_batches(lake, stream))
     if not readings:
         raise LogError(
-            f"stream {pipeline.stream.name!r} has no event log at {lake.log(pipeline.stream)!r} yet; run `tidemark run "
+            f"stream {stream.name!r} has no event log at {lake.log(stream)!r} yet; run `tidemark run "
             f"{pipeline.name}` first, or point TIDEMARK_HOME to the lake that has it."
         )
-    views = [view.name for view in pipeline.views]
+    views = [operator.name for operator in pipeline.operators_of(stream)]
     unknown = ", unknown_fields map<string, bigint>" if any(reading.unknown for reading in readings) else ""
     rows = [
         (

@@ -58,6 +58,11 @@ class Operator(ABC):
         return tuple(table.suffix for table in self.tables if table.suffix)
 
     @property
+    def corrected(self) -> bool:
+        """Whether late rows wait for a scheduled correction, which a backfill writes."""
+        return any(table.written_by == "backfill" for table in self.tables)
+
+    @property
     def folder(self) -> str:
         """Where its tables lie: beside the log of the first stream that it reads."""
         return self.reads[0].name

@@ -1,6 +1,6 @@
 """One process per pipeline: a drain, or a stream that runs for months under its supervisor."""
 
-from streaming.service import lease, supervisor
+from streaming.service import hangs, lease, progress_table
 from streaming.service.alerts import ALERTS, AlertStatus, evaluate
 from streaming.service.drain import drain
 from streaming.service.lease import take_lease
@@ -33,14 +33,15 @@ __all__ = [
     "drain",
     "evaluate",
     "forget_progress",
+    "hangs",
     "ingest_query",
     "lease",
     "look",
+    "progress_table",
     "read_progress",
     "request",
     "shown_on",
     "supervise",
-    "supervisor",
     "take_lease",
     "together",
 ]

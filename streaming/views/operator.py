@@ -160,8 +160,8 @@ class WindowedRuntime(OperatorRuntime):
         view, updates = self.operator, read_updates(spark, self.lake, self.operator)
         if updates is None:
             raise ViewError(
-                f"view {view.name!r} has no updates in {self.lake.root!r}; they are what late='update' makes of late "
-                f"pairs, and it has late={view.late!r}."
+                f"view {view.name!r} has no updates at {self.lake.updates(view)!r}; they are what late='update' makes of "
+                f"late pairs, and it has late={view.late!r}."
             )
         return updates.orderBy("window_start", *view.by, "_batch")
 
@@ -169,7 +169,7 @@ class WindowedRuntime(OperatorRuntime):
         view, corrections = self.operator, read_corrections(spark, self.lake, self.operator)
         if corrections is None:
             raise ViewError(
-                f"view {view.name!r} has no corrections in {self.lake.root!r} yet; run `tidemark correct "
-                f"{view.folder}` first."
+                f"view {view.name!r} has no corrections at {self.lake.corrections(view)!r} yet; run `tidemark correct "
+                f"{view.folder}` first, or point TIDEMARK_HOME to the lake that has them."
             )
         return corrections.orderBy("window_start", *view.by)

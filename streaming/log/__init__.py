@@ -1,5 +1,6 @@
 """The event log: validate, stamp, append, and the reads of it."""
 
+from streaming.log import validate
 from streaming.log.append import append_batch
 from streaming.log.batch import Batch
 from streaming.log.batches import archive_batches, head, newest_before, newest_late, read_batches, version_after
@@ -40,6 +41,7 @@ __all__ = [
     "repaired",
     "stamp",
     "valid",
+    "validate",
     "version_after",
     "with_origin",
 ]

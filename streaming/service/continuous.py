@@ -131,6 +131,9 @@ class Continuous:
         """While the source is silent: the last batch has moved the clock, and a silent clock may go on by itself."""
         if self.watch.running().keys() & self._ingest.keys() or self._busy_lately():
             return
+        # After a long stop the time since the last row is no silence of a source that nobody has looked into yet.
+        if any(query.lastProgress is None for query in self._ingest.values()):
+            return
         declared = [stream.clock.heartbeat_after for stream in self._pipeline.streams if stream.clock.heartbeat_after]
         spacing = min(declared, key=interval, default=self._pipeline.trigger)
         if self._now() - self._beat_at >= interval(spacing) and self._run.advance_idle_clocks():

@@ -160,8 +160,8 @@ class WindowedRuntime(OperatorRuntime):
         view, updates = self.operator, read_updates(spark, self.lake, self.operator)
         if updates is None:
             raise ViewError(
-                f"view {view.name!r} has no updates at {self.lake.updates(view)!r}; they are what late='update' makes of "
-                f"late pairs, and it has late={view.late!r}."
+                f"view {view.name!r} has no updates at {self.lake.updates(view)!r}; they are what late='update' makes "
+                f"of late pairs, and it has late={view.late!r}."
             )
         return updates.orderBy("window_start", *view.by, "_batch")
 

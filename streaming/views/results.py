@@ -12,7 +12,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import EVENT_TIME, FIRST_INSTANT, ORDER, WINDOW, date_literal, literal
+from streaming.base import (
+    END_OF_EVENT_TIMES,
+    EVENT_TIME,
+    FIRST_EVENT_TIME,
+    FIRST_INSTANT,
+    ORDER,
+    WINDOW,
+    date_literal,
+    literal,
+)
 from streaming.declare import Windowed
 from streaming.views.functions import apply_function
 from streaming.views.kinds import kind_of
@@ -45,7 +54,9 @@ def assign(rows: DataFrame, view: Windowed) -> DataFrame:
     event_time = F.col(view.of.event_time)
     # Not `explode`: Spark infers a filter from it and pushes that below the watermark, where it would drop the rows
     # that carry only the clock. And not over every row: what made a row rejected may make a window overflow.
-    windows = F.explode_outer(F.when(counted_rows(view) & event_time.isNotNull(), view.window.bounds(event_time)))
+    # Logs of older versions may hold valid rows at times around which there are no days; those are in no window.
+    has_windows = (event_time >= literal(FIRST_EVENT_TIME)) & (event_time < literal(END_OF_EVENT_TIMES))
+    windows = F.explode_outer(F.when(counted_rows(view) & has_windows, view.window.bounds(event_time)))
     return rows.withColumns(
         {EVENT_TIME: event_time, ORDER: F.struct(event_time.alias("at"), "_batch", "_origin")}
     ).withColumn(WINDOW, windows)

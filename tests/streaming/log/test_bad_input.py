@@ -361,7 +361,7 @@ def test_event_times_that_no_window_can_carry_are_dead_letters_and_stop_nothing(
     dead_letters = log.rejected(log.read_log(spark, lake, visits))
     payloads = [visit(instant).encode() for instant in (ZERO_DATE, YEAR_99, ZERO_DATE, YEAR_99, LAST_DAY)]
     reason = "event_time: at lies outside the years 100 to 9899"
-    assert tuples(dead_letters, "_raw", "_rejected[0]") == sorted((payload, reason) for payload in payloads)
+    assert tuples(dead_letters.selectExpr("_raw", "_rejected[0]")) == sorted((payload, reason) for payload in payloads)
     assert visits_once_corrected(spark, lake) == CORRECTED
     assert [finding for finding in audit(spark, lake, visits_pipeline) if not finding.holds] == []
 

@@ -30,6 +30,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--without-spark"):
         items[:] = [item for item in items if "spark" not in getattr(item, "fixturenames", ())]
+    # Without workers, tests run in the order of their files.
     if hasattr(config, "workerinput"):
         for item in items:
             for fixture in _shared_fixtures(item):

@@ -22,6 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-spark", action="store_true", help="leave out the tests that start a Spark session")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """As many workers as there are cores, as far as the memory goes."""
     return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // _MEMORY_OF_A_WORKER))

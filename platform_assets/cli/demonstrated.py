@@ -11,19 +11,19 @@ from rich.table import Table
 from platform_assets.cli.render import next_step, print_findings
 from platform_assets.demo.demo import REPORT, Demonstrated
 from platform_assets.instance import dagster_home
+from platform_assets.reports.publication import read_report
 from streaming.audit import audit
 from streaming.pipelines.flights import pipeline
 from streaming.spark import start_session
-from streaming.tables import delta
 
 _WHICH = ("first", "current")
 
 
 def show_demonstrated(console: Console, done: Demonstrated) -> bool:
     """Print the report, the audit, the paths and the next command; returns whether every law holds."""
-    table = delta.open_table(done.lake.report(REPORT))
-    assert table is not None, "a demo that ended without an error has published its report"
-    _print_bias(console, delta.contents(table).sort_by([("day", "ascending"), ("origin", "ascending")]).to_pylist())
+    sections = read_report(done.lake, REPORT)
+    assert sections is not None, "a demo that ended without an error has published its report"
+    _print_bias(console, sections[REPORT].sort_by([("day", "ascending"), ("origin", "ascending")]).to_pylist())
     held = print_findings(console, audit(start_session(), done.lake, pipeline))
     console.print(f"The demo took {sum(done.seconds.values()):.0f} s. It left", highlight=False)
     for what, where in (

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from platform_assets.cli.context import console, current_lake, spark_session
 from platform_assets.cli.render import next_step
+from platform_assets.reports.publication import read_publication
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import declared_reports
 from quality import GateClosed
@@ -18,7 +19,6 @@ from streaming.base import DeclarationError, utc_now
 from streaming.declare import Operator, Pipeline, declared_pipelines
 from streaming.operations import drop as drop_tables
 from streaming.operations import rebuild as rebuild_tables
-from streaming.tables import delta
 
 OperatorName = Annotated[str, typer.Argument(help="Name of a view, or PIPELINE/VIEW where two have the same name.")]
 
@@ -54,7 +54,7 @@ def drop(
 def _publish_again(spark: SparkSession, pipeline: Pipeline) -> None:
     """Those reports on the pipeline that were published before."""
     for report in declared_reports().values():
-        if report.pipeline != pipeline or delta.version_of(current_lake().report(report.name)) is None:
+        if report.pipeline != pipeline or read_publication(current_lake(), report.name) is None:
             continue
         try:
             judge_and_publish(spark, current_lake(), report, run_id=f"cli-{uuid4().hex[:12]}")

@@ -18,7 +18,7 @@ from platform_assets.cli.render import next_step
 from platform_assets.cli.requests import ask, ends_within, named_pipelines, wait_for, wait_for_drain
 from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, utc_now
-from streaming.declare import Pipeline, declared_pipelines, find_pipeline
+from streaming.declare import Pipeline, broken_modules, declared_pipelines, find_pipeline
 from streaming.lake import Lake
 from streaming.operations import left_tables
 from streaming.service import ControlFolder, Overview, StreamCollector, look, supervise
@@ -125,6 +125,8 @@ def status(
         overviews = look_at_all()
         console.print(status_table(overviews, utc_now()))
         _say_left_tables(lake, shown)
+        for module in broken_modules():
+            console.print(str(module), highlight=False, markup=False, soft_wrap=True)
         _say_why(overviews)
         return
     with Live(console=console, refresh_per_second=2, screen=False) as live:

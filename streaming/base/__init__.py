@@ -21,6 +21,7 @@ from streaming.base.errors import (
     ViewError,
 )
 from streaming.base.frozen_mapping import FrozenMapping
+from streaming.base.given import check_mapping, check_tuple, check_type
 from streaming.base.intervals import (
     END_OF_EVENT_TIMES,
     EPOCH,
@@ -36,8 +37,10 @@ from streaming.base.intervals import (
     to_micros,
     utc_now,
 )
+from streaming.base.modules import BrokenModule, import_or_explain
 from streaming.base.names import check_column_name, check_name
 from streaming.base.sql import Column, check_names, columns_of, names_in
+from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value
 
 __all__ = [
     "DAY",
@@ -52,6 +55,7 @@ __all__ = [
     "MILLISECOND",
     "ORDER",
     "WINDOW",
+    "BrokenModule",
     "ChangedDeclaration",
     "CheckpointError",
     "Column",
@@ -68,14 +72,23 @@ __all__ = [
     "SourceError",
     "StreamingError",
     "SupervisorError",
+    "Types",
     "ViewError",
+    "check_aggregate",
     "check_column_name",
+    "check_condition",
+    "check_kind",
+    "check_mapping",
     "check_name",
     "check_names",
+    "check_tuple",
+    "check_type",
+    "check_value",
     "columns_of",
     "constant",
     "date_literal",
     "from_micros",
+    "import_or_explain",
     "interval",
     "literal",
     "names_in",

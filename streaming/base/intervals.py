@@ -39,16 +39,32 @@ def interval(text: str) -> timedelta:
     """The length of `text`, such as `15 minutes` or `1 hour 30 minutes`; never negative.
 
     Raises:
-        DeclarationError: `text` is not a sequence of `<number> <unit>`.
+        DeclarationError: `text` is not a sequence of `<number> <unit>`, or longer than 9999 years.
     """
+    if not isinstance(text, str):
+        raise DeclarationError(f"{text!r} is not an interval; write it as text, such as '15 minutes'.")
     parts = re.findall(r"(\d+)\s*([a-z]+?)s?\b", text.strip().lower())
     rebuilt = re.sub(r"(\d+)\s*([a-z]+?)s?\b", "", text.strip().lower()).strip()
     if not parts or rebuilt or any(unit not in _UNITS for _, unit in parts):
+        negative = (
+            ""
+            if "-" not in text
+            else (
+                " A length is never negative: a window's offset that moves it back is the rest of its period, such as "
+                "offset='59 minutes' for an hour that begins one minute earlier."
+            )
+        )
         raise DeclarationError(
             f"{text!r} is not an interval; write a whole number and a unit, such as '15 minutes'. "
-            f"Units: {', '.join(_UNITS)} (or their plurals)."
+            f"Units: {', '.join(_UNITS)} (or their plurals).{negative}"
         )
-    return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
+    try:
+        return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
+    except OverflowError as error:
+        raise DeclarationError(
+            f"{text!r} is longer than all time from the year 1 to 9999; write a length that can be meant, such as "
+            "'36500 days'."
+        ) from error
 
 
 def to_micros(instant: datetime) -> int:

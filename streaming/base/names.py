@@ -13,7 +13,7 @@ def check_name(what: str, name: str) -> None:
     Raises:
         DeclarationError: not lower-case letters, digits and underscores, beginning with a letter.
     """
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise DeclarationError(
             f"{name!r} cannot name a {what}; use lower-case letters, digits and '_', beginning with a letter."
         )

@@ -26,16 +26,20 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
     Raises:
         DeclarationError: `ddl` is not a list of `<name> <type>`, or repeats a name.
     """
+    if not isinstance(ddl, str):
+        raise DeclarationError(f"the schema is {ddl!r}, a {type(ddl).__name__}; write it as text, such as 'id string'.")
     try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
+        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl}\n)", dialect="spark")
     except SqlglotError as error:
         raise _unreadable("schema", ddl, error) from error
+    _check_definitions(ddl, table)
     columns = tuple(
         Column(
             name=definition.name,
             type=definition.kind.sql("spark").lower(),
             required=any(
-                isinstance(constraint.kind, exp.NotNullColumnConstraint) for constraint in definition.constraints
+                isinstance(constraint.kind, exp.NotNullColumnConstraint) and not constraint.kind.args.get("allow_null")
+                for constraint in definition.constraints
             ),
         )
         for definition in table.find_all(exp.ColumnDef)
@@ -52,15 +56,40 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
     return columns
 
 
+def _check_definitions(ddl: str, table: exp.Expr) -> None:
+    """Refuse what the parser took for something else than a column with a type, `not null` and a comment."""
+    entries = table.this.expressions if isinstance(table.this, exp.Schema) else []
+    for entry in entries:
+        if not isinstance(entry, exp.ColumnDef) or entry.kind is None or not isinstance(entry.this, exp.Identifier):
+            raise DeclarationError(
+                f"the schema {ddl!r} has {entry.sql('spark')!r}, which is no column with a type; write each column as "
+                f"'<name> <type>', such as '{entry.name or 'id'} string'."
+            )
+        for constraint in entry.constraints:
+            if not isinstance(constraint.kind, (exp.NotNullColumnConstraint, exp.CommentColumnConstraint)):
+                raise DeclarationError(
+                    f"the schema {ddl!r} has {constraint.sql('spark')!r} at column {entry.name!r}, which nothing would "
+                    "follow; leave it out, and write a rule for what must hold. Only NOT NULL and COMMENT may stand "
+                    "behind a type."
+                )
+    if table.args.get("properties") is not None:
+        raise DeclarationError(f"the schema {ddl!r} goes on behind its columns; write no more than them.")
+
+
 def names_in(expression: str) -> frozenset[str]:
     """The top-level columns that the SQL `expression` reads.
 
     Raises:
         DeclarationError: `expression` is not one SQL expression.
     """
+    if not isinstance(expression, str):
+        raise DeclarationError(
+            f"{expression!r} is a {type(expression).__name__}; write Spark SQL as text, such as 'amount > 0'."
+        )
     try:
         trees = sqlglot.parse(expression, dialect="spark")
-    except SqlglotError as error:
+    # The parser indexes past the arguments of a function that has too few.
+    except (SqlglotError, IndexError) as error:
         raise _unreadable("expression", expression, error) from error
     if len(trees) != 1 or trees[0] is None:
         raise DeclarationError(
@@ -83,6 +112,6 @@ def check_names(what: str, expression: str, valid: tuple[str, ...]) -> None:
         )
 
 
-def _unreadable(kind: str, text: str, error: SqlglotError) -> DeclarationError:
+def _unreadable(kind: str, text: str, error: Exception) -> DeclarationError:
     detail = "; ".join(str(entry.get("description")) for entry in getattr(error, "errors", [])) or "not SQL"
     return DeclarationError(f"cannot read the {kind} {text!r}: {detail}. Write it as Spark SQL.")

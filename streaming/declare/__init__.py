@@ -8,7 +8,7 @@ from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.pipeline import Pipeline
-from streaming.declare.registry import declared_pipelines, find_pipeline
+from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
 from streaming.declare.restarts import Failure
 from streaming.declare.rule import Rule
 from streaming.declare.stream import Stream, epoch_millis
@@ -32,6 +32,7 @@ __all__ = [
     "WindowFunction",
     "Windowed",
     "aggregates",
+    "broken_modules",
     "declared_pipelines",
     "epoch_millis",
     "find_pipeline",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import ORDER, DeclarationError
+from streaming.base import ORDER, DeclarationError, check_type
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,10 @@ class Aggregate:
     sql: str
     meaning: str
     of_nothing: int | None = None
+
+    def __post_init__(self) -> None:
+        check_type("sql of an aggregate", self.sql, str, "Spark SQL as text, such as 'sum(amount) / count(amount)'")
+        check_type("meaning of an aggregate", self.meaning, str, "one line for people")
 
     def column(self) -> Column:
         """The Spark column that computes it."""

@@ -9,6 +9,7 @@ from streaming.base import DeclarationError, check_name, interval
 from streaming.declare.delivery import Delivery
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator
+from streaming.declare.pipeline_checks import check_held
 from streaming.declare.restarts import ExponentialBackoff, RestartStrategy
 from streaming.declare.stream import Stream
 from streaming.declare.windowed import Windowed
@@ -62,6 +63,7 @@ class Pipeline:
         hangs_after: str = "10 minutes",
         limits: Limits | None = None,
     ) -> None:
+        check_held(stream, views, streams, operators)
         held = (*([] if stream is None else [stream]), *streams)
         if not held:
             raise DeclarationError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import check_name
+from streaming.base import check_name, check_type
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         check_name("rule", self.name)
+        check_type(f"the condition of rule {self.name!r}", self.condition, str, "SQL as text, such as 'amount > 0'")
 
     def reason(self) -> Column:
         """Null where the row is good, else `name: not (condition)`."""

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from streaming.base import (
     INGESTED_AT,
     DeclarationError,
     FrozenMapping,
     check_column_name,
+    check_condition,
+    check_mapping,
     check_name,
-    check_names,
+    check_tuple,
+    check_type,
+    check_value,
     names_in,
 )
 from streaming.clocks import Clock
 from streaming.declare.rule import Rule
-from streaming.formats import Json
+from streaming.formats import Format
 from streaming.sources import Source
 
 _RESERVED = ("landing", "reports", "quality")
@@ -36,7 +41,7 @@ class Stream:
 
     name: str
     source: Source
-    format: Json
+    format: Format
     event_time: str
     clock: Clock
     rules: tuple[Rule, ...] = ()
@@ -50,33 +55,55 @@ class Stream:
             raise DeclarationError(
                 f"{self.name!r} cannot name a stream: the lake keeps {', '.join(_RESERVED)} for itself. Rename it."
             )
+        self._check_types()
         object.__setattr__(self, "derived", FrozenMapping(self.derived))
-        known = tuple(column.name for column in self.format.columns)
-        for name, expression in self.derived.items():
+        taken = [column.name.lower() for column in self.format.columns]
+        for name in self.derived:
             check_column_name(name)
-            if name.lower() in map(str.lower, known):
+            if name.lower() in taken:
                 raise DeclarationError(f"derived column {name!r} of stream {self.name!r} exists already; rename it.")
-            check_names(f"derived column {name!r}", expression, (*known, INGESTED_AT))
-            known += (name,)
+            taken.append(name.lower())
         self._check_event_time()
         names = [rule.name for rule in self.rules]
         for name in names:
             if names.count(name) > 1:
                 raise DeclarationError(f"rule {name!r} of stream {self.name!r} is declared twice; rename one.")
         for rule in self.rules:
-            check_names(f"rule {rule.name!r}", rule.condition, (*known, INGESTED_AT))
+            check_condition(
+                f"rule {rule.name!r} of stream {self.name!r}", rule.condition, {**self.types, INGESTED_AT: "timestamp"}
+            )
         if self.clock.moved_by is not None:
-            check_names(f"the clock of stream {self.name!r}", self.clock.moved_by, known)
+            check_condition(f"the clock of stream {self.name!r}", self.clock.moved_by, self.types)
+
+    def _check_types(self) -> None:
+        of = f"of stream {self.name!r}"
+        check_type(f"source {of}", self.source, Source, f"Files('landing/{self.name}')")
+        check_type(f"format {of}", self.format, Format, "Json('id string, at timestamp')")
+        check_type(f"event_time {of}", self.event_time, str, "the name of a timestamp column")
+        check_type(f"clock {of}", self.clock, Clock, "a clock, such as BoundedOutOfOrderness('5 minutes')")
+        check_tuple(
+            f"rules {of}", self.rules, Rule, "a tuple of rules, such as (Rule('id_present', 'id is not null'),)"
+        )
+        check_mapping(f"derived {of}", self.derived, str, "a dict from name to SQL, such as {'twice': 'amount * 2'}")
 
     def _check_event_time(self) -> None:
-        types = {column.name: column.type for column in self.format.columns}
-        timestamps = [name for name, type_ in types.items() if type_ == "timestamp"] + list(self.derived)
-        if self.event_time not in timestamps:
+        times = [name for name, type_ in self.types.items() if name in self.derived or type_ == "timestamp"]
+        derived = self.types.get(self.event_time)
+        if self.event_time not in times or (derived is not None and not derived.startswith("timestamp")):
             raise DeclarationError(
-                f"event_time={self.event_time!r} of stream {self.name!r} is no timestamp column; timestamp or "
-                f"derived columns are: {', '.join(timestamps) or 'none'}. For epoch milliseconds derive one with "
-                "epoch_millis('<column>')."
+                f"event_time={self.event_time!r} of stream {self.name!r} is no timestamp column"
+                f"{'' if derived is None else f', but of type {derived}'}; timestamp or derived columns are: "
+                f"{', '.join(times) or 'none'}. For epoch milliseconds derive one with epoch_millis('<column>')."
             )
+
+    @cached_property
+    def types(self) -> dict[str, str | None]:
+        """The Spark type of each column, None where only Spark knows it."""
+        types: dict[str, str | None] = {column.name: column.type for column in self.format.columns}
+        for name, expression in self.derived.items():
+            readable = {**types, INGESTED_AT: "timestamp"}
+            types[name] = check_value(f"derived column {name!r} of stream {self.name!r}", expression, readable)
+        return types
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streaming.base import (
-    EVENT_TIME,
-    ORDER,
     DeclarationError,
     FrozenMapping,
     check_column_name,
     check_name,
-    check_names,
     interval,
 )
 from streaming.declare.aggregates import Aggregate
@@ -21,6 +18,7 @@ from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import LatePolicy, check_policy
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
+from streaming.declare.view_checks import check_keys, check_view_expressions, check_view_types
 from streaming.windows import Window
 
 _ROWS = "_rows"
@@ -65,23 +63,16 @@ class Windowed(Operator):
 
     def __post_init__(self) -> None:
         check_name("view", self.name)
+        check_view_types(vars(self))
         object.__setattr__(self, "aggregates", FrozenMapping(self.aggregates))
         if bool(self.aggregates) == (self.function is not None):
             raise DeclarationError(
                 f"view {self.name!r} has {'both' if self.aggregates else 'neither'} aggregates and a function; give "
                 "one of the two, such as aggregates={'rows': count()}."
             )
-        columns = self.of.columns
-        for key in self.by:
-            check_names(f"by of view {self.name!r}", key, columns)
-        for column in self.distinct:
-            check_names(f"distinct of view {self.name!r}", column, columns)
-        for expression in self.window.expressions:
-            check_names(f"window of view {self.name!r}", expression, columns)
-        if self.where is not None:
-            check_names(f"where of view {self.name!r}", self.where, columns)
-        for name, aggregate in self.aggregates.items():
-            check_names(f"aggregate {name!r} of view {self.name!r}", aggregate.sql, (*columns, EVENT_TIME, ORDER))
+        check_keys(f"by of view {self.name!r}", self.by, self.of.types)
+        check_keys(f"distinct of view {self.name!r}", self.distinct, self.of.types)
+        check_view_expressions(self.name, self.of.types, self.window, self.where, self.aggregates)
         for name in self.values:
             check_column_name(name)
             if name in self.identity:

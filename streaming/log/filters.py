@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import check_name, check_names
+from streaming.base import check_condition, check_name
 from streaming.declare import Stream
 from streaming.log.read import valid
 
@@ -38,7 +38,7 @@ class Filter:
 
     def __post_init__(self) -> None:
         check_name("filter", self.name)
-        check_names(f"where of filter {self.name!r}", self.where, self.of.columns)
+        check_condition(f"where of filter {self.name!r}", self.where, self.of.types)
 
     def rows(self, log: DataFrame) -> DataFrame:
         """The rows that are kept; `log` is a batch read of the event log."""

@@ -51,3 +51,31 @@ def test_what_is_not_sql_is_refused_with_its_text(text: str) -> None:
 def test_a_schema_that_is_none_is_refused(ddl: str, reason: str) -> None:
     with pytest.raises(DeclarationError, match=reason):
         columns_of(ddl)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "culprit"),
+    [
+        ("id, at timestamp", "'id'"),
+        ("id: string, n int", "'id'"),
+        ("*", "'*'"),
+        ("a.b int", "'a.b INT'"),
+        ("id string, primary key (id)", "PRIMARY KEY"),
+        ("id string default 'x'", "DEFAULT"),
+        ("id bigint generated always as identity", "GENERATED"),
+        ("id string unique", "UNIQUE"),
+        ("id string) using delta partitioned by (id", "goes on behind its columns"),
+    ],
+)
+def test_nothing_of_a_schema_is_left_out_without_a_word(ddl: str, culprit: str) -> None:
+    with pytest.raises(DeclarationError, match="write") as refused:
+        columns_of(ddl)
+    assert culprit in str(refused.value)
+    assert repr(ddl) in str(refused.value)
+
+
+def test_a_column_may_say_that_it_may_be_null_and_what_it_means() -> None:
+    assert columns_of("id string not null comment 'who', n int null") == (
+        Column("id", "string", True),
+        Column("n", "int", False),
+    )

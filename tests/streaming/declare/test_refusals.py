@@ -73,7 +73,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
         "'5 seconds', and the other policies have none.",
     ),
     "update of sessions": (
-        lambda: check_policy("v", "update", "1 hour", None, True),
+        lambda: check_policy("v", "update", "1 hour", None, False),
         "view 'v' has late='update' on windows that merge, whose bounds a late row moves; use late='correct'.",
     ),
 }

@@ -1,0 +1,40 @@
+"""Values of another type than a declaration asks for: refused with what was given and what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streaming.base.errors import DeclarationError
+
+
+def check_type(what: str, value: object, kind: type | tuple[type, ...], advice: str) -> None:
+    """Refuse a `value` of `what` that is no `kind`; `advice` says what to write.
+
+    Raises:
+        DeclarationError: with the value.
+    """
+    if not isinstance(value, kind):
+        raise DeclarationError(f"{what} is {value!r}, a {type(value).__name__}; write {advice}.")
+
+
+def check_tuple(what: str, value: object, kind: type, advice: str) -> None:
+    """Refuse a `value` of `what` that is no tuple, or has an entry that is no `kind`; `advice` says what to write.
+
+    Raises:
+        DeclarationError: with the value.
+    """
+    check_type(what, value, tuple, advice)
+    for entry in value if isinstance(value, tuple) else ():
+        check_type(f"an entry of {what}", entry, kind, advice)
+
+
+def check_mapping(what: str, value: object, kind: type, advice: str) -> None:
+    """Refuse a `value` of `what` that is no mapping from text to `kind`; `advice` says what to write.
+
+    Raises:
+        DeclarationError: with the value.
+    """
+    check_type(what, value, Mapping, advice)
+    for name, entry in value.items() if isinstance(value, Mapping) else ():
+        check_type(f"a name in {what}", name, str, advice)
+        check_type(f"{name!r} in {what}", entry, kind, advice)

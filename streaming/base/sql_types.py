@@ -1,0 +1,142 @@
+"""Which type an SQL expression has, and whether it can be what it is declared as. Without Spark, so in doubt it can."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import sqlglot
+from pyspark.sql import functions as F
+from sqlglot import exp
+from sqlglot.optimizer.annotate_types import annotate_types
+from sqlglot.schema import MappingSchema
+
+from streaming.base.errors import DeclarationError
+from streaming.base.sql import check_names
+
+Types = Mapping[str, str | None]
+"""The columns that an expression may read, with their Spark types, None where it is not known."""
+
+_ROWS = "__rows"
+_KINDS = {
+    "boolean": {exp.DataType.Type.BOOLEAN},
+    "number": {*exp.DataType.NUMERIC_TYPES},
+    "text": {*exp.DataType.TEXT_TYPES},
+    "date": {exp.DataType.Type.DATE},
+    "timestamp": {*exp.DataType.TEMPORAL_TYPES} - {exp.DataType.Type.DATE},
+    "interval": {exp.DataType.Type.INTERVAL},
+    "array": {exp.DataType.Type.ARRAY},
+    "struct": {exp.DataType.Type.STRUCT},
+    "map": {exp.DataType.Type.MAP},
+}
+_OF_ONE_ROW = (
+    *(exp.Cast, exp.Case, exp.If, exp.Coalesce, exp.Abs, exp.Round, exp.Floor, exp.Ceil, exp.Upper, exp.Lower),
+    *(exp.Length, exp.Concat, exp.Trim, exp.Substring, exp.Connector, exp.Nullif),
+)
+"""Functions of one row's values, for certain."""
+
+_NAMES = """
+and any approx_top_k approx_top_k_accumulate approx_top_k_combine approx_top_k_estimate between bigint binary boolean
+case collations date div double float from_avro from_protobuf if in int len luhn_check map measure mod not or
+percentile_cont percentile_disc python_worker_logs range schema_of_avro smallint space sql_keywords string
+table_changes table_changes_by_path time timestamp tinyint to_avro to_protobuf variant_explode variant_explode_outer
+vector_avg vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm vector_normalize vector_sum
+"""
+_ONLY_IN_SQL = frozenset(_NAMES.split())
+"""Functions of Spark SQL that `pyspark.sql.functions` has no name for."""
+
+
+def check_value(what: str, expression: object, types: Types) -> str | None:
+    """Refuse an `expression` of `what` that is no value of a row; returns its Spark type, None where it is not known.
+
+    Raises:
+        DeclarationError: it is no SQL text, names an unknown column or function, or aggregates.
+    """
+    tree = _read(what, expression, types)
+    aggregate = tree.find(exp.AggFunc)
+    if aggregate is not None and tree.find(exp.Query, exp.Window) is None:
+        raise DeclarationError(
+            f"{what} is {expression!r}, which takes many rows together ({aggregate.sql('spark')}); write an expression "
+            "over the columns of one row, and aggregate in a view."
+        )
+    type_ = _type(tree, types)
+    return None if type_ is None or _kind(type_) is None else type_.sql("spark").lower()
+
+
+def check_condition(what: str, expression: object, types: Types) -> None:
+    """Refuse an `expression` of `what` that is true or false of no row.
+
+    Raises:
+        DeclarationError: as `check_value`, or its type is known and not boolean.
+    """
+    check_kind(what, expression, types, "boolean", f"a condition, such as '{expression} is not null'")
+
+
+def check_kind(what: str, expression: object, types: Types, kind: str, advice: str) -> None:
+    """Refuse an `expression` of `what` that is of another kind (such as `boolean`) for certain.
+
+    Raises:
+        DeclarationError: as `check_value`, or its type is known and of another kind.
+    """
+    check_value(what, expression, types)
+    type_ = _type(_read(what, expression, types), types)
+    other = None if type_ is None else _kind(type_)
+    if other not in (None, kind):
+        raise DeclarationError(f"{what} is {expression!r}, a {other} and no {kind}; write {advice}.")
+
+
+def check_aggregate(what: str, expression: object, types: Types) -> None:
+    """Refuse an `expression` of `what` that does not make one value of many rows.
+
+    Raises:
+        DeclarationError: it is no SQL text, names an unknown column or function, counts by what is no condition, or
+            has nothing that aggregates.
+    """
+    tree = _read(what, expression, types)
+    functions = tree.find_all(exp.Func, exp.SubqueryPredicate)
+    if all(isinstance(node, _OF_ONE_ROW) and not isinstance(node, exp.AggFunc) for node in functions):
+        raise DeclarationError(
+            f"{what} is {expression!r}, which is a value of each row and none of them all; say how to aggregate, such "
+            f"as agg.sum({expression!r})."
+        )
+    for counted in tree.find_all(exp.CountIf):
+        check_condition(f"the condition that {what} counts", counted.this.sql("spark"), types)
+
+
+def _read(what: str, expression: object, types: Types) -> exp.Expr:
+    if not isinstance(expression, str):
+        raise DeclarationError(
+            f"{what} is {expression!r}, a {type(expression).__name__}; write Spark SQL as text, such as 'amount > 0'."
+        )
+    check_names(what, expression, tuple(types))
+    tree = sqlglot.parse_one(expression, dialect="spark")
+    for function in tree.find_all(exp.Anonymous):
+        name = function.name.lower()
+        if isinstance(function.parent, exp.Dot) or hasattr(F, name) or name in _ONLY_IN_SQL:
+            continue
+        near = difflib.get_close_matches(name, {*_ONLY_IN_SQL, *dir(F)}, 3)
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        raise DeclarationError(
+            f"{what} calls {name}() in {expression!r}, which is no function of Spark SQL; {hint}Correct the name, or "
+            "compute it with functions that there are."
+        )
+    return tree
+
+
+def _type(tree: exp.Expr, types: Types) -> exp.DataType | None:
+    """What can be told of the type; None where nothing can."""
+    rows = sqlglot.select(tree.copy()).from_(_ROWS)
+    for column in rows.find_all(exp.Column):
+        if not column.table:
+            column.set("table", exp.to_identifier(_ROWS))
+    schema: dict[str, object] = {_ROWS: {name: type_ for name, type_ in types.items() if type_ is not None}}
+    try:
+        typed = annotate_types(rows, schema=MappingSchema(schema, dialect="spark"), dialect="spark")
+    # Whatever it cannot tell, Spark may well accept.
+    except Exception:
+        return None
+    return typed.selects[0].type
+
+
+def _kind(type_: exp.DataType) -> str | None:
+    return next((kind for kind, members in _KINDS.items() if type_.this in members), None)

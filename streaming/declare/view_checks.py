@@ -1,0 +1,75 @@
+"""What a windowed view may be given: values of the right types, and expressions that can be what they are used for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streaming.base import (
+    EVENT_TIME,
+    ORDER,
+    DeclarationError,
+    Types,
+    check_aggregate,
+    check_condition,
+    check_mapping,
+    check_names,
+    check_tuple,
+    check_type,
+)
+from streaming.declare.aggregates import Aggregate
+from streaming.declare.functions import WindowFunction
+from streaming.declare.stream import Stream
+from streaming.windows import Window
+
+
+def check_view_types(given: Mapping[str, object]) -> None:
+    """Refuse a value of another type than a view asks for; `given` holds its fields by name.
+
+    Raises:
+        DeclarationError: with the value, and what to write.
+    """
+    of, columns = f"of view {given['name']!r}", "a tuple of column names, such as ('id',)"
+    check_type(f"of= {of}", given["of"], Stream, "the stream that it reads")
+    check_type(f"window {of}", given["window"], Window, "a window, such as Tumbling('1 hour')")
+    check_mapping(f"aggregates {of}", given["aggregates"], Aggregate, "a dict such as {'mean': agg.mean('amount')}")
+    check_tuple(f"by {of}", given["by"], str, columns)
+    check_tuple(f"distinct {of}", given["distinct"], str, columns)
+    if given["function"] is not None:
+        check_type(f"function {of}", given["function"], WindowFunction, "WindowFunction(apply, returns='low double')")
+
+
+def check_keys(what: str, names: tuple[str, ...], types: Types) -> None:
+    """Refuse a name of `what` that is no column.
+
+    Raises:
+        DeclarationError: it is unknown, or an expression.
+    """
+    for name in names:
+        check_names(what, name, tuple(types))
+        if name.strip("`") not in types:
+            raise DeclarationError(
+                f"{what} has {name!r}, which is an expression; name a column, and derive one in the stream for what is "
+                f"computed, such as derived={{'key': {name!r}}}."
+            )
+
+
+def check_view_expressions(
+    view: str,
+    types: Types,
+    window: Window,
+    where: str | None,
+    aggregates: Mapping[str, Aggregate],
+) -> None:
+    """Refuse an expression that reads none of the columns in `types`, or cannot be what it is used for.
+
+    Raises:
+        DeclarationError: with the expression, and what to write.
+    """
+    of = f"of view {view!r}"
+    for expression in window.expressions:
+        check_names(f"window {of}", expression, tuple(types))
+    if where is not None:
+        check_condition(f"where {of}", where, types)
+    readable = {**types, EVENT_TIME: "timestamp", ORDER: None}
+    for name, aggregate in aggregates.items():
+        check_aggregate(f"aggregate {name!r} {of}", aggregate.sql, readable)

@@ -40,7 +40,7 @@ from streaming.base.intervals import (
 from streaming.base.modules import BrokenModule, import_or_explain
 from streaming.base.names import check_column_name, check_name
 from streaming.base.sql import Column, check_names, columns_of, names_in
-from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value
+from streaming.base.sql_types import Types, check_aggregate, check_condition, check_value
 
 __all__ = [
     "DAY",
@@ -77,7 +77,6 @@ __all__ = [
     "check_aggregate",
     "check_column_name",
     "check_condition",
-    "check_kind",
     "check_mapping",
     "check_name",
     "check_names",

@@ -79,8 +79,8 @@ def _clash(name: str, declared: dict[str, Pipeline]) -> str | None:
         for stream in pipeline.streams:
             if stream.name in {entry.name for entry in rival.streams}:
                 return (
-                    f"its pipeline {pipeline.name!r} ingests stream {stream.name!r}, as {rival.name!r} of {other} does; "
-                    "a stream belongs to one pipeline, so move what reads it into one of them"
+                    f"its pipeline {pipeline.name!r} ingests stream {stream.name!r}, as {rival.name!r} of {other} does;"
+                    " a stream belongs to one pipeline, so move what reads it into one of them"
                 )
     return None
 

@@ -16,8 +16,10 @@ SECOND = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 MAX_AHEAD = 30 * SECOND
-EARLIEST = -62_135_596_800 * SECOND
+EARLIEST = (datetime(100, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 """The first event time that is valid."""
+LATEST = (datetime(9900, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+"""The first that no longer is."""
 
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?(?:Z|([+-])(\d{2}):(\d{2}))", re.ASCII
@@ -74,7 +76,7 @@ def judge(line: bytes, now: int) -> Verdict:
     }
     reasons = [f"type: {name}" for name, is_wrong in wrong.items() if is_wrong]
     if not wrong["at"]:
-        if at is None or at < EARLIEST:
+        if at is None or not EARLIEST <= at < LATEST:
             reasons.append("event_time")
         elif at > now + MAX_AHEAD:
             reasons.append("max_ahead")

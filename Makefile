@@ -7,9 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 FLINK := .tidemark/flink
-# tests/conftest.py puts the tests in order and says which of them share a worker. A worker that dies is not replaced: its
-# successor would be given the test that killed it, again and again.
-PARALLEL = $(BIN)/pytest --numprocesses $(or $(WORKERS),auto) --max-worker-restart 0 --dist loadgroup --no-loadscope-reorder
+# A file's tests share a worker, and so the fixtures of their module; tests/conftest.py puts them in order. A worker that
+# dies is not replaced: its successor would be given the test that killed it, again and again.
+PARALLEL = $(BIN)/pytest --numprocesses $(or $(WORKERS),auto) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 
 # Dagster and Great Expectations import two to three times slower without cached bytecode.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,7 +33,7 @@ test-fast: jars archive ## Run the tests that start no processes of their own: n
 	@$(PARALLEL) -m 'not processes'
 
 prove: jars archive ## Try the laws on 500 cases of every kind of window; takes about a quarter of an hour
-	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws
+	@TIDEMARK_LAW_CASES=500 $(BIN)/pytest tests/laws
 
 mutate: packages ## Break what decides without Spark, one change at a time; print the share that the tests catch
 	@$(BIN)/mutmut run

@@ -33,20 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if "spark" not in getattr(item, "fixturenames", ())]
     # Without workers, tests run in the order of their files.
     if hasattr(config, "workerinput"):
-        for item in items:
-            for fixture in _shared_fixtures(item):
-                item.add_marker(pytest.mark.xdist_group(fixture))
         items.sort(key=_turn)
-
-
-def _shared_fixtures(item: pytest.Item) -> list[str]:
-    """The fixtures of its module that an item shares with others, which therefore belong on the same worker."""
-    if not isinstance(item, pytest.Function):
-        return []
-    # One that has parameters is built once for each.
-    indices = item.callspec.indices if hasattr(item, "callspec") else {}
-    definitions = item._fixtureinfo.name2fixturedefs.items()
-    return [f"{name}{indices.get(name, '')}" for name, candidates in definitions if candidates[-1].scope == "module"]
 
 
 def _turn(item: pytest.Item) -> int:

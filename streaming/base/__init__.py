@@ -3,6 +3,7 @@
 from streaming.base import sql
 from streaming.base.columns import DAY, EVENT_TIME, INGESTED_AT, ORDER, WINDOW
 from streaming.base.constants import constant
+from streaming.base.discovery import Discovery, discover
 from streaming.base.errors import (
     ChangedDeclaration,
     CheckpointError,
@@ -21,7 +22,7 @@ from streaming.base.errors import (
     ViewError,
 )
 from streaming.base.frozen_mapping import FrozenMapping
-from streaming.base.given import check_mapping, check_tuple, check_type
+from streaming.base.imports import BrokenModule, import_modules, import_or_explain
 from streaming.base.intervals import (
     END_OF_EVENT_TIMES,
     EPOCH,
@@ -60,6 +61,7 @@ __all__ = [
     "CheckpointError",
     "Column",
     "DeclarationError",
+    "Discovery",
     "FeedError",
     "FencedError",
     "FrozenMapping",
@@ -86,7 +88,9 @@ __all__ = [
     "columns_of",
     "constant",
     "date_literal",
+    "discover",
     "from_micros",
+    "import_modules",
     "import_or_explain",
     "interval",
     "literal",

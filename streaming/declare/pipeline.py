@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from streaming.base import DeclarationError, check_name, interval
 from streaming.declare.delivery import Delivery
+from streaming.declare.folders import check_folder
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline_checks import check_held
@@ -90,7 +91,7 @@ class Pipeline:
         self._check()
 
     def _check(self) -> None:
-        check_name("pipeline", self.name)
+        check_folder("pipeline", self.name)
         for length in (self.trigger, self.stop_within, self.hangs_after):
             interval(length)
         if self.identical_failures < 1:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import ModuleType
 
-from streaming.base import BrokenModule, DeclarationError, import_or_explain
+from streaming.base import BrokenModule, DeclarationError, Discovery, discover, import_modules, import_or_explain
 from streaming.declare.pipeline import Pipeline
 from streaming.lake import Settings
 
@@ -19,87 +17,70 @@ class _Found:
 
 
 def declared_pipelines() -> dict[str, Pipeline]:
-    """The pipelines that can be run, by name; those that cannot are in `broken_modules`.
+    """The pipelines that can run, by name; `broken_modules` has the others.
 
     Raises:
-        DeclarationError: `TIDEMARK_PIPELINES` names a package that there is not.
+        DeclarationError: `TIDEMARK_PIPELINES` names a package that Python does not find.
     """
-    return _found().pipelines
+    return {pipeline.name: pipeline for pipeline in _discovery().declared}
 
 
 def broken_modules() -> tuple[BrokenModule, ...]:
-    """The modules that declare no pipeline because they cannot be imported, or that contradict one another.
+    """The modules that cannot be imported, and those whose pipelines have one name or ingest one stream.
 
     Raises:
-        DeclarationError: `TIDEMARK_PIPELINES` names a package that there is not.
+        DeclarationError: `TIDEMARK_PIPELINES` names a package that Python does not find.
     """
-    return _found().broken
+    return _discovery().broken
 
 
 def find_pipeline(name: str) -> Pipeline:
     """The pipeline of that name.
 
     Raises:
-        DeclarationError: there is none; the text lists those there are, and the modules that are broken.
+        DeclarationError: there is none; the text lists those there are, then the broken modules, one a line.
     """
-    found = _found()
-    if name not in found.pipelines:
-        broken = "".join(f" {module}." for module in found.broken)
-        raise DeclarationError(
-            f"there is no pipeline {name!r}; declared are: {', '.join(sorted(found.pipelines)) or 'none'}. A pipeline "
-            f"is a module with a variable `pipeline` in {' or '.join(_packages()).replace('.', '/')}.{broken}"
+    discovery = _discovery()
+    pipelines = {pipeline.name: pipeline for pipeline in discovery.declared}
+    if name not in pipelines:
+        text = (
+            f"there is no pipeline {name!r}; declared are: {', '.join(sorted(pipelines)) or 'none'}. A pipeline is a "
+            f"module with a variable `pipeline` in {' or '.join(_packages()).replace('.', '/')}."
         )
-    return found.pipelines[name]
+        raise DeclarationError("\n".join([text, *map(str, discovery.broken)]))
+    return pipelines[name]
 
 
-def _found() -> _Found:
-    declared: dict[str, Pipeline] = {}
-    broken: list[BrokenModule] = []
-    for name in _module_names():
-        module = import_or_explain(name)
-        if isinstance(module, BrokenModule):
-            broken.append(module)
-        elif isinstance(pipeline := getattr(module, "pipeline", None), Pipeline):
-            declared[name] = pipeline
-    clashes = {name: _clash(name, declared) for name in declared}
-    broken += [BrokenModule(name, clash) for name, clash in clashes.items() if clash is not None]
-    return _Found(
-        {pipeline.name: pipeline for name, pipeline in declared.items() if clashes[name] is None}, tuple(broken)
-    )
+def _discovery() -> Discovery[Pipeline]:
+    return discover(_modules(), "pipeline", Pipeline, _conflict)
 
 
-def _clash(name: str, declared: dict[str, Pipeline]) -> str | None:
-    """Why the pipeline of the module `name` cannot run beside those of other modules."""
-    pipeline = declared[name]
-    for other, rival in declared.items():
-        if other == name:
-            continue
-        if rival.name == pipeline.name:
-            return f"it declares pipeline {pipeline.name!r}, as {other} does; rename one"
-        for stream in pipeline.streams:
-            if stream.name in {entry.name for entry in rival.streams}:
-                return (
-                    f"its pipeline {pipeline.name!r} ingests stream {stream.name!r}, as {rival.name!r} of {other} does;"
-                    " a stream belongs to one pipeline, so move what reads it into one of them"
-                )
+def _conflict(one: Pipeline, other: Pipeline) -> str | None:
+    if one.name == other.name:
+        return f"declare pipeline {one.name!r}; rename one"
+    names = {stream.name for stream in other.streams}
+    shared = [stream.name for stream in one.streams if stream.name in names]
+    if shared:
+        return (
+            f"ingest stream {shared[0]!r}, in pipelines {one.name!r} and {other.name!r}, but a log has one writer; "
+            "move what reads the stream into one pipeline"
+        )
     return None
 
 
-def _module_names() -> Iterator[str]:
-    for package in _packages():
-        for module in pkgutil.iter_modules(_package(package).__path__):
-            yield f"{package}.{module.name}"
+def _modules() -> Iterator[ModuleType | BrokenModule]:
+    for name in _packages():
+        package = import_or_explain(name)
+        if isinstance(package, ModuleType) and hasattr(package, "__path__"):
+            yield from import_modules(package)
+        elif isinstance(package, BrokenModule) and package.file is not None:
+            yield package
+        else:
+            reason = package.reason if isinstance(package, BrokenModule) else "it is a module"
+            raise DeclarationError(
+                f"TIDEMARK_PIPELINES names {name!r}, which is no package ({reason}); name a package that Python finds."
+            )
 
 
 def _packages() -> list[str]:
     return [name.strip() for name in Settings().pipelines.split(",") if name.strip()]
-
-
-def _package(name: str) -> ModuleType:
-    package = import_or_explain(name)
-    if isinstance(package, BrokenModule):
-        raise DeclarationError(
-            f"TIDEMARK_PIPELINES names {name!r}, which cannot be imported ({package.reason}); name a package that "
-            "Python finds."
-        )
-    return package

@@ -11,20 +11,14 @@ from streaming.base import (
     DeclarationError,
     FrozenMapping,
     check_column_name,
-    check_condition,
-    check_mapping,
-    check_name,
-    check_tuple,
-    check_type,
-    check_value,
+    check_names,
     names_in,
 )
 from streaming.clocks import Clock
+from streaming.declare.folders import check_folder
 from streaming.declare.rule import Rule
 from streaming.formats import Format
 from streaming.sources import Source
-
-_RESERVED = ("landing", "reports", "quality")
 
 
 @dataclass(frozen=True)
@@ -50,12 +44,7 @@ class Stream:
     description: str = ""
 
     def __post_init__(self) -> None:
-        check_name("stream", self.name)
-        if self.name in _RESERVED:
-            raise DeclarationError(
-                f"{self.name!r} cannot name a stream: the lake keeps {', '.join(_RESERVED)} for itself. Rename it."
-            )
-        self._check_types()
+        check_folder("stream", self.name)
         object.__setattr__(self, "derived", FrozenMapping(self.derived))
         taken = [column.name.lower() for column in self.format.columns]
         for name in self.derived:

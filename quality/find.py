@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from quality.errors import SuiteError
-from quality.expectations import Suite
+from quality.expectations import Expectation, Suite
 from quality.generic import corrections_suite, log_suite, view_suite
+from streaming.base import BrokenModule, import_or_explain
 from streaming.declare import CORRECTIONS, UPDATES, Operator, Pipeline, Stream, TableSpec, Windowed
 
 LOG = "log"
@@ -47,7 +48,8 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     tables of an operator that is no view have a suite only if that module gives them expectations.
 
     Raises:
-        SuiteError: that module has no such dict, or speaks of a role that there is not.
+        SuiteError: that module cannot be imported, has no such dict, or speaks of a role that there is not. A pipeline
+            is never judged without the expectations that its own module would add.
     """
     suites = {role_of_log(pipeline, stream): log_suite(stream) for stream in pipeline.streams}
     tables = _result_tables(pipeline)
@@ -55,12 +57,7 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
         role: _suite(operator, table) for role, (operator, table) in tables.items() if isinstance(operator, Windowed)
     }
     module = f"quality.suites.{pipeline.name}"
-    if find_spec(module) is None:
-        return suites
-    declared = getattr(importlib.import_module(module), "expectations", None)
-    if not isinstance(declared, dict):
-        raise SuiteError(f"module {module!r} has no dict 'expectations'; give it one from role to expectations.")
-    own = dict(declared)
+    own = _own_expectations(module)
     # No suite follows from the declaration of an operator that is no view.
     suites |= {role: Suite(tuple(own.pop(role))) for role in [*own] if role in tables and role not in suites}
     unknown = sorted(set(own) - set(suites))
@@ -70,6 +67,18 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
             f"{', '.join(suites)}. Correct the name, or they would never be asked."
         )
     return {role: suite.extended(own.get(role, ())) for role, suite in suites.items()}
+
+
+def _own_expectations(name: str) -> dict[str, Sequence[Expectation]]:
+    if find_spec(name) is None:
+        return {}
+    module = import_or_explain(name)
+    if isinstance(module, BrokenModule):
+        raise SuiteError(f"{module}. Correct it; until then its pipeline is neither judged nor reported.")
+    declared = getattr(module, "expectations", None)
+    if not isinstance(declared, dict):
+        raise SuiteError(f"module {name!r} has no dict 'expectations'; give it one from role to expectations.")
+    return dict(declared)
 
 
 def _result_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:

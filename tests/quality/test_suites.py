@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from quality import SuiteError, suites_for, unique
+import quality.suites
+from quality import Pins, SuiteError, open_gate, pin, suites_for, unique
 from streaming.examples.orders import pipeline as orders
+from streaming.lake.lake import Lake
 from streaming.pipelines.flights import pipeline as flights
+from tests.support.packages import importable, write_modules
 
 
 def names(suites: dict, role: str) -> list[str]:
@@ -51,6 +56,32 @@ def test_expectations_for_a_table_that_is_not_there_are_refused(monkeypatch: pyt
 
     with pytest.raises(SuiteError, match=r"'orders_per_hour'.*orders_per_day"):
         suites_for(orders)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("expectations = {", "orders.py:1: SyntaxError: '{' was never closed"),
+        ("\n1 / 0", "orders.py:2: ZeroDivisionError: division by zero"),
+        ("import nothing_like_this", "orders.py:1: ModuleNotFoundError: No module named 'nothing_like_this'"),
+    ],
+)
+def test_the_gate_stays_closed_while_the_pipelines_own_module_cannot_be_imported(
+    source: str, reason: str, tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_modules(tmp_path, {"orders": source})
+    monkeypatch.setattr(quality.suites, "__path__", [str(tmp_path), *quality.suites.__path__])
+    text = f"module quality.suites.orders is broken: {tmp_path}/{reason}. Correct it"
+
+    with importable(tmp_path):
+        for ask in (
+            lambda: suites_for(orders),
+            lambda: pin(lake, orders),
+            lambda: open_gate(None, lake, orders, Pins("orders", ())),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(SuiteError, match=re.escape(text)):
+                ask()
+        assert "departures_by_origin" in suites_for(flights)
 
 
 def test_a_definition_tells_two_limits_apart() -> None:

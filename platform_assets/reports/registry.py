@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 from platform_assets import reports
 from platform_assets.reports.errors import UnknownReport
 from platform_assets.reports.report import Report
+from streaming.base import BrokenModule, Discovery, discover, import_modules
 
 
 def declared_reports() -> dict[str, Report]:
-    """All reports by name."""
-    found = {}
-    for module in pkgutil.iter_modules(reports.__path__):
-        report = getattr(importlib.import_module(f"{reports.__name__}.{module.name}"), "report", None)
-        if isinstance(report, Report):
-            found[report.name] = report
-    return found
+    """The reports that can be published, by name; `broken_reports` has the others."""
+    return {report.name: report for report in _discovery().declared}
+
+
+def broken_reports() -> tuple[BrokenModule, ...]:
+    """The modules that cannot be imported, and those whose reports write one table."""
+    return _discovery().broken
 
 
 def find_report(name: str) -> Report:
     """The report of that name.
 
     Raises:
-        UnknownReport: there is none; the text lists those there are.
+        UnknownReport: there is none; the text lists those there are, then the broken modules, one a line.
     """
-    known = declared_reports()
-    if name not in known:
-        raise UnknownReport(
-            f"there is no report {name!r}; declared are: {', '.join(sorted(known)) or 'none'}. A report is a module of "
-            "platform_assets/reports with a variable `report`."
+    discovery = _discovery()
+    declared = {report.name: report for report in discovery.declared}
+    if name not in declared:
+        text = (
+            f"there is no report {name!r}; declared are: {', '.join(sorted(declared)) or 'none'}. A report is a module "
+            "of platform_assets/reports with a variable `report`."
         )
-    return known[name]
+        raise UnknownReport("\n".join([text, *map(str, discovery.broken)]))
+    return declared[name]
+
+
+def _discovery() -> Discovery[Report]:
+    return discover(import_modules(reports), "report", Report, _conflict)
+
+
+def _conflict(one: Report, other: Report) -> str | None:
+    tables = {section.table for section in other.sections}
+    shared = [section.table for section in one.sections if section.table in tables]
+    return f"write table {shared[0]!r}; rename that section in one of them" if shared else None

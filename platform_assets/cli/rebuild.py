@@ -9,14 +9,15 @@ from uuid import uuid4
 import typer
 from pyspark.sql import SparkSession
 
+from platform_assets.cli.broken import print_broken
 from platform_assets.cli.context import console, current_lake, spark_session
 from platform_assets.cli.render import next_step
 from platform_assets.reports.publication import read_publication
 from platform_assets.reports.publish import judge_and_publish
-from platform_assets.reports.registry import declared_reports
+from platform_assets.reports.registry import broken_reports, declared_reports
 from quality import GateClosed
 from streaming.base import DeclarationError, utc_now
-from streaming.declare import Operator, Pipeline, declared_pipelines
+from streaming.declare import Operator, Pipeline, broken_modules, declared_pipelines
 from streaming.operations import drop as drop_tables
 from streaming.operations import rebuild as rebuild_tables
 
@@ -52,7 +53,8 @@ def drop(
 
 
 def _publish_again(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Those reports on the pipeline that were published before."""
+    """Those reports on the pipeline that were published before; a broken report cannot be, so it is named."""
+    print_broken(broken_reports())
     for report in declared_reports().values():
         if report.pipeline != pipeline or read_publication(current_lake(), report.name) is None:
             continue
@@ -71,6 +73,5 @@ def _declared(name: str) -> tuple[Pipeline, Operator]:
     if len(matching) == 1:
         return matching[0]
     names = ", ".join(f"{pipeline.name}/{entry.name}" for pipeline, entry in matching or every) or "none"
-    raise DeclarationError(
-        f"there {'are several views' if matching else 'is no view'} {name!r}: {names}. Write one of these."
-    )
+    text = f"there {'are several views' if matching else 'is no view'} {name!r}: {names}. Write one of these."
+    raise DeclarationError("\n".join([text, *map(str, broken_modules())]))

@@ -13,6 +13,7 @@ import typer
 from prometheus_client import CollectorRegistry, start_http_server
 from rich.live import Live
 
+from platform_assets.cli.broken import print_broken
 from platform_assets.cli.context import console, current_lake
 from platform_assets.cli.render import next_step
 from platform_assets.cli.requests import ask, ends_within, named_pipelines, wait_for, wait_for_drain
@@ -117,6 +118,7 @@ def status(
 ) -> None:
     """What every stream does: state, rates, watermark, backlog, failures."""
     lake, shown = current_lake(), named_pipelines(pipelines)
+    print_broken(broken_modules())
 
     def look_at_all() -> list[Overview]:
         return [look(lake, pipeline) for pipeline in shown]
@@ -217,6 +219,8 @@ def _say_why(overviews: Sequence[Overview]) -> None:
     idle = [overview.pipeline.name for overview in overviews if overview.state == "stopped"]
     if broken:
         next_step(console, f"tidemark logs {broken[0]}", "shows what led to it.")
+    elif not overviews:
+        next_step(console, "tidemark new NAME", "writes the skeleton of a pipeline.")
     elif len(idle) == len(overviews):
         next_step(console, f"tidemark up {idle[0]}", "starts it.")
     else:

@@ -22,6 +22,7 @@ from streaming.base.errors import (
     ViewError,
 )
 from streaming.base.frozen_mapping import FrozenMapping
+from streaming.base.given import check_mapping, check_tuple, check_type
 from streaming.base.imports import BrokenModule, import_modules, import_or_explain
 from streaming.base.intervals import (
     END_OF_EVENT_TIMES,
@@ -38,7 +39,6 @@ from streaming.base.intervals import (
     to_micros,
     utc_now,
 )
-from streaming.base.modules import BrokenModule, import_or_explain
 from streaming.base.names import check_column_name, check_name
 from streaming.base.sql import Column, check_names, columns_of, names_in
 from streaming.base.sql_types import Types, check_aggregate, check_condition, check_value

@@ -10,12 +10,6 @@ from streaming.declare.pipeline import Pipeline
 from streaming.lake import Settings
 
 
-@dataclass(frozen=True)
-class _Found:
-    pipelines: dict[str, Pipeline]
-    broken: tuple[BrokenModule, ...]
-
-
 def declared_pipelines() -> dict[str, Pipeline]:
     """The pipelines that can run, by name; `broken_modules` has the others.
 

@@ -11,7 +11,11 @@ from streaming.base import (
     DeclarationError,
     FrozenMapping,
     check_column_name,
-    check_names,
+    check_condition,
+    check_mapping,
+    check_tuple,
+    check_type,
+    check_value,
     names_in,
 )
 from streaming.clocks import Clock
@@ -45,6 +49,7 @@ class Stream:
 
     def __post_init__(self) -> None:
         check_folder("stream", self.name)
+        self._check_types()
         object.__setattr__(self, "derived", FrozenMapping(self.derived))
         taken = [column.name.lower() for column in self.format.columns]
         for name in self.derived:

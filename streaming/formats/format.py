@@ -23,10 +23,7 @@ UNKNOWN = "_unknown"
 
 
 class Format(ABC):
-    """How a payload becomes columns.
-
-    `tests/streaming/formats/contract.py` asks of every format what is promised here.
-    """
+    """How a payload becomes columns."""
 
     @property
     @abstractmethod

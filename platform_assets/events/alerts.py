@@ -51,13 +51,13 @@ def alert_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         description=f"Failed stream, standing watermark, rejected rows, growing backlog of {pipeline.name}.",
     )
     def watch(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SkipReason:
-        seen, now = look(lake.lake, pipeline), utc_now()
-        if seen.since is None:
+        overview, now = look(lake.lake, pipeline), utc_now()
+        if overview.since is None:
             return dg.SkipReason(f"{pipeline.name} was never started")
-        report_alerts(context.instance, seen, now)
+        report_alerts(context.instance, overview, now)
         # Remembered here and not by the events, which the run of the stream reports, too.
         raised_before: list[str] = json.loads(context.cursor or "[]")
-        verdicts = list(evaluate(seen, pipeline.limits, now))
+        verdicts = list(evaluate(overview, pipeline.limits, now))
         for verdict in verdicts:
             if verdict.passed != (verdict.name in raised_before):
                 continue
@@ -67,16 +67,16 @@ def alert_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
                 send(lake.settings.alerts_to, pipeline, verdict)
         raised = [verdict.name for verdict in verdicts if not verdict.passed]
         context.update_cursor(json.dumps(raised))
-        return dg.SkipReason(f"raised: {', '.join(raised)}" if raised else f"{pipeline.name} is {seen.state}")
+        return dg.SkipReason(f"raised: {', '.join(raised)}" if raised else f"{pipeline.name} is {overview.state}")
 
     return watch
 
 
-def report_alerts(instance: dg.DagsterInstance, seen: Overview, now: datetime) -> Sequence[AlertStatus]:
+def report_alerts(instance: dg.DagsterInstance, overview: Overview, now: datetime) -> Sequence[AlertStatus]:
     """Report the alerts whose verdict is not the one that was reported last; returns these."""
-    key = keys.log_key(seen.pipeline.stream)
+    key = keys.log_key(overview.pipeline.stream)
     changed = []
-    for verdict in evaluate(seen, seen.pipeline.limits, now):
+    for verdict in evaluate(overview, overview.pipeline.limits, now):
         reported = _reported(instance, key, verdict)
         if reported == verdict.passed or (reported is None and verdict.passed):
             continue

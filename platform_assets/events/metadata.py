@@ -41,10 +41,10 @@ def watermark_metadata(lake: Lake, stream: Stream) -> dict[str, Any]:
     newest = head(lake, stream)
     if newest is None:
         return {}
-    known: dict[str, Any] = {"newest_batch": newest.number}
+    metadata: dict[str, Any] = {"newest_batch": newest.number}
     if newest.state.watermark is not None:
-        known["watermark"] = dg.MetadataValue.timestamp(newest.state.watermark)
-    return known
+        metadata["watermark"] = dg.MetadataValue.timestamp(newest.state.watermark)
+    return metadata
 
 
 def chart_metadata(picture: Path) -> dict[str, Any]:

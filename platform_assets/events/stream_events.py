@@ -56,26 +56,26 @@ class StreamEvents:
             # Dagster's storage being away is no reason for a stream to end; the next report says what this one would.
             _log.exception("%s: its state could not be reported to Dagster", self._pipeline.name)
 
-    def report(self, seen: Overview, now: datetime) -> None:
+    def report(self, overview: Overview, now: datetime) -> None:
         """One event for each table of the pipeline, and the alerts."""
-        state = _state_metadata(seen, now)
+        state = _state_metadata(overview, now)
         pipeline = self._pipeline
         for stream in pipeline.streams:
-            metadata = {**state, **_log_metadata(seen, stream)}
+            metadata = {**state, **_log_metadata(overview, stream)}
             self._materialized(keys.log_key(stream), self._lake.log(stream), metadata)
-            self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(seen)})
+            self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(overview)})
         for operator in pipeline.operators:
             for table in operator.tables:
                 if table.written_by == "stream":
-                    self._report_table(operator, table, state, seen, now)
-        report_alerts(self._instance, seen, now)
+                    self._report_table(operator, table, state, overview, now)
+        report_alerts(self._instance, overview, now)
 
     def _report_table(
-        self, operator: Operator, table: TableSpec, state: dict[str, Any], seen: Overview, now: datetime
+        self, operator: Operator, table: TableSpec, state: dict[str, Any], overview: Overview, now: datetime
     ) -> None:
         key = keys.table_key(operator, table.suffix)
-        metadata = state if table.suffix else {**state, **_operator_metadata(seen, operator)}
-        if table.suffix or _fresh(seen, operator, now):
+        metadata = state if table.suffix else {**state, **_operator_metadata(overview, operator)}
+        if table.suffix or _fresh(overview, operator, now):
             self._materialized(key, self._lake.table(operator, table.suffix), metadata)
         else:
             # A materialization would call the table fresh, which by event time it is not.
@@ -95,33 +95,33 @@ class StreamEvents:
         self._instance.report_runless_asset_event(dg.AssetObservation(key, metadata=metadata))
 
 
-def _fresh(seen: Overview, operator: Operator, now: datetime) -> bool:
-    within, lag = getattr(operator, "fresh_within", None), seen.lag(now)
+def _fresh(overview: Overview, operator: Operator, now: datetime) -> bool:
+    within, lag = getattr(operator, "fresh_within", None), overview.lag(now)
     return within is None or (lag is not None and lag <= interval(within).total_seconds())
 
 
-def _state_metadata(seen: Overview, now: datetime) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"state": seen.state, "restarts": seen.restarts}
-    if seen.why:
-        metadata["why"] = seen.why
-    if seen.failures:
-        last = seen.failures[-1]
+def _state_metadata(overview: Overview, now: datetime) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"state": overview.state, "restarts": overview.restarts}
+    if overview.why:
+        metadata["why"] = overview.why
+    if overview.failures:
+        last = overview.failures[-1]
         metadata["last_failure"] = last.error
         metadata["last_failure_at"] = dg.MetadataValue.timestamp(last.at)
         if last.batch:
             metadata["failed_batch"] = last.batch
             metadata["failed_origins"] = last.origins or "unknown"
-    if seen.process is not None and seen.process.watermark is not None:
-        metadata["watermark"] = dg.MetadataValue.timestamp(seen.process.watermark)
-        metadata["watermark_lag_seconds"] = seen.lag(now)
+    if overview.process is not None and overview.process.watermark is not None:
+        metadata["watermark"] = dg.MetadataValue.timestamp(overview.process.watermark)
+        metadata["watermark_lag_seconds"] = overview.lag(now)
     return metadata
 
 
-def _log_metadata(seen: Overview, stream: Stream) -> dict[str, Any]:
-    process = seen.process
+def _log_metadata(overview: Overview, stream: Stream) -> dict[str, Any]:
+    process = overview.process
     if process is None:
         return {}
-    query = process.queries.get(ingest_query(seen.pipeline, stream), QueryStatus())
+    query = process.queries.get(ingest_query(overview.pipeline, stream), QueryStatus())
     p50, p95, p99 = process.latency or (None, None, None)
     numbers = {
         "input_rows_per_second": process.input_rate,
@@ -139,14 +139,14 @@ def _log_metadata(seen: Overview, stream: Stream) -> dict[str, Any]:
     return _without_nulls(numbers)
 
 
-def _rejected_metadata(seen: Overview) -> dict[str, Any]:
-    if seen.process is None:
+def _rejected_metadata(overview: Overview) -> dict[str, Any]:
+    if overview.process is None:
         return {}
-    return {"rejected_since_start": seen.process.rejected, "rejected_share": seen.process.rejected_share}
+    return {"rejected_since_start": overview.process.rejected, "rejected_share": overview.process.rejected_share}
 
 
-def _operator_metadata(seen: Overview, operator: Operator) -> dict[str, Any]:
-    query = None if seen.process is None else seen.process.queries.get(operator.name)
+def _operator_metadata(overview: Overview, operator: Operator) -> dict[str, Any]:
+    query = None if overview.process is None else overview.process.queries.get(operator.name)
     if query is None:
         return {}
     numbers = {

@@ -106,13 +106,13 @@ def next_run(
     instance: dg.DagsterInstance, lake: LakeResource, pipeline: Pipeline, last: dg.DagsterRun | None
 ) -> dg.RunRequest | dg.SkipReason:
     """The keeper's decision, after the `last` run of the stream's job."""
-    seen = look(lake.lake, pipeline)
+    overview = look(lake.lake, pipeline)
     if last is None:
         return dg.SkipReason(f"{pipeline.name} was never started here; launch {stream_job_name(pipeline)}")
-    if seen.holder is not None:
-        return dg.SkipReason(f"held by {seen.holder}")
+    if overview.holder is not None:
+        return dg.SkipReason(f"held by {overview.holder}")
     if not last.is_finished:
-        if last.status != dg.DagsterRunStatus.STARTED or seen.state != "stopped":
+        if last.status != dg.DagsterRunStatus.STARTED or overview.state != "stopped":
             return dg.SkipReason(f"run {last.run_id} is {last.status.value}")
         # Worker and code server died together, and nobody was left to say so.
         instance.report_run_failed(last, "the process that supervised the stream is gone")
@@ -120,6 +120,6 @@ def next_run(
         return dg.SkipReason("the last run was terminated; launch the job to start the stream again")
     elif last.status == dg.DagsterRunStatus.SUCCESS:
         return dg.SkipReason("the stream was ended as asked; launch the job to start it again")
-    elif seen.state == "failed":
-        return dg.SkipReason(f"the stream has failed: {seen.why}; correct the cause and launch the job")
+    elif overview.state == "failed":
+        return dg.SkipReason(f"the stream has failed: {overview.why}; correct the cause and launch the job")
     return dg.RunRequest(run_key=f"after-{last.run_id}", tags={STREAM_TAG: pipeline.name})

@@ -36,6 +36,8 @@ from streaming.base.intervals import (
     from_micros,
     interval,
     literal,
+    optional_instant,
+    optional_micros,
     to_micros,
     utc_now,
 )
@@ -95,6 +97,8 @@ __all__ = [
     "interval",
     "literal",
     "names_in",
+    "optional_instant",
+    "optional_micros",
     "sql",
     "to_micros",
     "utc_now",

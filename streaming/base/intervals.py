@@ -77,6 +77,16 @@ def from_micros(micros: int) -> datetime:
     return EPOCH + micros * MICROSECOND
 
 
+def optional_micros(instant: datetime | None) -> int | None:
+    """`to_micros`, null for no instant."""
+    return None if instant is None else to_micros(instant)
+
+
+def optional_instant(micros: int | None) -> datetime | None:
+    """`from_micros`, null for no number."""
+    return None if micros is None else from_micros(micros)
+
+
 def literal(instant: datetime | None) -> Column:
     """The instant as a Spark timestamp, exact and independent of the machine's time zone."""
     return F.timestamp_micros(F.lit(None if instant is None else to_micros(instant)).cast("bigint"))

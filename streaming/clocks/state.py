@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND, from_micros, to_micros
+from streaming.base import (
+    FIRST_INSTANT,
+    LAST_MILLISECOND,
+    MILLISECOND,
+    from_micros,
+    optional_instant,
+    optional_micros,
+    to_micros,
+)
 
 
 @dataclass(frozen=True)
@@ -63,22 +71,22 @@ class ClockState:
         """The state as JSON values, instants as microseconds since the epoch."""
         return {
             "greatest": _micros_of_each(self.greatest),
-            "watermark": _micros(self.watermark),
+            "watermark": optional_micros(self.watermark),
             "seen": _micros_of_each(self.last_valid_row_at),
-            "arrived": _micros(self.last_row_at),
-            "moved_to": _micros(self.moved_to),
-            "moved_to_at_last_row": _micros(self.moved_to_at_last_row),
-            "closed_to": _micros(self.closed_to),
+            "arrived": optional_micros(self.last_row_at),
+            "moved_to": optional_micros(self.moved_to),
+            "moved_to_at_last_row": optional_micros(self.moved_to_at_last_row),
+            "closed_to": optional_micros(self.closed_to),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> ClockState:
         """The inverse of `to_json`; logs written before there were all of its fields are read as well."""
-        greatest, last_row_at = _instants_of_each(value["greatest"]), _instant(value.get("arrived"))
+        greatest, last_row_at = _instants_of_each(value["greatest"]), optional_instant(value.get("arrived"))
         if "moved_to" in value:
-            moved_to, at_last_row = _instant(value["moved_to"]), _instant(value["moved_to_at_last_row"])
+            moved_to, at_last_row = optional_instant(value["moved_to"]), optional_instant(value["moved_to_at_last_row"])
         else:
-            moved_to = _instant(value["watermark"])
+            moved_to = optional_instant(value["watermark"])
             # Heartbeats of older versions moved the watermark past all rows; to move on from there by the time since
             # the last row would count that time twice.
             at_last_row = None if last_row_at is None else _earliest(moved_to, latest(*greatest.values()))
@@ -88,7 +96,7 @@ class ClockState:
             _instants_of_each(value.get("seen", {})),
             last_row_at,
             at_last_row,
-            _instant(value.get("closed_to")),
+            optional_instant(value.get("closed_to")),
         )
 
     def closed_at(self, instant: datetime) -> ClockState:
@@ -110,17 +118,9 @@ def _earliest(*instants: datetime | None) -> datetime | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def _micros(instant: datetime | None) -> int | None:
-    return None if instant is None else to_micros(instant)
-
-
-def _instant(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
-
-
 def _micros_of_each(instants: Mapping[str, datetime | None]) -> dict[str, int | None]:
-    return {partition: _micros(instant) for partition, instant in instants.items()}
+    return {partition: optional_micros(instant) for partition, instant in instants.items()}
 
 
 def _instants_of_each(micros: Mapping[str, int | None]) -> dict[str, datetime | None]:
-    return {partition: _instant(value) for partition, value in micros.items()}
+    return {partition: optional_instant(value) for partition, value in micros.items()}

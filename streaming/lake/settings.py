@@ -60,9 +60,9 @@ class Settings(BaseSettings):
 
 
 def _from_environment() -> list[tuple[str, str]]:
-    found = []
+    overrides = []
     for name, value in os.environ.items():
         if name.startswith(_SPARK_PREFIX):
             key = name.removeprefix(_SPARK_PREFIX)
-            found.append((key if "." in key else f"spark.{key.lower().replace('_', '.')}", value))
-    return found
+            overrides.append((key if "." in key else f"spark.{key.lower().replace('_', '.')}", value))
+    return overrides

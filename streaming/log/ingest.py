@@ -16,7 +16,7 @@ from streaming.lake import Lake
 from streaming.log.append import append_batch
 from streaming.log.batch import Batch
 from streaming.log.origin import origin_type, with_origin
-from streaming.log.summary import OperatorCounts, _greatest_by_partition, _instant, _instants, summary_columns
+from streaming.log.summary import OperatorCounts, _greatest_by_partition, _instants, optional_instant, summary_columns
 from streaming.log.unknown import count_unknown
 from streaming.log.validate import RowValidator
 from streaming.spark import query_id
@@ -101,7 +101,7 @@ def append_validated(
 
     def describe() -> Batch:
         counted = observed.get
-        one = {} if counted["rows"] == counted["rejected"] else {_PARTITION: _instant(counted["greatest"])}
+        one = {} if counted["rows"] == counted["rejected"] else {_PARTITION: optional_instant(counted["greatest"])}
         greatest = _greatest_by_partition(rows, stream) if partitioned else one
         return Batch(
             number=number,

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streaming import log
-from streaming.base import from_micros
+from streaming.base import from_micros, optional_instant
 from streaming.declare import Stream
 from streaming.log.unknown import unknown_fields
 
@@ -37,15 +37,11 @@ def _greatest(stream: Stream) -> Column:
 def _greatest_by_partition(rows: DataFrame, stream: Stream) -> dict[str, datetime | None]:
     partition = stream.source.partition_of(F.col("_origin")).alias("partition")
     partitions = log.valid(rows).groupBy(partition).agg(_greatest(stream)).collect()
-    return {row["partition"]: _instant(row["greatest"]) for row in partitions}
+    return {row["partition"]: optional_instant(row["greatest"]) for row in partitions}
 
 
 def _instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | None:
     return None if micros is None else tuple(from_micros(round(entry)) for entry in micros)
-
-
-def _instant(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
 
 
 @dataclass(frozen=True)

@@ -83,14 +83,14 @@ def bench(spark: SparkSession, lake: Lake, pipeline: Pipeline, scratch: Path) ->
     """
     stream = pipeline.stream
     rows = log.read_log(spark, lake, stream).where(F.col("_origin").isNotNull())
-    told = [batch for batch in log.read_batches(lake, stream) if batch.cause == "source"]
-    there = sum(batch.summary.rows for batch in told)
+    batches = [batch for batch in log.read_batches(lake, stream) if batch.cause == "source"]
+    there = sum(batch.summary.rows for batch in batches)
     if there < _SMALLEST_SAMPLE:
         raise LogError(
             f"the log of {stream.name!r} has {there:,} rows, and {_SMALLEST_SAMPLE:,} is the least that tells anything "
             "of its cost; run the stream on more input first."
         )
-    usual = round(statistics.median(batch.summary.rows for batch in told[:_NEWEST]))
+    usual = round(statistics.median(batch.summary.rows for batch in batches[:_NEWEST]))
     wanted = max(10 * usual, 20_000)
     fields = F.struct(*(F.col(f"`{column.name}`") for column in stream.format.columns))
     payload = F.coalesce(F.col("_raw").cast("string"), F.to_json(fields))
@@ -98,12 +98,12 @@ def bench(spark: SparkSession, lake: Lake, pipeline: Pipeline, scratch: Path) ->
     payloads = newest.select(payload.alias("payload")).toArrow()["payload"].to_pylist()[::-1]
     large = min(wanted, len(payloads) // _BATCHES)
     small = min(usual, large // 4)
-    at = told[0].summary.processed_at
-    found = [
+    at = batches[0].summary.processed_at
+    replayed = [
         _replayed(spark, pipeline, payloads[-size * _BATCHES :], size, scratch / str(size), at)
         for size in (small, large)
     ]
-    stages = tuple(_fit(name, small, found[0][name], large, found[1][name]) for name in found[0])
+    stages = tuple(_fit(name, small, replayed[0][name], large, replayed[1][name]) for name in replayed[0])
     return Bench(len(payloads), usual, stages)
 
 
@@ -169,5 +169,5 @@ def _nowhere(rows: DataFrame) -> None:
 
 def _besides(query: StreamingQuery) -> float:
     """The median seconds that Spark takes for a batch besides running it: offsets, plans, its own commit."""
-    told = [entry.durationMs for entry in query.recentProgress if "addBatch" in entry.durationMs]
-    return statistics.median(each["triggerExecution"] - each["addBatch"] for each in told[_COUNT_FROM:]) / 1000
+    durations = [entry.durationMs for entry in query.recentProgress if "addBatch" in entry.durationMs]
+    return statistics.median(each["triggerExecution"] - each["addBatch"] for each in durations[_COUNT_FROM:]) / 1000

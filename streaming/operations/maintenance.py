@@ -126,7 +126,7 @@ def _unread(log: DeltaTable, rows: int, expired: datetime) -> bool:
     """Whether the oldest batch since version `rows` was committed before `expired`; those after it are younger."""
     for commit in commits_since(log, rows):
         if (commit["userMetadata"] or {}).get("clock"):
-            return _instant(commit["timestamp"]) < expired
+            return _from_millis(commit["timestamp"]) < expired
     return False
 
 
@@ -173,5 +173,5 @@ def _size(table: DeltaTable) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-def _instant(millis: int) -> datetime:
+def _from_millis(millis: int) -> datetime:
     return datetime.fromtimestamp(millis / 1000, UTC)

@@ -59,7 +59,7 @@ def drain(
     """
     totals: dict[str, QueryProgress] = {}
     unknown: dict[str, int] = {}
-    told = progress or Silent()
+    listener = progress or Silent()
 
     def on_batch(query: str, rows: int, batch: Batch | None) -> None:
         nonlocal unknown
@@ -69,7 +69,7 @@ def drain(
         numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.state.watermark)
         name = f"{pipeline.name}.{query}"
         totals[query] = totals.get(query, QueryProgress(name)).after(rows, *numbers)
-        told.update(totals[query])
+        listener.update(totals[query])
 
     with take_lease(lake, pipeline):
         run = Run(spark, lake, pipeline, now, on_batch, (watch or Watch(now)).around)

@@ -70,8 +70,8 @@ class Run:
     def watermark(self) -> datetime | None:
         """The least watermark of the streams; None until all have one."""
         marks = [None if writer.head is None else writer.head.state.watermark for writer in self.writers]
-        known = [mark for mark in marks if mark is not None]
-        return min(known) if len(known) == len(marks) else None
+        reached = [mark for mark in marks if mark is not None]
+        return min(reached) if len(reached) == len(marks) else None
 
     def start_ingest(self, **trigger: Any) -> dict[str, StreamingQuery]:
         """Source to log, for every stream; by the query's name.

@@ -90,11 +90,11 @@ _KNOWN = (
 
 def explain_known(text: str, place: str, rebuild: str) -> str | None:
     """What Spark's `text` means for `place`, and what to do, as one paragraph; None where it is not known."""
-    for known in _KNOWN:
-        match = re.search(known.sign, text)
+    for kind in _KNOWN:
+        match = re.search(kind.sign, text)
         if match is not None:
             detail = _line_at(text, match.start())
-            words = f"{known.meaning} {known.remedy}".format(place=place, rebuild=rebuild, detail=detail)
+            words = f"{kind.meaning} {kind.remedy}".format(place=place, rebuild=rebuild, detail=detail)
             return words[0].upper() + words[1:]
     return None
 

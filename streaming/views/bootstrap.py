@@ -9,7 +9,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, WINDOW, from_micros, literal, to_micros
+from streaming.base import MICROSECOND, WINDOW, from_micros, literal, optional_instant, to_micros
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, read_log
@@ -42,7 +42,7 @@ class Bootstrap:
         batch = None if table is None else table.transaction_version(_BATCH)
         if table is None or batch is None:
             return None
-        return cls(batch, *(_instant(table.transaction_version(name)) for name in (_WATERMARK, _FLOOR)))
+        return cls(batch, *(optional_instant(table.transaction_version(name)) for name in (_WATERMARK, _FLOOR)))
 
     def numbers(self) -> dict[str, int]:
         """Watermark and floor as the table keeps them, in microseconds since the epoch."""
@@ -99,7 +99,3 @@ def _floor(of: DataFrame, view: Windowed, watermark: datetime | None) -> datetim
     earliest = open_sessions.agg(F.unix_micros(F.min(f"{WINDOW}.start"))).first()
     assert earliest is not None
     return watermark if earliest[0] is None else min(watermark, from_micros(earliest[0]) - MICROSECOND)
-
-
-def _instant(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)

@@ -88,10 +88,10 @@ def audit_view(
         F.count_if(F.col("_late") & (F.col("_batch") > unaware)).alias("counted"),
     ).first()
     assert counts is not None
-    told = sum((batch.late or {}).get(view.name, 0) for batch in batches if batch.number > unaware)
+    counted_late = sum((batch.late or {}).get(view.name, 0) for batch in batches if batch.number > unaware)
     broken = (
         abs(counts["pairs"] - counts["late"] - counts["on_time"])
-        + abs(told - counts["counted"])
+        + abs(counted_late - counts["counted"])
         + counts["late_in_open"]
     )
     yield Finding("partition", view.name, counts["pairs"], broken, "(row, window) pairs: on time or late")
@@ -152,8 +152,8 @@ def audit_view(
 
 def _clock(batches: Sequence[Batch], through: int | None, bootstrapped: datetime | None) -> datetime | None:
     """The latest of the stamps up to batch `through`, and of the one that the view was bootstrapped by."""
-    known = [batch.state.watermark for batch in batches if through is not None and batch.number <= through]
-    return max(filter(None, (*known, bootstrapped)), default=None)
+    watermarks = [batch.state.watermark for batch in batches if through is not None and batch.number <= through]
+    return max(filter(None, (*watermarks, bootstrapped)), default=None)
 
 
 def _not_updated(counted: DataFrame, view: Windowed, through: int) -> set[date]:

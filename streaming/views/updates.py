@@ -77,10 +77,10 @@ def _closed_for_good(lake: Lake, view: Windowed) -> datetime | None:
     """No window that ends here or before is ever updated again, as the last updates tell; None where nobody knows."""
     assert view.allowed_lateness is not None
     commits = commit_history(lake.updates(view), 1)
-    told = commits[0]["userMetadata"] if commits else None
-    if not isinstance(told, dict) or told.get("watermark") is None:
+    described = commits[0]["userMetadata"] if commits else None
+    if not isinstance(described, dict) or described.get("watermark") is None:
         return None
-    watermark, lateness = from_micros(told["watermark"]), interval(view.allowed_lateness)
+    watermark, lateness = from_micros(described["watermark"]), interval(view.allowed_lateness)
     return watermark - lateness if watermark - FIRST_INSTANT > lateness else None
 
 
@@ -100,5 +100,5 @@ def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int |
 def emitted(first: DataFrame, updates: DataFrame | None, view: Windowed) -> DataFrame:
     """All that the stream process said of a view: its columns, `_day`, and `_kind`, which is `first` or `update`."""
     columns = [*view.columns, "_day"]
-    said = first.select(*columns, F.lit("first").alias("_kind"))
-    return said if updates is None else said.unionByName(updates.select(*columns, F.lit("update").alias("_kind")))
+    results = first.select(*columns, F.lit("first").alias("_kind"))
+    return results if updates is None else results.unionByName(updates.select(*columns, F.lit("update").alias("_kind")))

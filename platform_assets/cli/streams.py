@@ -127,8 +127,6 @@ def status(
         overviews = look_at_all()
         console.print(status_table(overviews, utc_now()))
         _say_left_tables(lake, shown)
-        for module in broken_modules():
-            console.print(str(module), highlight=False, markup=False, soft_wrap=True)
         _say_why(overviews)
         return
     with Live(console=console, refresh_per_second=2, screen=False) as live:

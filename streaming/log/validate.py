@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from datetime import datetime
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -82,8 +84,16 @@ def _inputs(stream: Stream) -> dict[str, frozenset[str]]:
 def _event_time_reason(stream: Stream) -> Column:
     time = F.col(stream.event_time)
     clock, ingested_at = stream.clock, F.col(INGESTED_AT)
+    sources = sorted(_inputs(stream)[stream.event_time]) if stream.event_time in stream.derived else []
+    # A derived time is null where one of its columns is missing, or where their values are no time.
+    sent = reduce(operator.and_, (F.col(f"`{name}`").isNotNull() for name in sources), F.lit(bool(sources)))
+    values = F.concat_ws(", ", *(F.concat(F.lit(f"{name}="), F.col(f"`{name}`").cast("string")) for name in sources))
     reason = (
-        F.when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
+        F.when(
+            time.isNull() & sent,
+            F.concat(F.lit(f"event_time: {stream.event_time} cannot be made of "), values),
+        )
+        .when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
         .when(~_known(time), F.lit(f"event_time: {stream.event_time} lies outside the years 100 to 9899"))
         .when(
             time > ingested_at + _length(clock.max_ahead),

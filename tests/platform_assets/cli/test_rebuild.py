@@ -1,0 +1,44 @@
+"""`tidemark rebuild`, `tidemark drop` and what `tidemark status` says of tables that were left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.lake.lake import Lake
+from streaming.pipelines import flights as declared
+from streaming.service.drain import drain
+from streaming.windows.fixed import Tumbling
+from tests.platform_assets.conftest import Tidemark
+from tests.support.departures import CLOSING, FIRST, LATE_ON_1
+from tests.support.feeds import land_all
+
+
+def test_a_changed_view_is_refused_rebuilt_and_once_renamed_dropped(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_all(lake, declared.flights, FIRST, CLOSING, LATE_ON_1)
+    drain(spark, lake, declared.pipeline, end_of_input=True)
+
+    halves = replace(declared.departures_by_origin, window=Tumbling("30 minutes"))
+    monkeypatch.setattr(declared, "pipeline", replace(declared.pipeline, operators=(halves,)))
+    code, text = tidemark("run flights")
+    assert code == 1 and "window was Tumbling(size=1:00:00" in text and "tidemark rebuild departures_by_origin" in text
+    code, text = tidemark("rebuild departures_by_origin")
+    assert code == 0 and "results built from the log" in text and "2013-01-01: 1 windows corrected" in text
+    assert tidemark("run flights")[0] == 0
+    code, text = tidemark("rebuild nonesuch")
+    assert code == 1 and "there is no view 'nonesuch': flights/departures_by_origin" in text
+
+    monkeypatch.setattr(
+        declared, "pipeline", replace(declared.pipeline, operators=(replace(halves, name="by_origin"),))
+    )
+    code, text = tidemark("status")
+    assert code == 0 and "belongs to view 'departures_by_origin', which is declared no more" in text
+    code, text = tidemark("drop departures_by_origin --yes")
+    assert code == 0 and text.count("removed ") == 2
+    assert not Path(lake.first(declared.departures_by_origin)).exists() and Path(lake.log(declared.flights)).exists()
+    assert "declared no more" not in tidemark("status")[1]

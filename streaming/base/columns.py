@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 DAY = "_day"
-
-
-"""The column that partitions a table."""
-
+"""The date of the event time, which partitions a table; null for rejected rows and heartbeats."""
 
 EVENT_TIME = "_event_time"
-
-
 """The row's event time, under the same name in every stream."""
 
-
 ORDER = "_order"
-
-
 """The row's place: event time, then the log's own order."""
 
-
 INGESTED_AT = "_ingested_at"
-
+"""The processing time at which the row's batch was read."""
 
 WINDOW = "_window"
+"""A window that the row is in: a struct of `start` and `end`."""

@@ -22,8 +22,6 @@ from streaming.declare.view_checks import check_keys, check_view_expressions, ch
 from streaming.windows import Window
 
 _ROWS = "_rows"
-
-
 _EVERYTHING = "_everything"
 
 

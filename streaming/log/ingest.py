@@ -23,8 +23,6 @@ from streaming.spark import query_id
 from streaming.tables import delta
 
 QUERY = "log"
-
-
 _PARTITION = ""
 
 

@@ -20,11 +20,7 @@ from streaming.views.results import assign, counted_rows, finish, group
 
 # Spark's watermark begins at the epoch. Seen from two days before year 1, no instant lies before that.
 _SHIFT = 62_135_596_800_000_000 + 2 * 86_400_000_000
-
-
 _DROPPED = "native drops"
-
-
 _BYTES_PER_CORE = 32 * 2**20
 
 

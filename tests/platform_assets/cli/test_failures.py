@@ -24,6 +24,8 @@ from tests.support.pipelines.beats import pipeline as beats
 from tests.support.pipelines.gated import counts
 from tests.support.pipelines.gated import pipeline as gated
 
+pytestmark = pytest.mark.processes
+
 PROJECT = Path(__file__).parents[3]
 TRACES = re.compile(r"Traceback|^\s+at (org|java|py4j)\.|Py4J|ERROR|WARN|JAVA_TOOL_OPTIONS", re.MULTILINE)
 

@@ -104,9 +104,9 @@ class Continuous:
         self._follow()
 
     def _start_operators(self) -> None:
-        """Start the operators, which cannot be before there are their logs."""
-        if len(self._run.heads) == len(self._pipeline.streams) and not self._operators:
-            self._operators = self._run.start_operators(**self._trigger)
+        """Start the operators that have not been yet: each cannot be before there are its logs."""
+        if len(self._operators) < len(self._run.operators):
+            self._operators |= self._run.start_operators(self._operators.keys(), **self._trigger)
 
     def _raise_failures(self) -> None:
         for name, query in self._queries().items():
@@ -156,7 +156,7 @@ class Continuous:
         run = self._run
         self._stop([*self._ingest])
         # A drain may be asked for before the loop has come round to start them.
-        self._operators = self._operators or run.start_operators(**self._trigger)
+        self._start_operators()
         return self._carry_out([self._publish, run.advance_idle_clocks, self._publish, run.catch_up], until)
 
     def _carry_out(self, steps: Sequence[Callable[[], object]], until: Callable[[], bool]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -104,13 +104,14 @@ class Run:
         if new:
             await_queries(list(self._start(new, availableNow=True).values()))
 
-    def start_operators(self, **trigger: Any) -> dict[str, StreamingQuery]:
-        """Logs to results, for every operator whose logs exist; by the operator's name.
+    def start_operators(self, started: Collection[str] = (), **trigger: Any) -> dict[str, StreamingQuery]:
+        """Logs to results, for every operator whose logs exist, but for those `started` before; by the operator's name.
 
         Raises:
             CheckpointError: a checkpoint does not belong to its table.
         """
-        ready = [runtime for runtime in self.operators if self._has_logs(runtime)]
+        waiting = (runtime for runtime in self.operators if runtime.operator.name not in started)
+        ready = [runtime for runtime in waiting if self._has_logs(runtime)]
         for runtime in ready:
             runtime.check()
         return self._start(ready, **trigger)

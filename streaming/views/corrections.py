@@ -90,8 +90,9 @@ def ended_since(
     if corrections is None or newest is None or newest.state.watermark is None:
         return {}
     closed = view.window.closed_by(newest.state.watermark)
-    ended = delta.contents(corrections, [("_retracted", "=", True), ("window_end", "<=", closed)])
-    return dict.fromkeys(ended["_day"].to_pylist(), newest.number)
+    rows = delta.contents(corrections, columns=("_day", "window_end", "_retracted")).to_pylist()
+    days = (row["_day"] for row in rows if row["_retracted"] and row["window_end"] <= closed)
+    return dict.fromkeys(days, newest.number)
 
 
 def correct(

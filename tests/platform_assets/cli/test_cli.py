@@ -96,7 +96,7 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_1(
         ("show flights clock", "LogError: stream 'flights' has no event log at '{lake}/flights/log' yet; run"),
         ("run flights", "SourceError:"),
         ("run nonesuch", "nonesuch"),
-        ("report on_time_performance", "NotBuiltYet: pipeline 'flights' has no table 'flights/log' in '{lake}' yet"),
+        ("report on_time_performance", "NotBuiltYet: pipeline 'flights' has no table 'flights/departures_by_origin'"),
         ("report nonesuch", "UnknownReport:"),
         ("feed nonesuch", "nonesuch"),
     ],

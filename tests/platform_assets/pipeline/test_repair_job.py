@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from platform_assets.events.backlog import waiting
 from platform_assets.keys import late_key, log_key, rejected_key
 from platform_assets.pipeline.repair import repair_config
 from quality import Suite, run_suite, suites_for
-from streaming import drain
+from streaming import Pipeline, Rule, drain
 from streaming.lake.lake import Lake
 from streaming.log.batches import head
 from streaming.log.read import read_log
@@ -24,15 +25,19 @@ from tests.support.feeds import land_all
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-# So early that the departures of the third day lie too far ahead; by the time of the job they do not.
-EARLY = datetime(2013, 1, 2, 9, tzinfo=UTC)
+# A rule that refuses the departures of the third day; the declaration that the job repairs by no longer has it.
+_STRICT_STREAM = replace(
+    pipeline.stream, rules=(*pipeline.stream.rules, Rule("second_at_most", "sched_dep < timestamp '2013-01-03'"))
+)
+STRICT = Pipeline(_STRICT_STREAM, (replace(departures_by_origin, of=_STRICT_STREAM),))
+ARRIVAL = datetime(2013, 1, 3, 9, tzinfo=UTC)
 
 
 def test_the_job_previews_unless_told_to_write_and_the_log_counts_a_repaired_row_once(
     platform: dg.Definitions, instance: dg.DagsterInstance, spark: SparkSession, lake: Lake
 ) -> None:
     land_all(lake, pipeline.stream, [*FIRST, *SECOND], [*THIRD, *BROKEN])
-    drain(spark, lake, pipeline, end_of_input=True, now=lambda: EARLY)
+    drain(spark, lake, STRICT, end_of_input=True, now=lambda: ARRIVAL)
     before = delta.version_of(lake.log(pipeline.stream))
     assert rejected_share(spark, lake).endswith("rejected=4, rows_read=10")
 

@@ -41,7 +41,7 @@ def _values(rows: list[Row]) -> list[int]:
 def _interpolated(values: list[int], share: float) -> float | None:
     if not values:
         return None
-    ranked, place = sorted(values), agg.share * (len(values) - 1)
+    ranked, place = sorted(values), share * (len(values) - 1)
     low = int(place)
     return ranked[low] + (place - low) * (ranked[min(low + 1, len(ranked) - 1)] - ranked[low])
 

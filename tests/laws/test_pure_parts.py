@@ -129,16 +129,16 @@ POLICIES = st.tuples(
 def test_a_late_policy_is_refused_exactly_where_it_cannot_be_followed(
     policy: tuple[str, str | None, str | None, bool],
 ) -> None:
-    late, lateness, early, merging = policy
+    late, lateness, early, updatable = policy
     possible = (
         (late in ("correct", "drop") and lateness is None)
-        or (late == "update" and lateness in ("5 seconds", "0 seconds") and not merging)
+        or (late == "update" and lateness in ("5 seconds", "0 seconds") and updatable)
     ) and early != "often"
     if possible:
-        check_policy("by_key", late, lateness, early, merging)
+        check_policy("by_key", late, lateness, early, updatable)
         return
     with pytest.raises(DeclarationError) as refused:
-        check_policy("by_key", late, lateness, early, merging)
+        check_policy("by_key", late, lateness, early, updatable)
     # The refusal quotes the value that is not allowed.
     assert any(repr(value) in str(refused.value) for value in (late, lateness, early))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,6 @@ from streaming.audit.laws import audit
 from streaming.base.errors import CheckpointError, QueryFailed
 from streaming.base.intervals import MICROSECOND
 from streaming.log.heartbeat import append_heartbeat
-from streaming.views import first_results as views
 from streaming.views.bootstrap import Bootstrap, bootstrap_view
 from streaming.views.first_results import FirstResults, dropped_ever, read_first
 from streaming.views.results import aggregate, pairs
@@ -144,7 +144,7 @@ def delete(lake: Lake, view: Windowed) -> None:
 @pytest.fixture
 def one_file_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log comes in as many batches as it has files."""
-    monkeypatch.setattr(views, "_BYTES_PER_CORE", 1)
+    monkeypatch.setattr(import_module("streaming.views.first_results"), "_BYTES_PER_CORE", 1)
 
 
 @pytest.fixture(scope="module")

@@ -133,7 +133,7 @@ def test_windows_that_are_closed_and_not_yet_published_break_no_law(spark: Spark
     # Ended after its ingestion, a process leaves a view behind the log; corrections go by the log.
     land_all(lake, pipeline.stream, readings("a@3, a@46"), readings("a@56"), readings("a@32"))
     ingest = Run(spark, lake, pipeline, lambda: NOW, lambda query, rows, batch: None).start_ingest(availableNow=True)
-    await_queries([ingest])
+    await_queries(list(ingest.values()))
     correct(spark, lake, count_by_sensor, [T0.date()], lambda: NOW)
 
     behind = findings(spark, lake)

@@ -103,7 +103,7 @@ def test_what_a_view_has_not_read_stays_however_old_it_is(
     assert read is not None and read.rows == delta.version_of(lake.log(stream)) + 1
     with monkeypatch.context() as dies_before_its_views:
         dies_before_its_views.setattr(Run, "start_operators", lambda self, **trigger: {})
-        dies_before_its_views.setattr(Run, "refresh", lambda self: None)
+        dies_before_its_views.setattr(Run, "catch_up", lambda self: None)
         run(spark, lake, kept, readings("a@11"), readings("b@27"))
 
     done = maintained(lake)["log"]

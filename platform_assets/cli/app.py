@@ -121,6 +121,7 @@ def _run() -> int:
     except SystemExit as ended:
         command_log.discard()
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    # Whatever is raised becomes one paragraph here; the trace is in the file that it names.
     except Exception as error:
         print_failure(error)
         return 1

@@ -10,7 +10,7 @@ from streaming.base import BrokenModule, Discovery, discover, import_modules
 
 def declared_reports() -> dict[str, Report]:
     """The reports that can be published, by name; `broken_reports` has the others."""
-    return {report.name: report for report in _discovery().declared}
+    return _discovery().by_name
 
 
 def broken_reports() -> tuple[BrokenModule, ...]:
@@ -24,15 +24,7 @@ def find_report(name: str) -> Report:
     Raises:
         UnknownReport: there is none; the text lists those there are, then the broken modules, one a line.
     """
-    discovery = _discovery()
-    declared = {report.name: report for report in discovery.declared}
-    if name not in declared:
-        text = (
-            f"there is no report {name!r}; declared are: {', '.join(sorted(declared)) or 'none'}. A report is a module "
-            "of platform_assets/reports with a variable `report`."
-        )
-        raise UnknownReport("\n".join([text, *map(str, discovery.broken)]))
-    return declared[name]
+    return _discovery().find(name, "report", "platform_assets/reports", UnknownReport)
 
 
 def _discovery() -> Discovery[Report]:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from streaming.base.imports import BrokenModule
 
-Declared = TypeVar("Declared")
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Declared = TypeVar("Declared", bound=_Named)
 
 
 @dataclass(frozen=True)
@@ -18,6 +24,26 @@ class Discovery(Generic[Declared]):
 
     declared: tuple[Declared, ...]
     broken: tuple[BrokenModule, ...]
+
+    @property
+    def by_name(self) -> dict[str, Declared]:
+        """The declarations that can be used."""
+        return {declaration.name: declaration for declaration in self.declared}
+
+    def find(self, name: str, kind: str, place: str, error: type[Exception]) -> Declared:
+        """The declaration of that name; `kind` is what it is called, `place` where modules declare one.
+
+        Raises:
+            error: there is none; the text lists those there are, then the broken modules, one a line.
+        """
+        declared = self.by_name
+        if name not in declared:
+            text = (
+                f"there is no {kind} {name!r}; declared are: {', '.join(sorted(declared)) or 'none'}. A {kind} is a "
+                f"module with a variable `{kind}` in {place}."
+            )
+            raise error("\n".join([text, *map(str, self.broken)]))
+        return declared[name]
 
 
 def discover(

@@ -67,6 +67,7 @@ def _source_of(name: str) -> str | None:
     """The file of a module that failed before its first line ran."""
     try:
         spec = find_spec(name)
+    # A parent package that cannot be imported raises what it likes, and is explained already.
     except Exception:
         return None
     return None if spec is None else spec.origin

@@ -16,7 +16,7 @@ def declared_pipelines() -> dict[str, Pipeline]:
     Raises:
         DeclarationError: `TIDEMARK_PIPELINES` names a package that Python does not find.
     """
-    return {pipeline.name: pipeline for pipeline in _discovery().declared}
+    return _discovery().by_name
 
 
 def broken_modules() -> tuple[BrokenModule, ...]:
@@ -34,15 +34,8 @@ def find_pipeline(name: str) -> Pipeline:
     Raises:
         DeclarationError: there is none; the text lists those there are, then the broken modules, one a line.
     """
-    discovery = _discovery()
-    pipelines = {pipeline.name: pipeline for pipeline in discovery.declared}
-    if name not in pipelines:
-        text = (
-            f"there is no pipeline {name!r}; declared are: {', '.join(sorted(pipelines)) or 'none'}. A pipeline is a "
-            f"module with a variable `pipeline` in {' or '.join(_packages()).replace('.', '/')}."
-        )
-        raise DeclarationError("\n".join([text, *map(str, discovery.broken)]))
-    return pipelines[name]
+    place = " or ".join(_packages()).replace(".", "/")
+    return _discovery().find(name, "pipeline", place, DeclarationError)
 
 
 def _discovery() -> Discovery[Pipeline]:

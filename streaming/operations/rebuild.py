@@ -29,11 +29,12 @@ class Rebuilt:
 
 @dataclass(frozen=True)
 class LeftTable:
-    """A table that no declared operator has: `operator` is the one that made it, `name` and `uri` are its own."""
+    """A table that no declared operator has: `operator` is the one that made it, the others are its own."""
 
     operator: str
     name: str
     uri: str
+    checkpoint: str
 
 
 def rebuild(
@@ -90,7 +91,8 @@ def left_tables(lake: Lake, pipeline: Pipeline) -> Iterator[LeftTable]:
             table = delta.open_table(uri)
             if table is not None:
                 recorded = recorded_declaration(table)
-                yield LeftTable(name if recorded is None else recorded["operator"], name, uri)
+                operator = name if recorded is None else recorded["operator"]
+                yield LeftTable(operator, name, uri, lake.checkpoint(stream, name))
 
 
 def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftTable]:
@@ -101,24 +103,21 @@ def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftT
         ViewError: there is no table of it.
         LeaseError: the pipeline beside whose log they lie is running.
     """
-    left: list[LeftTable] = []
     for pipeline in pipelines:
         if any(entry.name == operator for entry in pipeline.operators):
             raise DeclarationError(
                 f"view {operator!r} is declared in pipeline {pipeline.name!r}; take it out of the declaration, or "
                 f"build it anew with `tidemark rebuild {operator}`. Nothing was removed."
             )
-        tables = [table for table in left_tables(lake, pipeline) if table.operator == operator]
-        if tables:
-            with take_lease(lake, pipeline):
-                for table in tables:
-                    storage.remove_folder(lake.path("_checkpoints", *table.uri.split("/")[-2:]))
-                    storage.remove_folder(table.uri)
-        left += tables
-    if not left:
-        names = sorted({table.operator for pipeline in pipelines for table in left_tables(lake, pipeline)})
+    left = [(pipeline, table) for pipeline in pipelines for table in left_tables(lake, pipeline)]
+    removed = [(pipeline, table) for pipeline, table in left if table.operator == operator]
+    if not removed:
         raise ViewError(
             f"no table in {lake.root!r} was left by a view {operator!r}; left are those of: "
-            f"{', '.join(names) or 'none'}."
+            f"{', '.join(sorted({table.operator for _, table in left})) or 'none'}."
         )
-    return left
+    for pipeline, table in removed:
+        with take_lease(lake, pipeline):
+            storage.remove_folder(table.checkpoint)
+            storage.remove_folder(table.uri)
+    return [table for _, table in removed]

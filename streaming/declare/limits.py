@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from streaming.base import DeclarationError, interval
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,6 @@ from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys, check_view_expressions, check_view_types
 from streaming.windows import Window
 
-_ROWS = "_rows"
-_EVERYTHING = "_everything"
-
-
 CORRECTIONS, UPDATES, OPEN, LATE = "corrections", "updates", "open", "late"
 """What the names of a view's tables add to its own."""
 

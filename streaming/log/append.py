@@ -13,7 +13,7 @@ from streaming.base import FencedError
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.batch import Batch
-from streaming.log.batches import _newest, late_numbers
+from streaming.log.batches import late_numbers, newest_batch
 from streaming.tables import delta
 
 
@@ -36,7 +36,7 @@ def append_batch(
 
     def fence(table: DeltaTable) -> None:
         """The stamp is right only if nothing was appended since the clock was read: a process that slept sees it."""
-        newest, number = _newest(lake, stream, table), described[0].number
+        newest, number = newest_batch(lake, stream, table), described[0].number
         follows = 0 if newest is None else newest.number + 1
         if number != follows:
             raise FencedError(

@@ -74,7 +74,7 @@ def head(lake: Lake, stream: Stream, version: int | None = None) -> Batch | None
         LogError: the log's history was cleaned away and is in no archive.
     """
     table = delta.open_table(lake.log(stream), version)
-    return None if table is None else _newest(lake, stream, table)
+    return None if table is None else newest_batch(lake, stream, table)
 
 
 def newest_before(lake: Lake, stream: Stream, version: int | None = None) -> int | None:
@@ -85,7 +85,7 @@ def newest_before(lake: Lake, stream: Stream, version: int | None = None) -> int
     since = [] if version is None else commits_of(table, max(0, table.version() + 1 - version))
     later = min((batch.number for batch in _described(since)), default=None)
     if later is None:
-        newest = _newest(lake, stream, table)
+        newest = newest_batch(lake, stream, table)
         return None if newest is None else newest.number
     return later - 1 if later else None
 
@@ -100,7 +100,12 @@ def version_after(lake: Lake, stream: Stream, number: int) -> int | None:
     return None
 
 
-def _newest(lake: Lake, stream: Stream, table: DeltaTable) -> Batch | None:
+def newest_batch(lake: Lake, stream: Stream, table: DeltaTable) -> Batch | None:
+    """The newest batch in an open log, or None where it is empty.
+
+    Raises:
+        LogError: the log's history was cleaned away and is in no archive.
+    """
     for batch in _described(newest_commits(table)):
         return batch
     kept = newest_archived(lake, stream)

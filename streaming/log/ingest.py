@@ -16,7 +16,13 @@ from streaming.lake import Lake
 from streaming.log.append import append_batch
 from streaming.log.batch import Batch
 from streaming.log.origin import origin_type, with_origin
-from streaming.log.summary import OperatorCounts, _greatest_by_partition, _instants, optional_instant, summary_columns
+from streaming.log.summary import (
+    OperatorCounts,
+    greatest_by_partition,
+    optional_instant,
+    optional_instants,
+    summary_columns,
+)
 from streaming.log.unknown import count_unknown
 from streaming.log.validate import RowValidator
 from streaming.spark import query_id
@@ -100,7 +106,7 @@ def append_validated(
     def describe() -> Batch:
         counted = observed.get
         one = {} if counted["rows"] == counted["rejected"] else {_PARTITION: optional_instant(counted["greatest"])}
-        greatest = _greatest_by_partition(rows, stream) if partitioned else one
+        greatest = greatest_by_partition(rows, stream) if partitioned else one
         return Batch(
             number=number,
             query=None if txn is None else txn.app_id,
@@ -111,7 +117,7 @@ def append_validated(
             rejected=counted["rejected"],
             late={name: counted[f"late_{name}"] for name in counts},
             unassigned={name: counted[f"unassigned_{name}"] for name in counts},
-            source_times=_instants(counted["source_times"]) if txn is not None else None,
+            source_times=optional_instants(counted["source_times"]) if txn is not None else None,
             unknown=count_unknown(counted["unknown"]),
         )
 

@@ -34,13 +34,15 @@ def _greatest(stream: Stream) -> Column:
     return F.max(F.when(moves, F.unix_micros(stream.event_time))).alias("greatest")
 
 
-def _greatest_by_partition(rows: DataFrame, stream: Stream) -> dict[str, datetime | None]:
+def greatest_by_partition(rows: DataFrame, stream: Stream) -> dict[str, datetime | None]:
+    """The greatest event time that moves the clock, per source partition with valid rows; null where none does."""
     partition = stream.source.partition_of(F.col("_origin")).alias("partition")
     partitions = log.valid(rows).groupBy(partition).agg(_greatest(stream)).collect()
     return {row["partition"]: optional_instant(row["greatest"]) for row in partitions}
 
 
-def _instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | None:
+def optional_instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | None:
+    """Microseconds since the epoch as instants."""
     return None if micros is None else tuple(from_micros(round(entry)) for entry in micros)
 
 

@@ -112,25 +112,26 @@ def stamps_before(checkpoint: str, batch: int) -> int | None:
     """
     if batch == 0:
         return 0
-    offset = _offset(checkpoint, batch - 1)
+    offset = offset_of(checkpoint, batch - 1)
     if offset is None:
         return None
-    at, in_snapshot = _reached(offset)
+    at, in_snapshot = version_reached(offset)
     # A commit of very many files may be read in parts; the first one brings its stamp.
     return 0 if in_snapshot else at + (offset["index"] >= 0)
 
 
-def _numbers(folder: str) -> list[int]:
+def batch_numbers(folder: str) -> list[int]:
+    """The batches that a folder of a checkpoint (`offsets`, `commits`) has a file of, in order."""
     return sorted(int(info.base_name) for info in storage.listed(folder) if info.base_name.isdigit())
 
 
-def _offset(checkpoint: str, batch: int) -> dict[str, Any] | None:
+def offset_of(checkpoint: str, batch: int) -> dict[str, Any] | None:
     """Where a batch of the query ends, in the words of Delta's source; None where that is not known."""
     text = storage.read_text(f"{checkpoint}/offsets/{batch}")
     return None if text is None else json.loads(text.splitlines()[-1])
 
 
-def _reached(offset: dict[str, Any] | None) -> tuple[int, bool]:
+def version_reached(offset: dict[str, Any] | None) -> tuple[int, bool]:
     """Version of the log, and whether it is that of the snapshot, of an offset."""
     assert offset is not None, "it was listed and is gone"
     return offset["reservoirVersion"], offset.get("isInitialSnapshot", offset.get("isStartingVersion", False))

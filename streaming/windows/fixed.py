@@ -85,7 +85,7 @@ class Tumbling(_Periodic):
         """One or none; asked for every row, and Spark interprets the search in an array."""
         return self.late(self.bounds(event_time)[0], stamp).cast("int")
 
-    def has_nowindow_of_micros(self, event_time: Column) -> Column:
+    def has_no_window(self, event_time: Column) -> Column:
         """Never."""
         return F.lit(False)
 

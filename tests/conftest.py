@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from streaming.lake.lake import Lake
 from streaming.spark.session import start_session
-from tests.support.jvm import SHORT_LIVED
+from tests.support.jvm import INTERPRETED, SHORT_LIVED
 
 _MEMORY_OF_A_WORKER = 3 * 2**30
 """Bytes: a worker with its JVM takes up to 2 GB, and the processes that its tests start take the rest."""
@@ -50,6 +50,8 @@ def spark() -> Iterator[SparkSession]:
         environment.setenv("TIDEMARK_MASTER", "local[2]")
         with pytest.MonkeyPatch.context() as start:
             start.setenv("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+            for name, value in INTERPRETED.items():
+                start.setenv(f"TIDEMARK_SPARK_{name}", value)
             session = start_session()
         yield session
         session.stop()

@@ -10,6 +10,8 @@ from typing import Protocol
 
 from streaming.base import SettingsError
 
+_NOT_IN_PATHS = "%*?[]{}\\"
+
 
 class Named(Protocol):
     """What has a folder of its own in the lake: a stream, or a pipeline."""
@@ -34,9 +36,11 @@ class Lake:
     root: str
 
     def __post_init__(self) -> None:
-        # delta-rs decodes it, Spark does not: half of a table would land elsewhere.
-        if "%" in self.root and "://" not in self.root:
-            raise SettingsError(f"the lake's root {self.root!r} contains '%'; choose a folder without it.")
+        # delta-rs decodes a path as if it were an address, and Spark reads patterns in it: half of a table would land
+        # elsewhere, or not be found.
+        refused = next((character for character in self.root if character in _NOT_IN_PATHS), None)
+        if refused is not None and "://" not in self.root:
+            raise SettingsError(f"the lake's root {self.root!r} contains {refused!r}; choose a folder without it.")
 
     def path(self, *parts: str) -> str:
         """The location `root/part/...`; a part that is absolute or a URI stands for itself."""

@@ -42,11 +42,15 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.fileSource.log.cleanupDelay": "1m",
         # The default of 50 runs 50 tasks at the first write of a tiny table.
         "spark.databricks.delta.snapshotPartitions": "2",
+        # Tables are read by the paths of their files, which need no job to be looked at one by one.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
         # INT96 carries no statistics.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.driver.memory": "2g",
         # Nothing is kept there, yet Spark creates the folder; the default is in the current one.
         "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tidemark-warehouse",
+        # Asking where in Python each expression is built doubles what building costs, and names no line of the user's.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={_QUIET} {archive_options()}",

@@ -16,6 +16,7 @@ from streaming.base import DAY
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.commit import Txn as Txn
 from streaming.tables.commit import commit_rows, is_written
+from streaming.tables.listed_files import read_listed
 from streaming.tables.storage import files_of, location
 
 BEFORE = -1
@@ -75,7 +76,10 @@ def is_empty(uri: str) -> bool:
 
 
 def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame:
-    """The table as a batch frame, at one `version` or the newest."""
+    """The table as a batch frame, at one `version` or the newest, whatever is written after this call."""
+    listed = read_listed(spark, DeltaTable(location(uri), version), uri)
+    if listed is not None:
+        return listed
     reader = spark.read.format("delta")
     return (reader if version is None else reader.option("versionAsOf", version)).load(uri)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -268,9 +269,12 @@ def test_a_lake_that_cannot_be_written_is_an_error_that_changes_nothing(spark: S
         drain(spark, lake, pipeline, now=lambda: NOW)
 
 
-def test_a_lake_whose_path_delta_would_read_otherwise_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"a%20b' contains '%'; choose a folder without it"):
-        Lake(str(tmp_path / "a%20b"))
+@pytest.mark.parametrize(("name", "refused"), [("a%20b", "%"), ("a[1]", "["), ("a*", "*"), ("{a}", "{")])
+def test_a_lake_whose_path_delta_or_spark_would_read_otherwise_is_refused(
+    tmp_path: Path, name: str, refused: str
+) -> None:
+    with pytest.raises(SettingsError, match=re.escape(f"{name}' contains {refused!r}; choose a folder without it")):
+        Lake(str(tmp_path / name))
 
 
 def test_a_log_that_cannot_be_written_loses_nothing(spark: SparkSession, lake: Lake) -> None:

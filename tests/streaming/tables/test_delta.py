@@ -114,7 +114,8 @@ def test_no_instant_is_too_early_or_too_late_for_the_bounds_of_a_file(spark: Spa
         delta.append(frame.where(f"micros = {micros}"), uri, txn=None, metadata=dict, statistics=("at",))
 
     def found(condition: str) -> list[int]:
-        return sorted(row["micros"] for row in delta.read(spark, uri).where(condition).select("micros").collect())
+        rows = spark.read.format("delta").load(uri).where(condition)
+        return sorted(row["micros"] for row in rows.select("micros").collect())
 
     assert found("at <= timestamp'0001-01-01T00:00:00Z'") == [first - 1, first]
     assert found("at = timestamp'1969-12-31T23:59:59.999999Z'") == [-1]
@@ -187,7 +188,7 @@ def test_spark_sees_a_new_version_without_a_job(spark: SparkSession, lake: Lake)
 
     def jobs(table: str) -> int:
         spark.sparkContext.setJobGroup(table, table)
-        assert delta.read(spark, table).schema == rows.schema
+        assert spark.read.format("delta").load(table).schema == rows.schema
         return len(spark.sparkContext.statusTracker().getJobIdsForGroup(table))
 
     try:

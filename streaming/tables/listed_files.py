@@ -1,0 +1,45 @@
+"""Reads a Delta table from its list of files, which delta-rs has without a Spark job.
+
+Spark's own Delta reader computes the table's state anew at each version that it has not seen, in five jobs, and asks
+for it in another at each read; of a small table that is most of the cost (see spark/FACTS.md, Costs). It skips files by
+statistics, which is worth more than that where there are many.
+"""
+
+from __future__ import annotations
+
+import json
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from streaming.base import DAY
+
+MOST_FILES = 1_000
+"""A table with more files than this is left to Spark's own reader."""
+
+_DAY_OF_FILE = f"try_cast(regexp_extract(_metadata.file_path, '{DAY}=([^/]+)', 1) as date)"
+
+
+def read_listed(spark: SparkSession, table: DeltaTable, uri: str) -> DataFrame | None:
+    """The rows of the open `table` at `uri`; None where its files alone do not tell them, or are too many.
+
+    Every table of the platform can be read so: it has no deletion vectors and no mapped columns, and its one partition
+    column, if any, is the day in the names of its folders.
+    """
+    partitioned = table.metadata().partition_columns
+    paths = table.get_add_actions()["path"].to_pylist()
+    if partitioned not in ([], [DAY]) or table.protocol().min_reader_version > 1 or len(paths) > MOST_FILES:
+        return None
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    if not paths:
+        return spark.createDataFrame([], schema)
+    stored = StructType([field for field in schema.fields if field.name not in partitioned])
+    rows = (
+        spark.read.schema(stored)
+        # Spark would look for partition columns in the paths, and refuses folders of several writes.
+        .option("recursiveFileLookup", "true")
+        .parquet(*(f"{uri.rstrip('/')}/{path}" for path in paths))
+    )
+    return rows.select(*(F.expr(_DAY_OF_FILE).alias(DAY) if name in partitioned else name for name in schema.names))

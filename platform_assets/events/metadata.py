@@ -42,8 +42,8 @@ def watermark_metadata(lake: Lake, stream: Stream) -> dict[str, Any]:
     if newest is None:
         return {}
     metadata: dict[str, Any] = {"newest_batch": newest.number}
-    if newest.state.watermark is not None:
-        metadata["watermark"] = dg.MetadataValue.timestamp(newest.state.watermark)
+    if newest.after.watermark is not None:
+        metadata["watermark"] = dg.MetadataValue.timestamp(newest.after.watermark)
     return metadata
 
 

@@ -42,10 +42,9 @@ def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
 def told(entry: Maintained) -> str:
     """One line on what was done to a table."""
     removed = f"{entry.files_removed:,} old files and {entry.entries_removed:,} log entries removed"
-    held = f", kept for {', '.join(entry.held_by)}" if entry.held_by else ""
     return (
         f"{entry.table}: {entry.files_before:,} files of {entry.bytes_before:,} bytes are {entry.files_after:,} of "
-        f"{entry.bytes_after:,}; {removed}{held}"
+        f"{entry.bytes_after:,}; {removed}"
     )
 
 

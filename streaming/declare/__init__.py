@@ -12,13 +12,14 @@ from streaming.declare.registry import broken_modules, declared_pipelines, find_
 from streaming.declare.restarts import Failure
 from streaming.declare.rule import Rule
 from streaming.declare.stream import Stream, epoch_millis
-from streaming.declare.windowed import CORRECTIONS, LATE, OPEN, UPDATES, Windowed
+from streaming.declare.windowed import CORRECTIONS, LATE, OPEN, STATE, UPDATES, Windowed
 
 __all__ = [
     "CORRECTIONS",
     "EACH_BATCH",
     "LATE",
     "OPEN",
+    "STATE",
     "UPDATES",
     "Aggregate",
     "Delivery",

@@ -11,17 +11,33 @@ from streaming.base import ORDER, DeclarationError, check_type
 
 
 @dataclass(frozen=True)
+class Part:
+    """A value that is kept of some rows of a window, to be put together with those of its other rows.
+
+    `sql` computes it from rows; `merged`, an aggregate over kept values, is that of all of them together. In `merged`
+    and in `Aggregate.whole`, `{0}` stands for the first part of the aggregate, `{1}` for the second.
+    """
+
+    sql: str
+    merged: str
+
+
+@dataclass(frozen=True)
 class Aggregate:
     """One aggregate over the rows of a window.
 
     `sql` is a Spark SQL aggregate expression over the stream's columns, `_event_time` and `_order`; it must not
     depend on the order in which rows are met. `meaning` is one line for people. `of_nothing` is the value for a window
     without any row, 0 for counts.
+
+    With `parts`, what is kept of an open session is these, and `whole` makes the value of them; without, its rows.
     """
 
     sql: str
     meaning: str
     of_nothing: int | None = None
+    parts: tuple[Part, ...] = ()
+    whole: str = "{0}"
 
     def __post_init__(self) -> None:
         check_type("sql of an aggregate", self.sql, str, "Spark SQL as text, such as 'sum(amount) / count(amount)'")
@@ -32,31 +48,50 @@ class Aggregate:
         return F.expr(self.sql)
 
 
+def _added(sql: str, meaning: str, of_nothing: int | None = None) -> Aggregate:
+    """An aggregate that is the sum of itself over parts of the rows."""
+    return Aggregate(sql, meaning, of_nothing, parts=(Part(sql, "sum({0})"),))
+
+
+def _averaged(sql: str, value: str, meaning: str) -> Aggregate:
+    total, number = Part(f"sum(cast({value} as double))", "sum({0})"), Part(f"count({value})", "sum({1})")
+    return Aggregate(sql, meaning, parts=(total, number), whole="{0} / nullif({1}, 0)")
+
+
+def _picked(function: str, value: str, place: str, meaning: str) -> Aggregate:
+    """`value` of the row whose `place` is least or greatest; `function` is min or max."""
+    parts = (
+        Part(f"{function}_by({value}, {place})", f"{function}_by({{0}}, {{1}})"),
+        Part(f"{function}({place})", f"{function}({{1}})"),
+    )
+    return Aggregate(parts[0].sql, meaning, parts=parts)
+
+
 def count(where: str | None = None) -> Aggregate:
     """Number of rows, or of those for which the SQL condition `where` is true. Never null."""
     if where is None:
-        return Aggregate("count(1)", "number of rows", of_nothing=0)
-    return Aggregate(f"count_if({where})", f"number of rows where {where}", of_nothing=0)
+        return _added("count(1)", "number of rows", of_nothing=0)
+    return _added(f"count_if({where})", f"number of rows where {where}", of_nothing=0)
 
 
 def mean(value: str) -> Aggregate:
     """Arithmetic mean of the SQL expression `value` over its non-null rows; null where there are none."""
-    return Aggregate(f"avg({value})", f"mean of {value}")
+    return _averaged(f"avg({value})", value, f"mean of {value}")
 
 
 def sum(value: str) -> Aggregate:
     """Sum of the SQL expression `value` over its non-null rows; null where there are none."""
-    return Aggregate(f"sum({value})", f"sum of {value}")
+    return _added(f"sum({value})", f"sum of {value}")
 
 
 def minimum(value: str) -> Aggregate:
     """Smallest value of the SQL expression `value`; null where there is none."""
-    return Aggregate(f"min({value})", f"smallest {value}")
+    return Aggregate(f"min({value})", f"smallest {value}", parts=(Part(f"min({value})", "min({0})"),))
 
 
 def maximum(value: str) -> Aggregate:
     """Greatest value of the SQL expression `value`; null where there is none."""
-    return Aggregate(f"max({value})", f"greatest {value}")
+    return Aggregate(f"max({value})", f"greatest {value}", parts=(Part(f"max({value})", "max({0})"),))
 
 
 def share(condition: str) -> Aggregate:
@@ -64,13 +99,14 @@ def share(condition: str) -> Aggregate:
 
     Null where the condition is null for every row.
     """
-    return Aggregate(f"avg(cast(({condition}) as double))", f"share of rows where {condition}")
+    value = f"cast(({condition}) as double)"
+    return _averaged(f"avg({value})", value, f"share of rows where {condition}")
 
 
 def count_distinct(value: str) -> Aggregate:
     """Number of different non-null values of the SQL expression `value`, exact. Never null."""
-    # Spark refuses `count(distinct ...)` in a stream.
-    return Aggregate(f"size(collect_set({value}))", f"number of different {value}", of_nothing=0)
+    values = Part(f"collect_set({value})", "array_distinct(flatten(collect_list({0})))")
+    return Aggregate(f"size({values.sql})", f"number of different {value}", 0, (values,), "size({0})")
 
 
 def stddev(value: str) -> Aggregate:
@@ -104,7 +140,7 @@ def first(value: str) -> Aggregate:
 
     Of rows with equal event time, the one that is earlier in the log.
     """
-    return Aggregate(f"min_by({value}, if({value} is null, null, {ORDER}))", f"first {value}")
+    return _picked("min", value, f"if({value} is null, null, {ORDER})", f"first {value}")
 
 
 def last(value: str) -> Aggregate:
@@ -112,21 +148,22 @@ def last(value: str) -> Aggregate:
 
     Of rows with equal event time, the one that is later in the log.
     """
-    return Aggregate(f"max_by({value}, if({value} is null, null, {ORDER}))", f"last {value}")
+    return _picked("max", value, f"if({value} is null, null, {ORDER})", f"last {value}")
 
 
 def min_by(value: str, measure: str) -> Aggregate:
     """The SQL expression `value` of the row in which `measure` is smallest; of several, the first."""
     place = f"if({measure} is null, null, struct({measure}, {ORDER}))"
-    return Aggregate(f"min_by({value}, {place})", f"{value} at the smallest {measure}")
+    return _picked("min", value, place, f"{value} at the smallest {measure}")
 
 
 def max_by(value: str, measure: str) -> Aggregate:
     """The SQL expression `value` of the row in which `measure` is greatest; of several, the last."""
     place = f"if({measure} is null, null, struct({measure}, {ORDER}))"
-    return Aggregate(f"max_by({value}, {place})", f"{value} at the greatest {measure}")
+    return _picked("max", value, place, f"{value} at the greatest {measure}")
 
 
 def collect(value: str) -> Aggregate:
     """All values of the SQL expression `value`, nulls too, in order of event time. Its state is all of them."""
-    return Aggregate(f"array_sort(collect_list(struct({ORDER} as place, {value} as value))).value", f"all {value}")
+    values = Part(f"collect_list(struct({ORDER} as place, {value} as value))", "flatten(collect_list({0}))")
+    return Aggregate(f"array_sort({values.sql}).value", f"all {value}", parts=(values,), whole="array_sort({0}).value")

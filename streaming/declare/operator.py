@@ -16,7 +16,8 @@ class TableSpec:
 
     `suffix`: what its name adds to the operator's, "" for its own table. `written_by`: the stream process, or a
     backfill. `is_result`: what is current is made of it, so that the gate judges it. `is_replaced`: it is written whole
-    each time. `keeps_history`: its commits say how far it is, so that none may be cleaned away.
+    each time. `keeps_history`: its commits say how far it is, so that none may be cleaned away. `is_state`: it holds
+    what the operator must remember between two steps, is written whole in each, and the operator itself cleans it.
     """
 
     suffix: str
@@ -25,6 +26,7 @@ class TableSpec:
     is_result: bool = True
     is_replaced: bool = False
     keeps_history: bool = False
+    is_state: bool = False
 
 
 class Operator(ABC):

@@ -21,7 +21,7 @@ from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys, check_view_expressions, check_view_types
 from streaming.windows import Window
 
-CORRECTIONS, UPDATES, OPEN, LATE = "corrections", "updates", "open", "late"
+CORRECTIONS, UPDATES, OPEN, LATE, STATE = "corrections", "updates", "open", "late", "state"
 """What the names of a view's tables add to its own."""
 
 
@@ -31,7 +31,7 @@ class Windowed(Operator):
 
     What is computed is either `aggregates` or a full-window `function`. With `distinct`, rows of one window that agree
     in those columns count once: the first of them in the log's order, whatever the other columns say. Both `distinct`
-    and `function` keep the rows of open windows as state; aggregates alone keep one value each.
+    and `function` keep the rows of open sessions as state; aggregates with parts keep a value each.
 
     `late` says what becomes of late pairs, and `allowed_lateness` belongs to `late="update"` (see `LatePolicy`).
     `early` (`"each batch"` or an interval of processing time) keeps a table of the windows that are still open.
@@ -92,6 +92,7 @@ class Windowed(Operator):
         first = TableSpec("", f"First results of view {self.name}{about}")
         updates = TableSpec(UPDATES, f"Updates of view {self.name} by late rows")
         open_ = TableSpec(OPEN, f"Open windows of view {self.name}, provisional", is_result=False, is_replaced=True)
+        state = TableSpec(STATE, f"Open sessions of view {self.name}", is_result=False, is_state=True)
         corrections = TableSpec(
             CORRECTIONS, f"Corrections of view {self.name}", written_by="backfill", keeps_history=True
         )
@@ -99,6 +100,7 @@ class Windowed(Operator):
             first,
             *([updates] if self.updated else []),
             *([open_] if self.early is not None else []),
+            *([state] if self.window.merging else []),
             *([corrections] if self.corrected else []),
         )
 
@@ -121,7 +123,7 @@ class Windowed(Operator):
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
         """Those of its tables, and of its late pairs, which are a read."""
-        return (CORRECTIONS, UPDATES, OPEN, LATE)
+        return (CORRECTIONS, UPDATES, OPEN, LATE, STATE)
 
     @property
     def identity(self) -> tuple[str, ...]:

@@ -90,12 +90,8 @@ class Lake:
         return self.path("quality", "verdicts")
 
     def checkpoint(self, stream: Named, query: str) -> str:
-        """The checkpoint of one query; `log` is the ingest query, any other name an operator's."""
+        """The checkpoint of one query; `log` is the ingest query."""
         return self.path("_checkpoints", stream.name, query)
-
-    def operator_checkpoint(self, operator: Placed) -> str:
-        """The checkpoint of an operator that runs as a query."""
-        return self.path("_checkpoints", operator.folder, operator.name)
 
     def machine_folder(self, pipeline: Named) -> Path:
         """Where the processes of this machine meet over a pipeline: beside its checkpoints, if they are here."""

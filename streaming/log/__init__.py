@@ -3,8 +3,9 @@
 from streaming.log import validate
 from streaming.log.append import append_batch
 from streaming.log.batch import Batch
-from streaming.log.batches import archive_batches, head, newest_before, newest_late, read_batches, version_after
+from streaming.log.batches import archive_batches, batches_after, head, newest_late, read_batches, version_after
 from streaming.log.clock_history import clock_history
+from streaming.log.files import LogFiles
 from streaming.log.filters import Filter
 from streaming.log.heartbeat import append_heartbeat
 from streaming.log.ingest import QUERY, Ingest, append_validated, declared_schema, next_state, stamp
@@ -20,6 +21,7 @@ __all__ = [
     "Batch",
     "Filter",
     "Ingest",
+    "LogFiles",
     "OperatorCounts",
     "RowValidator",
     "add_unknown",
@@ -27,11 +29,11 @@ __all__ = [
     "append_heartbeat",
     "append_validated",
     "archive_batches",
+    "batches_after",
     "clock_history",
     "declared_schema",
     "ever_rejected",
     "head",
-    "newest_before",
     "newest_late",
     "next_state",
     "place",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -16,10 +16,12 @@ class Batch:
 
     `number` is the log's own sequence; `query` and `query_batch` name the Spark batch it came from (null for a
     heartbeat and a repair); `state` is the clock when the batch was stamped, by the declaration `clock`, which may be
-    another one later; `summary`, `rejected`, `late` (pairs per view) and `unassigned` (rows per view that are in no
-    window) speak of its rows. `end_of_input`: a heartbeat that closes what is open, whatever the clock says.
-    `source_times`: instants by which the source had half, a twentieth and a hundredth of the rows (null for others).
-    `unknown`: rows per field that the payload has and nobody declared (see `streaming.log.unknown`).
+    another one later. `after` is the clock after the batch, which stamps the next one: no row of a later batch can be
+    on time for a window that is closed by its watermark. `summary`, `rejected`, `late` (pairs per view) and
+    `unassigned` (rows per view that are in no window) speak of its rows. `end_of_input`: a heartbeat that closes what
+    is open, whatever the clock says. `source_times`: instants by which the source had half, a twentieth and a
+    hundredth of the rows (null for others). `unknown`: rows per field that the payload has and nobody declared (see
+    `streaming.log.unknown`).
     """
 
     number: int
@@ -34,6 +36,11 @@ class Batch:
     end_of_input: bool = False
     source_times: tuple[datetime, ...] | None = None
     unknown: dict[str, int] | None = None
+    after: ClockState = field(default_factory=ClockState, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.after == ClockState():
+            object.__setattr__(self, "after", self.clock.advance(self.state, self.summary))
 
     @property
     def cause(self) -> Literal["source", "heartbeat", "repair"]:
@@ -49,6 +56,7 @@ class Batch:
             "query": self.query,
             "query_batch": self.query_batch,
             "clock": self.state.to_json(),
+            "after": self.after.to_json(),
             "summary": self.summary.to_json(),
             "declared": self.clock.to_json(),
             "rejected": self.rejected,
@@ -61,7 +69,7 @@ class Batch:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Batch:
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`; commits that were written before they had `after` are read as well."""
         times = value.get("source_times")
         return cls(
             number=value["batch"],
@@ -75,5 +83,6 @@ class Batch:
             unassigned=value["unassigned"],
             end_of_input=value.get("end_of_input", False),
             unknown=value.get("unknown") or {},
+            after=ClockState.from_json(value["after"]) if "after" in value else ClockState(),
             source_times=None if times is None else tuple(from_micros(time) for time in times),
         )

@@ -77,17 +77,27 @@ def head(lake: Lake, stream: Stream, version: int | None = None) -> Batch | None
     return None if table is None else newest_batch(lake, stream, table)
 
 
-def newest_before(lake: Lake, stream: Stream, version: int | None = None) -> int | None:
-    """The number of the newest batch, or of the one that was newest before a Delta `version`; None where none was."""
+def batches_after(lake: Lake, stream: Stream, number: int) -> list[Batch]:
+    """The batches of the log that come after batch `number`, oldest first; reads their commits, and none that is older.
+
+    Raises:
+        LogError: the log's history was cleaned away and is in no archive.
+    """
     table = delta.open_table(lake.log(stream))
     if table is None:
-        return None
-    since = [] if version is None else commits_of(table, max(0, table.version() + 1 - version))
-    later = min((batch.number for batch in _described(since)), default=None)
-    if later is None:
-        newest = newest_batch(lake, stream, table)
-        return None if newest is None else newest.number
-    return later - 1 if later else None
+        return []
+    newer = list(takewhile(lambda batch: batch.number > number, _described(newest_commits(table))))[::-1]
+    # Commits that were cleaned away are in the archive; where there is no newer one, neither is an older one needed.
+    first = newer[0].number if newer else _number_after(lake, stream, table)
+    if first > number + 1:
+        kept = archived(lake, stream)
+        newer = [Batch.from_json(kept[each]) for each in range(number + 1, first)] + newer
+    return newer
+
+
+def _number_after(lake: Lake, stream: Stream, table: DeltaTable) -> int:
+    newest = newest_batch(lake, stream, table)
+    return 0 if newest is None else newest.number + 1
 
 
 def version_after(lake: Lake, stream: Stream, number: int) -> int | None:

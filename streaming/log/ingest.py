@@ -96,7 +96,7 @@ def append_validated(
     `summary` are the `summary_columns` of `counts`, which whoever appends many batches builds once; `txn` names the
     Spark batch that the rows come from, if any.
     """
-    state = next_state(head, stream)
+    state = next_state(head)
     number = 0 if head is None else head.number + 1
     observed = Observation()
     aggregates = summary_columns(stream, counts) if summary is None else summary
@@ -131,9 +131,9 @@ def append_validated(
             rows.unpersist()
 
 
-def next_state(head: Batch | None, stream: Stream) -> ClockState:
+def next_state(head: Batch | None) -> ClockState:
     """The clock after everything that is in the log; it stamps the batch that comes next."""
-    return ClockState() if head is None else stream.clock.advance(head.state, head.summary)
+    return ClockState() if head is None else head.after
 
 
 def declared_schema(spark: SparkSession, stream: Stream) -> StructType:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,10 +17,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import log
 from streaming.base import LogError
-from streaming.declare import Pipeline
+from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
-from streaming.log import QUERY, RowValidator
-from streaming.operators import RunBatch
+from streaming.log import QUERY, Batch, RowValidator
+from streaming.operators import Written
 from streaming.service import Run, await_queries
 from streaming.sources import Files
 
@@ -29,7 +30,6 @@ _BATCHES = 8
 _COUNT_FROM = 3
 _NEWEST = 100
 _SMALLEST_SAMPLE = 1_000
-_VIEWS_LOOK_EVERY = "200 milliseconds"
 
 
 @dataclass(frozen=True)
@@ -124,37 +124,45 @@ def _replayed(
     stream = replace(pipeline.stream, source=Files(str(landing), files_per_batch=1))
     views = [replace(view, of=stream) for view in pipeline.views if view.of == pipeline.stream]
     replayed = replace(pipeline, name=stream.name, streams=(stream,), operators=tuple(views), deliveries=())
-    validate, taken = RowValidator(stream), defaultdict[str, list[float]](list)
-    queries: dict[str, StreamingQuery] = {}
+    lake, taken = Lake(str(folder)), defaultdict[str, list[float]](list)
+    _parse_and_judge(spark, lake, stream, at, taken)
+    begun: dict[str, float] = {}
 
-    def around(query: str, run_batch: RunBatch) -> RunBatch:
-        def timed(rows: DataFrame, number: int) -> None:
-            if query != QUERY:
-                taken[query].append(_seconds(lambda: run_batch(rows, number)))
-                return
-            located = log.with_origin(rows, stream.source)
-            parsed = _seconds(lambda: _nowhere(located))
-            judged = _seconds(lambda: _nowhere(validate(located, at)))
-            taken[PARSE].append(parsed)
-            taken[JUDGE].append(max(0.0, judged - parsed))
-            taken[APPEND].append(max(0.0, _seconds(lambda: run_batch(rows, number)) - judged))
-            # Batch by batch: views that came afterwards would take the whole log at once.
-            queries.update({} if queries else run.start_operators(processingTime=_VIEWS_LOOK_EVERY))
-            for started in queries.values():
-                started.processAllAvailable()
+    @contextmanager
+    def around(query: str, number: int) -> Iterator[None]:
+        begun[query] = time.monotonic()
+        yield
 
-        return timed
+    def on_batch(query: str, written: Written, batch: Batch | None) -> None:
+        taken[APPEND if query == QUERY else query].append(time.monotonic() - begun[query])
+        if batch is not None:
+            # Batch by batch: steps that came afterwards would take the whole log at once.
+            run.step_all()
 
     # The time of the sample, so that no row is too old.
-    run = Run(spark, Lake(str(folder)), replayed, lambda: at, lambda query, rows, batch: None, around)
+    run = Run(spark, lake, replayed, lambda: at, on_batch, around)
     ingest = list(run.start_ingest(availableNow=True).values())
-    try:
-        await_queries(ingest)
-    finally:
-        for started in queries.values():
-            started.stop()
+    await_queries(ingest)
     medians = {name: statistics.median(seconds[_COUNT_FROM:]) for name, seconds in taken.items()}
-    return {**medians, PLAN: sum(map(_besides, [*ingest, *queries.values()]))}
+    medians[APPEND] = max(0.0, medians[APPEND] - medians[PARSE] - medians[JUDGE])
+    return {**medians, PLAN: sum(map(_besides, ingest))}
+
+
+def _parse_and_judge(
+    spark: SparkSession, lake: Lake, stream: Stream, at: datetime, taken: dict[str, list[float]]
+) -> None:
+    """Time the two stages before the log on each batch, without writing anything."""
+    validate = RowValidator(stream)
+
+    def run_batch(rows: DataFrame, number: int) -> None:
+        located = log.with_origin(rows, stream.source)
+        parsed = _seconds(lambda: _nowhere(located))
+        taken[PARSE].append(parsed)
+        taken[JUDGE].append(max(0.0, _seconds(lambda: _nowhere(validate(located, at))) - parsed))
+
+    parsed = stream.format.parse(stream.source.read(spark, lake))
+    writer = parsed.writeStream.option("checkpointLocation", lake.path("_timed")).trigger(availableNow=True)
+    await_queries([writer.foreachBatch(run_batch).start()])
 
 
 def _seconds(work: Callable[[], object]) -> float:

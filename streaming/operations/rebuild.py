@@ -12,7 +12,7 @@ from streaming.base import DeclarationError, ViewError, utc_now
 from streaming.declare import Operator, Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.operators import OperatorRuntime, recorded_declaration, runtime_of
+from streaming.operators import OperatorRuntime, Written, recorded_declaration, runtime_of
 from streaming.service import Run, take_lease
 from streaming.tables import delta, storage
 
@@ -34,7 +34,6 @@ class LeftTable:
     operator: str
     name: str
     uri: str
-    checkpoint: str
 
 
 def rebuild(
@@ -56,15 +55,15 @@ def rebuild(
     """
     written: list[int] = []
 
-    def on_batch(query: str, rows: int, batch: Batch | None) -> None:
-        if query == operator.name:
-            written.append(rows)
+    def on_batch(query: str, wrote: Written, batch: Batch | None) -> None:
+        written.append(wrote.rows)
 
     with take_lease(lake, pipeline):
         runtime = runtime_of(operator, lake)
         remove(runtime)
         run = Run(spark, lake, pipeline, now, on_batch)
-        run.bootstrap()
+        run.check_operators()
+        run.step(next(each for each in run.operators if each.operator == operator))
         run.catch_up()
         days = [pending.day for pending in runtime.plan(spark)]
         corrected = runtime.correct(spark, days, now, on_day) if days else {}
@@ -72,8 +71,7 @@ def rebuild(
 
 
 def remove(runtime: OperatorRuntime) -> None:
-    """Remove checkpoint and tables of an operator, in this order: no checkpoint may outlive its table."""
-    storage.remove_folder(runtime.lake.operator_checkpoint(runtime.operator))
+    """Remove the tables of an operator."""
     for uri in runtime.uris():
         storage.remove_folder(uri)
 
@@ -92,11 +90,11 @@ def left_tables(lake: Lake, pipeline: Pipeline) -> Iterator[LeftTable]:
             if table is not None:
                 recorded = recorded_declaration(table)
                 operator = name if recorded is None else recorded["operator"]
-                yield LeftTable(operator, name, uri, lake.checkpoint(stream, name))
+                yield LeftTable(operator, name, uri)
 
 
 def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftTable]:
-    """Remove the tables and the checkpoint that an operator has left behind; returns which tables.
+    """Remove the tables that an operator has left behind; returns which.
 
     Raises:
         DeclarationError: the operator is still declared.
@@ -118,6 +116,5 @@ def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftT
         )
     for pipeline, table in removed:
         with take_lease(lake, pipeline):
-            storage.remove_folder(table.checkpoint)
             storage.remove_folder(table.uri)
     return [table for _, table in removed]

@@ -121,7 +121,7 @@ def _preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream
         examined, passing = _counted(validated)
         head = log.head(lake, stream)
         number = 0 if head is None else head.number + 1
-        coming = stamp(log.valid(validated), stream.columns, number, stream.clock.watermark(next_state(head, stream)))
+        coming = stamp(log.valid(validated), stream.columns, number, stream.clock.watermark(next_state(head)))
         there = log.read_log(spark, lake, stream)
         # The table lacks what was declared since its last row came.
         before = there.unionByName(coming.limit(0), allowMissingColumns=True)

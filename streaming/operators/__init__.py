@@ -6,22 +6,22 @@ from streaming.operators.runtime import (
     LogAtVersion,
     OperatorRuntime,
     PendingDay,
-    ReadPosition,
-    RunBatch,
-    RunContext,
+    Step,
+    Written,
     runtime_of,
 )
+from streaming.operators.slices import slices
 
 __all__ = [
     "Finding",
     "LogAtVersion",
     "OperatorRuntime",
     "PendingDay",
-    "ReadPosition",
-    "RunBatch",
-    "RunContext",
+    "Step",
+    "Written",
     "check_declaration",
     "create_table",
     "recorded_declaration",
     "runtime_of",
+    "slices",
 ]

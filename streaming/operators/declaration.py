@@ -29,7 +29,7 @@ def create_table(lake: Lake, operator: Operator, suffix: str, schema: StructType
     delta.create(
         uri,
         schema,
-        append_only=spec.written_by == "stream" and not spec.is_replaced,
+        append_only=spec.written_by == "stream" and not (spec.is_replaced or spec.is_state),
         description=spec.description,
         properties=declaration_properties(operator),
     )

@@ -10,7 +10,6 @@ from functools import singledispatch
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import DeclarationError, ViewError
 from streaming.declare import Operator, Stream
@@ -18,22 +17,27 @@ from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts
 from streaming.operators.finding import Finding
 
-RunBatch = Callable[[DataFrame, int], None]
-"""A `foreachBatch` function: the rows of a batch and its number."""
+
+@dataclass(frozen=True)
+class Step:
+    """A step that is about to run: the batches of the logs, by stream, that it follows; `run` returns what it wrote."""
+
+    batches: Mapping[str, Sequence[Batch]]
+    run: Callable[[], Written]
+
+    @property
+    def first(self) -> int:
+        """The number by which the step is known, also when it is tried again with more batches: that of its first."""
+        return min(batches[0].number for batches in self.batches.values() if batches)
 
 
 @dataclass(frozen=True)
-class RunContext:
-    """What an operator is given to run with.
+class Written:
+    """What a step wrote: rows of the operator's own table, and rows and bytes of state, null where it keeps none."""
 
-    `now` gives the processing time. `on_rows` is told how many rows each of its batches wrote. `around` may wrap the
-    function that runs the batches of a query, by the operator's name.
-    """
-
-    spark: SparkSession
-    now: Callable[[], datetime]
-    on_rows: Callable[[int], None] = lambda rows: None
-    around: Callable[[str, RunBatch], RunBatch] = lambda query, run_batch: run_batch
+    rows: int
+    state_rows: int | None = None
+    state_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,16 +47,6 @@ class LogAtVersion:
     version: int | None
     rows: DataFrame
     batches: Sequence[Batch]
-
-
-@dataclass(frozen=True)
-class ReadPosition:
-    """Two versions of a log: `entries` is the first whose commit a restart looks at, `rows` the first whose rows are
-    not in the operator's tables yet; 0 while it still reads the snapshot it began with.
-    """
-
-    entries: int
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -72,8 +66,8 @@ class PendingDay:
 class OperatorRuntime(ABC):
     """One operator on one lake: how it runs, and how it is read, corrected, maintained, rebuilt and audited.
 
-    It keeps nothing but the two: all state is in tables and checkpoints. What is not overridden is right for an
-    operator that has no such thing.
+    It keeps nothing but the two, and what it has read of tables: all state is in them. What is not overridden is right
+    for an operator that has no such thing.
     """
 
     operator: Operator
@@ -82,50 +76,39 @@ class OperatorRuntime(ABC):
     # Running
 
     @abstractmethod
-    def has_started(self) -> bool:
-        """Whether its query has fixed a first batch, so that its checkpoint says where it goes on."""
-
-    @abstractmethod
     def check(self) -> None:
-        """Refuse tables that another declaration made, and tables and checkpoints that do not belong together.
+        """Refuse tables that another declaration made, or another version of the platform.
 
         Raises:
-            ChangedDeclaration, CheckpointError: with the way out.
+            ChangedDeclaration, ViewError: with the way out.
         """
 
     @abstractmethod
-    def bootstrap(self, context: RunContext, head: Batch) -> int:
-        """Write by batch what follows from a log that was there before the operator; returns the rows written.
+    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
+        """The steps from where its tables are to the newest batches of the logs that it reads, which have to be there.
 
-        `head` is the newest batch of the log. Called before the query starts, while nothing is ingested; idempotent.
+        Each is bounded, and run before the next one is asked for. Idempotent: whatever kills a step, the steps that are
+        asked for afterwards leave the same tables. However the batches are cut into steps, the rows are the same.
         """
-
-    @abstractmethod
-    def plan_query(self, context: RunContext, **trigger: Any) -> Callable[[], StreamingQuery]:
-        """Plan the query that reads the logs; the function returned starts it."""
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         """What each commit of the stream's log counts for this operator; None where there is nothing to count."""
         return None
 
-    def closes_between(self, before: datetime, after: datetime) -> bool:
-        """Whether a clock that moves from `before` to `after` makes results due that no further row is needed for."""
-        return False
-
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         """The watermark that makes everything due that is pending over the valid `rows` of a log; None for nothing."""
         return None
 
-    def after_batch(self, context: RunContext, batch: Batch) -> None:
+    def after_batch(self, spark: SparkSession, batch: Batch, now: Callable[[], datetime]) -> None:
         """Called after each batch of a drain: what shows the state of things between closings."""
         return None
 
-    def keep_up(self, context: RunContext, head: Batch) -> None:
-        """Called now and then while the pipeline runs, in a thread of its own, so that no batch waits for it."""
+    def keep_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
+        """Called after the steps while the pipeline runs: everything but the operator's own table."""
         return None
 
-    def catch_up(self, context: RunContext, head: Batch) -> None:
-        """Bring everything but the query's own table up to `head`, the newest batch."""
+    def catch_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
+        """The same at the end of a drain, up to `head`, the newest batch."""
         return None
 
     # Reading
@@ -137,10 +120,6 @@ class OperatorRuntime(ABC):
 
         A function raises ViewError where its table is not there.
         """
-
-    def position(self) -> ReadPosition | None:
-        """How far its query has read the log; None while it has not begun, so that nothing must be kept for it."""
-        return None
 
     # Correcting
 

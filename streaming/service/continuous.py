@@ -1,4 +1,4 @@
-"""A pipeline that runs on and on in one driver: every query at once, until it is told to stop or to drain."""
+"""A pipeline that runs on and on in one driver: logs grow and operators follow, until it shall stop or drain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from threading import Event
 from typing import Literal
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -18,8 +17,9 @@ from streaming.clocks import latest
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch
+from streaming.operators import OperatorRuntime, Written
 from streaming.service.measures import Measure
-from streaming.service.query_errors import explain, refuse_native_drops
+from streaming.service.query_errors import explain
 from streaming.service.reporter import Reporter
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus
@@ -33,7 +33,9 @@ Ending = Literal["stop", "drain"]
 
 
 class Continuous:
-    """The queries of a pipeline, running; the caller holds its lease.
+    """A pipeline, running; the caller holds its lease.
+
+    Each operator steps in a thread of its own, so that none waits for another and no log for any of them.
 
     `on_measures` takes the batches that ended since it was called last; `on_status` takes the state of the process,
     about twice a second.
@@ -54,15 +56,15 @@ class Continuous:
         self._run = Run(spark, lake, pipeline, now, self._on_batch, self.watch.around)
         self._trigger = {"processingTime": pipeline.trigger}
         self._ingest: dict[str, StreamingQuery] = {}
-        self._operators: dict[str, StreamingQuery] = {}
-        self._follow_up = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
-        self._following: Future[None] | None = None
-        self._followed: dict[str, int] = {}
+        self._threads = ThreadPoolExecutor(len(self._run.operators) + 1, thread_name_prefix="steps")
+        self._stepping: dict[str, Future[None]] = {}
+        self._stepped: dict[str, dict[str, int]] = {}
+        self._wake = Event()
         self._beat_at = self._inspected_at = datetime.min.replace(tzinfo=now().tzinfo)
-        self._reporter = Reporter(self._run, self.watch, self._queries, now, on_measures, on_status)
+        self._reporter = Reporter(self._run, self.watch, now, on_measures, on_status)
 
     def run(self, ending: Callable[[], Ending | None], wake: Event) -> None:
-        """Run until `ending` says how to end; it is asked after each `wake`, and every half second.
+        """Run until `ending` says how to end; it is asked after each batch and each `wake`, and every half second.
 
         A stop ends at the next boundary of a batch. A drain takes no further input, and publishes all that is in the
         log before it ends; a stop that is asked for meanwhile ends it sooner. Where the log's query fails, what is in
@@ -71,9 +73,10 @@ class Continuous:
         Raises:
             StreamingError: a query failed.
         """
+        self._wake = wake
         self._reporter.begin()
         try:
-            self._run.bootstrap()
+            self._run.check_operators()
             self._ingest = self._run.start_ingest(**self._trigger)
             self.watch.phase = "running"
             while (end := ending()) is None:
@@ -87,48 +90,42 @@ class Continuous:
             self._publish_the_rest(ending)
             raise
         finally:
-            self._stop([*self._ingest, *self._operators])
-            self._follow_up.shutdown(cancel_futures=True)
+            self._stop_ingest()
+            self.watch.stopping.update(runtime.operator.name for runtime in self._run.operators)
+            self._threads.shutdown(cancel_futures=True)
             self._reporter.end()
 
-    def _on_batch(self, query: str, rows: int, batch: Batch | None) -> None:
-        self.watch.on_batch(query, rows, batch)
+    def _on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
+        self.watch.on_batch(query, written, batch)
         if batch is not None:
-            self._run.close_windows()
+            self._wake.set()
 
     def _step(self) -> None:
         self.watch.passed = self._now()
         self._raise_failures()
-        self._start_operators()
         self._heartbeat()
         self._follow()
 
-    def _start_operators(self) -> None:
-        """Start the operators that have not been yet: each cannot be before there are its logs."""
-        if len(self._operators) < len(self._run.operators):
-            self._operators |= self._run.start_operators(self._operators.keys(), **self._trigger)
-
     def _raise_failures(self) -> None:
-        for name, query in self._queries().items():
+        for name, query in self._ingest.items():
             if (error := query.exception()) is not None:
                 raise explain(error, query) from error
             if not query.isActive:
                 raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
+        for stepping in self._stepping.values():
+            if stepping.done():
+                stepping.result()
         if self._now() - self._inspected_at >= _INSPECTED_EVERY:
             self._inspected_at = self._now()
             self._inspect()
-        if self._following is not None and self._following.done():
-            self._following.result()
 
     def _inspect(self) -> None:
-        """What costs a call to the storage, or a hundred progress reports to read."""
-        for query in self._operators.values():
-            refuse_native_drops(query)
+        """What costs a call to the storage."""
         for stream in self._pipeline.streams:
             stream.source.check_there(self._run.spark, self._run.lake)
 
     def _heartbeat(self) -> None:
-        """While the source is silent: the last batch has moved the clock, and a silent clock may go on by itself."""
+        """While the source is silent, its clock may go on by itself."""
         if self.watch.running().keys() & self._ingest.keys() or self._busy_lately():
             return
         # After a long stop the time since the last row is no silence of a source that nobody has looked into yet.
@@ -144,28 +141,43 @@ class Continuous:
         return last is not None and self._now() - last < 2 * interval(self._pipeline.trigger)
 
     def _follow(self) -> None:
-        """Updates and open windows follow the log in a thread of their own, so that no batch waits for them."""
-        newest = {name: head.number for name, head in self._run.heads.items()}
-        if not newest or newest == self._followed or (self._following and not self._following.done()):
-            return
-        self._followed = newest
-        self._following = self._follow_up.submit(self._run.keep_up)
+        """Let each operator that is behind its logs, and is not stepping, step."""
+        for runtime in self._run.operators:
+            name, heads = runtime.operator.name, self._heads_of(runtime)
+            stepping = self._stepping.get(name)
+            if heads and heads != self._stepped.get(name) and (stepping is None or stepping.done()):
+                self._stepped[name] = heads
+                self._stepping[name] = self._threads.submit(self._step_operator, runtime)
+
+    def _heads_of(self, runtime: OperatorRuntime) -> dict[str, int]:
+        heads = self._run.heads
+        return {stream.name: heads[stream.name].number for stream in runtime.operator.reads if stream.name in heads}
+
+    def _step_operator(self, runtime: OperatorRuntime) -> None:
+        name = runtime.operator.name
+        self._run.step(runtime, until=lambda: name in self.watch.stopping)
+        if name not in self.watch.stopping:
+            self._run.keep_up(runtime)
+            self._wake.set()
 
     def _drain(self, until: Callable[[], bool]) -> bool:
         """Publish all that was taken in; False where `until` became true before the end."""
-        run = self._run
-        self._stop([*self._ingest])
-        # A drain may be asked for before the loop has come round to start them.
-        self._start_operators()
-        return self._carry_out([self._publish, run.advance_idle_clocks, self._publish, run.catch_up], until)
+        self._stop_ingest()
+        return self._carry_out(
+            [self._await_steps, self._run.advance_idle_clocks, self._run.step_all, self._run.catch_up], until
+        )
+
+    def _await_steps(self) -> None:
+        for stepping in self._stepping.values():
+            stepping.result()
 
     def _carry_out(self, steps: Sequence[Callable[[], object]], until: Callable[[], bool]) -> bool:
         """Run `steps` one after another beside this thread; False where `until` became true before the end.
 
-        A step that was begun is not waited for then: its queries are stopped by whoever gives up.
+        One that was begun is not waited for then; it ends with the step of an operator that runs.
         """
         for step in steps:
-            done = self._follow_up.submit(step)
+            done = self._threads.submit(step)
             while not done.done():
                 if until():
                     return False
@@ -175,33 +187,21 @@ class Continuous:
             self.watch.passed = self._now()
         return True
 
-    def _publish(self) -> None:
-        """Bring every operator up to the newest batch of the log."""
-        for query in self._operators.values():
-            try:
-                query.processAllAvailable()
-            except StreamingQueryException as error:
-                raise explain(error, query) from error
-
     def _publish_the_rest(self, ending: Callable[[], Ending | None]) -> None:
         """What was appended before a log's query failed is published all the same, if the operators can."""
         if self.watch.failed is None or self.watch.failed.query not in self._ingest:
             return
         deadline = self._now() + _PUBLISHED_WITHIN
-        steps = [self._run.advance_idle_clocks, self._publish]
+        steps = [self._await_steps, self._run.advance_idle_clocks, self._run.step_all]
         # The failure of the log is the one to tell; operators publish the rest after the next start.
         with suppress(Exception):
             self._carry_out(steps, until=lambda: ending() == "stop" or self._now() > deadline)
 
-    def _stop(self, names: list[str]) -> None:
-        """End queries between two batches."""
-        self.watch.stopping.update(names)
-        for name, query in self._queries().items():
-            if name in names:
-                pause = Event()
-                while name in self.watch.running():
-                    pause.wait(0.05)
-                query.stop()
-
-    def _queries(self) -> dict[str, StreamingQuery]:
-        return {**self._ingest, **self._operators}
+    def _stop_ingest(self) -> None:
+        """End the queries between two batches."""
+        self.watch.stopping.update(self._ingest)
+        for name, query in self._ingest.items():
+            pause = Event()
+            while name in self.watch.running():
+                pause.wait(0.05)
+            query.stop()

@@ -8,15 +8,16 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from streaming.base import utc_now
+from streaming.base import QueryFailed, utc_now
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch, add_unknown
+from streaming.operators import Written
 from streaming.service.lease import take_lease
 from streaming.service.progress import Progress, QueryProgress, Silent
-from streaming.service.query_errors import await_queries, refuse_native_drops
+from streaming.service.query_errors import await_queries
 from streaming.service.run import Run
-from streaming.service.watch import Watch
+from streaming.service.watch import StopRequested, Watch
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def drain(
     watch: Watch | None = None,
     now: Callable[[], datetime] = utc_now,
 ) -> Drained:
-    """Ingest what the source holds, tell the views how far the clock is, and bring the views up to date.
+    """Ingest what the source holds, and step the operators up to it.
 
     With `end_of_input` the windows still open are closed; rows that come later are late for them. `watch` may end the
     drain between two batches, which is a `QueryFailed`.
@@ -61,26 +62,26 @@ def drain(
     unknown: dict[str, int] = {}
     listener = progress or Silent()
 
-    def on_batch(query: str, rows: int, batch: Batch | None) -> None:
+    def on_batch(query: str, written: Written, batch: Batch | None) -> None:
         nonlocal unknown
         if batch is not None:
             run.after_batch(batch)
             unknown = add_unknown([unknown, batch.unknown or {}])
-        numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.state.watermark)
+        numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.after.watermark)
         name = f"{pipeline.name}.{query}"
-        totals[query] = totals.get(query, QueryProgress(name)).after(rows, *numbers)
+        totals[query] = totals.get(query, QueryProgress(name)).after(written.rows, *numbers)
         listener.update(totals[query])
 
     with take_lease(lake, pipeline):
         run = Run(spark, lake, pipeline, now, on_batch, (watch or Watch(now)).around)
-        run.bootstrap()
+        run.check_operators()
         await_queries(list(run.start_ingest(availableNow=True).values()))
         run.advance_idle_clocks()
         if end_of_input:
             run.end_of_input()
-        queries = list(run.start_operators(availableNow=True).values())
-        await_queries(queries)
-        for query in queries:
-            refuse_native_drops(query)
+        try:
+            run.step_all()
+        except StopRequested as stopped:
+            raise QueryFailed(f"view {str(stopped)!r} was stopped before its next step, as was asked.") from stopped
         run.catch_up()
     return Drained(totals, run.heads, unknown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
@@ -15,8 +16,7 @@ from streaming.base import MILLISECOND
 from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log import QUERY, Batch, Ingest, OperatorCounts, append_heartbeat, next_state
-from streaming.operators import RunBatch
+from streaming.log import QUERY, Batch, Ingest, OperatorCounts, append_heartbeat
 from streaming.spark import check_checkpoint
 
 
@@ -47,8 +47,8 @@ class LogWriter:
         # A heartbeat and a batch may come from two threads, and each must follow the newest batch.
         self._appending = threading.Lock()
 
-    def start(self, around: Callable[[RunBatch], RunBatch], **trigger: Any) -> StreamingQuery:
-        """Start the query from source to log; `around` may wrap the function that runs its batches.
+    def start(self, around: Callable[[int], AbstractContextManager[None]], **trigger: Any) -> StreamingQuery:
+        """Start the query from source to log; `around` is entered for each of its batches, with the query's number.
 
         Raises:
             CheckpointError: the checkpoint does not belong to the log.
@@ -64,29 +64,27 @@ class LogWriter:
         ingest = Ingest(self._spark, self._lake, stream, self._counts, self._now)
 
         def run_batch(parsed: DataFrame, query_batch: int) -> None:
-            with self._appending:
-                batch = ingest(parsed, query_batch, self.head)
-                if batch is None:
-                    return
-                self.head = batch
-            self._on_batch(batch)
+            with around(query_batch):
+                with self._appending:
+                    batch = ingest(parsed, query_batch, self.head)
+                    if batch is None:
+                        return
+                    self.head = batch
+                self._on_batch(batch)
 
         return (
             stream.format.parse(stream.source.read(self._spark, self._lake))
             .writeStream.queryName(f"{stream.name}.{QUERY}")
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger)
-            .foreachBatch(around(run_batch))
+            .foreachBatch(run_batch)
             .start()
         )
 
-    def advance_idle_clock(
-        self, is_worth_it: Callable[[datetime | None, datetime | None], bool] = lambda before, after: before != after
-    ) -> bool:
-        """Append a heartbeat where the newest batch, or a silence since, moved the clock: operators see only stamps.
+    def advance_idle_clock(self) -> bool:
+        """Append a heartbeat where a silence has moved the clock on since the newest batch; returns whether it did.
 
-        `is_worth_it` is given the watermark before and after. Returns whether there was one; while a batch is being
-        appended there is none.
+        While a batch is being appended there is none.
         """
         if not self._appending.acquire(blocking=False):
             return False
@@ -94,8 +92,8 @@ class LogWriter:
             if self.head is None:
                 return False
             now = self._now()
-            state = self.stream.clock.advance(next_state(self.head, self.stream), BatchSummary({}, 0, now))
-            if not is_worth_it(self.head.state.watermark, state.watermark):
+            state = self.stream.clock.advance(self.head.after, BatchSummary({}, 0, now))
+            if state.watermark == self.head.after.watermark:
                 return False
             self._append_heartbeat(self.head, state, now)
             return True
@@ -109,8 +107,7 @@ class LogWriter:
         """
         if self.head is None:
             return
-        # The newest batch counts too: its rows may have ended a silence without having moved the watermark.
-        state = next_state(self.head, self.stream)
+        state = self.head.after
         if state.watermark is None:
             return
         rows = log.valid(log.read_log(self._spark, self._lake, self.stream))

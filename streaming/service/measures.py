@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from streaming.log import Batch
@@ -11,11 +11,11 @@ from streaming.log import Batch
 
 @dataclass(frozen=True)
 class Measure:
-    """One batch of one query, once it is committed.
+    """One batch of a log's query, or step of an operator, once it is committed.
 
     `latency`: median, 95th and 99th percentile in seconds, over the rows of a log batch, from the instant the source
-    had them until they could be read in Delta. `number` is the batch's place in the log. What a view's query does not
-    have is None; what the log's query does not have (`state_rows`, `state_bytes`) too.
+    had them until they could be read in Delta. `number` is the batch's place in the log. `state_rows` and `state_bytes`
+    are those of the table in which an operator keeps state. What a batch or step does not have is None.
     """
 
     query: str
@@ -40,10 +40,6 @@ class Measure:
     def seconds(self) -> float:
         """How long the batch took."""
         return (self.ended - self.started).total_seconds()
-
-    def with_state(self, rows: int, size: int) -> Measure:
-        """The same with the keys in state and the bytes of memory they take."""
-        return replace(self, state_rows=rows, state_bytes=size)
 
 
 def latency(batch: Batch, visible: datetime) -> tuple[float, float, float] | None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import takewhile
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import QueryFailed, StreamingError
-from streaming.log import QUERY
+from streaming.declare import Operator
 from streaming.service.spark_errors import explain_known
 from streaming.service.watch import StopRequested
 from streaming.sources import vanished
-from streaming.spark import native_drops
+
+_GOES_ON = "Nothing is lost: correct the cause and run again, it goes on where it stopped."
 
 
 def await_queries(queries: Sequence[StreamingQuery]) -> None:
@@ -43,12 +46,11 @@ def explain(error: StreamingQueryException, query: StreamingQuery) -> StreamingE
     missing = re.search(r"FILE_NOT_EXIST\][^\n]*? file (.+?)\. File does|vanished [^\n]*?: (.+?)\. Put it back", text)
     if missing:
         return vanished(missing[1] or missing[2])
-    stream, _, operator = name.rpartition(".")
-    place = f"the log of stream {stream!r}" if operator == QUERY else f"view {operator!r}"
-    explanation = explain_known(text, place, rebuild=f"`tidemark rebuild {operator}`")
+    stream = name.rpartition(".")[0]
+    explanation = explain_known(text, f"the log of stream {stream!r}", rebuild="`tidemark rebuild` of its views")
     if explanation is not None:
         return QueryFailed(explanation)
-    return QueryFailed(f"{_cause(text)} Nothing is lost: correct the cause and run again, it goes on where it stopped.")
+    return QueryFailed(f"{_cause(text)} {_GOES_ON}")
 
 
 def _cause(text: str) -> str:
@@ -62,16 +64,20 @@ def _cause(text: str) -> str:
     return f"{query} failed: {' '.join(line for line in raised if not line.startswith('  '))}."
 
 
-def refuse_native_drops(query: StreamingQuery) -> None:
-    """The tripwire of the law that Spark itself drops nothing.
+@contextmanager
+def explained(operator: Operator) -> Iterator[None]:
+    """What goes wrong in a step of `operator`, in the words of whoever has to act on it.
 
     Raises:
-        QueryFailed: it did.
+        QueryFailed: instead of Spark's errors; others are raised as they are.
     """
-    dropped = native_drops(query)
-    if dropped:
-        view = (query.name or "").rpartition(".")[2]
-        raise QueryFailed(
-            f"Spark itself dropped {dropped} groups of view {view!r}, which the stamped clock must prevent; the first "
-            f"results are incomplete. Build them anew with `tidemark rebuild {view}`, and report this."
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        explanation = explain_known(
+            str(error), f"view {operator.name!r}", rebuild=f"`tidemark rebuild {operator.name}`"
         )
+        if explanation is None:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            explanation = f"a step of view {view!r} failed: {lines[0]}. {_GOES_ON}"
+        raise QueryFailed(explanation) from error

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import psutil
-from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import interval
 from streaming.log import QUERY
 from streaming.service.measures import Measure, together
 from streaming.service.repeated import Repeated
-from streaming.service.run import Run
+from streaming.service.run import Run, ingest_query
 from streaming.service.status import ProcessStatus, QueryStatus
 from streaming.service.watch import Watch
 from streaming.sources import by_unit
@@ -26,7 +25,7 @@ _SLOW_AFTER = 10
 
 
 class Reporter:
-    """Puts together what the batches of a run brought; `queries` are those that run, by name.
+    """Puts together what the batches and steps of a run brought.
 
     `on_measures` takes the batches that ended since it was called last, `on_status` the state of the process, about
     twice a second. Both are called in a thread of the reporter; what waits in the source, which slow storage takes its
@@ -37,7 +36,6 @@ class Reporter:
         self,
         run: Run,
         watch: Watch,
-        queries: Callable[[], Mapping[str, StreamingQuery]],
         now: Callable[[], datetime],
         on_measures: Callable[[list[Measure]], None],
         on_status: Callable[[ProcessStatus], None],
@@ -45,7 +43,8 @@ class Reporter:
         pipeline, lake = run.pipeline, run.lake
         self._run = run
         self._watch = watch
-        self._queries = queries
+        self._names = [ingest_query(pipeline, stream) for stream in pipeline.streams]
+        self._names += [operator.name for operator in pipeline.operators]
         self._now = now
         self._on_measures = on_measures
         self._on_status = on_status
@@ -68,7 +67,7 @@ class Reporter:
 
     def _report(self) -> None:
         now = self._now()
-        measures = [self._with_state(measure) for measure in self._watch.measured()]
+        measures = self._watch.measured()
         if measures:
             self._on_measures(measures)
         self._recent.extend(measure for measure in measures if measure.is_of_log)
@@ -119,23 +118,12 @@ class Reporter:
                 }
             )
         running = self._watch.running()
-        for name in {*statuses, *self._queries()}:
+        for name in {*statuses, *self._names}:
             batch, since = running.get(name, (None, None))
             statuses[name] = statuses.get(name, QueryStatus()).model_copy(
                 update={"running_batch": batch, "running_since": since}
             )
         return statuses
-
-    def _with_state(self, measure: Measure) -> Measure:
-        query = None if measure.is_of_log else self._queries().get(measure.query)
-        progress = None if query is None else query.lastProgress
-        if progress is None:
-            return measure
-        operators = progress.stateOperators
-        return measure.with_state(
-            sum(operator.numRowsTotal for operator in operators),
-            sum(operator.memoryUsedBytes for operator in operators),
-        )
 
     def _count(self) -> None:
         """Count what takes a while to count."""

@@ -1,8 +1,9 @@
-"""The queries of one pipeline in one Spark driver, and what keeps its clocks and tables together between batches."""
+"""One pipeline in one Spark driver: the queries that write its logs, and the steps of its operators over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -14,9 +15,9 @@ from streaming.clocks import latest
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import QUERY, Batch, OperatorCounts, declared_schema
-from streaming.operators import OperatorRuntime, RunBatch, RunContext, runtime_of
+from streaming.operators import OperatorRuntime, Written, runtime_of
 from streaming.service.log_writer import LogWriter
-from streaming.service.query_errors import await_queries
+from streaming.service.query_errors import explained
 from streaming.tables import delta
 
 
@@ -31,10 +32,11 @@ def ingested_stream(pipeline: Pipeline, query: str) -> Stream | None:
 
 
 class Run:
-    """Starts the queries of a pipeline and appends its heartbeats; the caller holds the pipeline's lease.
+    """Starts the queries of a pipeline, steps its operators, appends its heartbeats; the caller holds its lease.
 
-    `now` gives the processing time. `on_batch` is told of each batch once it is committed: the name of its query, its
-    rows, and for a log the batch itself. `around` may wrap the function that runs the batches of a query.
+    `now` gives the processing time. `on_batch` is told of each batch and step once it is committed: the name of its
+    query or operator, what it wrote, and for a log the batch itself. `around` is entered for each of them, with that
+    name and its number.
     """
 
     def __init__(
@@ -43,23 +45,20 @@ class Run:
         lake: Lake,
         pipeline: Pipeline,
         now: Callable[[], datetime],
-        on_batch: Callable[[str, int, Batch | None], None],
-        around: Callable[[str, RunBatch], RunBatch] = lambda query, run_batch: run_batch,
+        on_batch: Callable[[str, Written, Batch | None], None],
+        around: Callable[[str, int], AbstractContextManager[None]] = lambda query, number: nullcontext(),
     ) -> None:
         self.spark = spark
         self.lake = lake
         self.pipeline = pipeline
         self.operators = tuple(runtime_of(operator, lake) for operator in pipeline.operators)
+        self._now = now
         self._on_batch = on_batch
         self._around = around
         self.writers = tuple(
             LogWriter(spark, lake, stream, self._counts(stream), now, partial(self._on_log_batch, stream))
             for stream in pipeline.streams
         )
-        self._contexts = {
-            runtime.operator.name: RunContext(spark, now, partial(self._on_rows, runtime.operator.name), around)
-            for runtime in self.operators
-        }
 
     @property
     def heads(self) -> dict[str, Batch]:
@@ -69,7 +68,7 @@ class Run:
     @property
     def watermark(self) -> datetime | None:
         """The least watermark of the streams; None until all have one."""
-        marks = [None if writer.head is None else writer.head.state.watermark for writer in self.writers]
+        marks = [None if writer.head is None else writer.head.after.watermark for writer in self.writers]
         reached = [mark for mark in marks if mark is not None]
         return min(reached) if len(reached) == len(marks) else None
 
@@ -86,45 +85,43 @@ class Run:
             for writer in self.writers
         }
 
-    def bootstrap(self) -> None:
-        """Operators that are new, or were deleted: what the logs hold, before anything is added to them.
+    def check_operators(self) -> None:
+        """Refuse operators that are not the ones that made their tables; before the first step of a run.
 
         Raises:
-            CheckpointError: a checkpoint does not belong to its table.
-            QueryFailed: a query ended with an error.
+            ChangedDeclaration, ViewError: with the way out.
         """
-        new = [runtime for runtime in self.operators if not runtime.has_started() and self._has_rows(runtime)]
-        for runtime in new:
+        for runtime in self.operators:
             runtime.check()
-            for stream in runtime.operator.reads:
+            for stream in filter(lambda stream: stream.name in self.heads, runtime.operator.reads):
                 # A new operator may well read a column that is new.
                 delta.widen(self.lake.log(stream), declared_schema(self.spark, stream))
-            rows = runtime.bootstrap(self._context(runtime), self._head(runtime))
-            self._on_rows(runtime.operator.name, rows)
-        if new:
-            await_queries(list(self._start(new, availableNow=True).values()))
 
-    def start_operators(self, started: Collection[str] = (), **trigger: Any) -> dict[str, StreamingQuery]:
-        """Logs to results, for every operator whose logs exist, but for those `started` before; by the operator's name.
+    def step(self, runtime: OperatorRuntime, until: Callable[[], bool] = lambda: False) -> None:
+        """Step an operator up to the newest batches of its logs, once each has one; `until` ends it between two steps.
 
         Raises:
-            CheckpointError: a checkpoint does not belong to its table.
+            FencedError: another process has taken over.
+            QueryFailed: what is declared cannot be computed.
         """
-        waiting = (runtime for runtime in self.operators if runtime.operator.name not in started)
-        ready = [runtime for runtime in waiting if self._has_logs(runtime)]
-        for runtime in ready:
-            runtime.check()
-        return self._start(ready, **trigger)
+        if not self._has_logs(runtime):
+            return
+        name = runtime.operator.name
+        for step in runtime.steps(self.spark, self._now):
+            if until():
+                return
+            with self._around(name, step.first), explained(runtime.operator):
+                self._on_batch(name, step.run(), None)
+
+    def step_all(self) -> None:
+        """Step every operator up to the newest batches."""
+        for runtime in self.operators:
+            self.step(runtime)
 
     def advance_idle_clocks(self) -> bool:
-        """A heartbeat for each log whose clock the newest batch, or a silence since, has moved; tells if one did."""
+        """A heartbeat for each log whose clock a silence has moved on since the newest batch; tells if one did."""
         beats = [writer.advance_idle_clock() for writer in self.writers]
         return any(beats)
-
-    def close_windows(self) -> None:
-        """The same where it makes results due, which need not wait for the stamp of the next batch."""
-        for writer in self.writers:
-            writer.advance_idle_clock(partial(self._closes, writer.stream))
 
     def end_of_input(self) -> None:
         """A heartbeat past everything that is pending, for each log."""
@@ -134,17 +131,19 @@ class Run:
     def after_batch(self, batch: Batch) -> None:
         """What operators show between closings, as it is after `batch`."""
         for runtime in self.operators:
-            runtime.after_batch(self._context(runtime), batch)
+            runtime.after_batch(self.spark, batch, self._now)
 
-    def keep_up(self) -> None:
-        """What operators keep up with the logs besides their queries."""
-        for runtime in filter(self._has_logs, self.operators):
-            runtime.keep_up(self._context(runtime), self._head(runtime))
+    def keep_up(self, runtime: OperatorRuntime) -> None:
+        """What an operator keeps up with its logs besides its steps."""
+        if self._has_logs(runtime):
+            with explained(runtime.operator):
+                runtime.keep_up(self.spark, self._head(runtime), self._now)
 
     def catch_up(self) -> None:
-        """The same, up to the newest batch."""
+        """The same for all operators, up to the newest batch."""
         for runtime in filter(self._has_logs, self.operators):
-            runtime.catch_up(self._context(runtime), self._head(runtime))
+            with explained(runtime.operator):
+                runtime.catch_up(self.spark, self._head(runtime), self._now)
 
     def _counts(self, stream: Stream) -> dict[str, OperatorCounts]:
         counts = {
@@ -154,37 +153,15 @@ class Run:
         }
         return {name: each for name, each in counts.items() if each is not None}
 
-    def _context(self, runtime: OperatorRuntime) -> RunContext:
-        return self._contexts[runtime.operator.name]
-
     def _head(self, runtime: OperatorRuntime) -> Batch:
         return self.heads[runtime.operator.reads[0].name]
 
     def _has_logs(self, runtime: OperatorRuntime) -> bool:
         return all(stream.name in self.heads for stream in runtime.operator.reads)
 
-    def _has_rows(self, runtime: OperatorRuntime) -> bool:
-        # A log without rows is as good as none.
-        logs = (self.lake.log(stream) for stream in runtime.operator.reads)
-        return self._has_logs(runtime) and not any(map(delta.is_empty, logs))
-
-    def _start(self, runtimes: Sequence[OperatorRuntime], **trigger: Any) -> dict[str, StreamingQuery]:
-        # All are planned before the first one starts, so that one that cannot be planned leaves none running.
-        planned = {runtime.operator.name: runtime.plan_query(self._context(runtime), **trigger) for runtime in runtimes}
-        return {name: start() for name, start in planned.items()}
-
-    def _closes(self, stream: Stream, before: datetime | None, after: datetime | None) -> bool:
-        if before is None or after is None:
-            return before != after
-        readers = (runtime for runtime in self.operators if stream in runtime.operator.reads)
-        return any(runtime.closes_between(before, after) for runtime in readers)
-
     def _latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         readers = (runtime for runtime in self.operators if stream in runtime.operator.reads)
         return latest(*(runtime.latest_due(stream, rows, watermark) for runtime in readers))
 
     def _on_log_batch(self, stream: Stream, batch: Batch) -> None:
-        self._on_batch(ingest_query(self.pipeline, stream), batch.summary.rows, batch)
-
-    def _on_rows(self, operator: str, rows: int) -> None:
-        self._on_batch(operator, rows, None)
+        self._on_batch(ingest_query(self.pipeline, stream), Written(batch.summary.rows), batch)

@@ -15,7 +15,7 @@ from streaming.lake import Lake, Named
 from streaming.sources import SourceBacklog
 
 State = Literal["starting", "running", "draining", "restarting", "paused", "failed", "stopped"]
-Phase = Literal["starting", "bootstrapping", "running", "draining", "stopping"]
+Phase = Literal["starting", "running", "draining", "stopping"]
 Action = Literal["resume", "pause", "restart", "stop", "drain"]
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pyspark.sql import DataFrame
-
 from streaming.log import Batch
-from streaming.operators import RunBatch
+from streaming.operators import Written
 from streaming.service.measures import Measure, latency
 from streaming.service.pulse import Pulse
 from streaming.service.status import Phase
@@ -30,7 +29,7 @@ class FailedBatch:
 
 
 class Watch:
-    """Wraps the functions that run batches; its records may be read from any thread."""
+    """Keeps what runs and what ended; its records may be read from any thread."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.stopping: set[str] = set()
@@ -38,7 +37,7 @@ class Watch:
         self.ended = False
         """Whether no further batch begins in any query."""
         self.failed: FailedBatch | None = None
-        self.phase: Phase = "bootstrapping"
+        self.phase: Phase = "starting"
         self.passed = now()
         """When the owner's loop came round, or its drain got on."""
         self.last_ended: dict[str, datetime] = {}
@@ -56,40 +55,41 @@ class Watch:
         """Let the batches that run end, and no other begin."""
         self.ended = True
 
-    def around(self, query: str, run_batch: RunBatch) -> RunBatch:
-        """`run_batch`, watched."""
+    @contextmanager
+    def around(self, query: str, batch: int) -> Iterator[None]:
+        """Watch one batch of a query, or step of an operator.
 
-        def watched(rows: DataFrame, batch: int) -> None:
-            if self.ended or query in self.stopping:
-                raise StopRequested(query)
-            started = self._now()
-            self._running[query] = (batch, started)
-            self._unfinished[query] = Measure(query, batch, started, started, 0)
-            try:
-                run_batch(rows, batch)
-                ended = self._now()
-                self._measures.append(replace(self._unfinished.pop(query), ended=ended))
-                self.last_ended[query] = ended
-            except BaseException as error:
-                self.failed = self.failed or FailedBatch(query, batch, error)
-                raise
-            finally:
-                del self._running[query]
+        Raises:
+            StopRequested: no further one begins.
+        """
+        if self.ended or query in self.stopping:
+            raise StopRequested(query)
+        started = self._now()
+        self._running[query] = (batch, started)
+        self._unfinished[query] = Measure(query, batch, started, started, 0)
+        try:
+            yield
+            ended = self._now()
+            self._measures.append(replace(self._unfinished.pop(query), ended=ended))
+            self.last_ended[query] = ended
+        except BaseException as error:
+            self.failed = self.failed or FailedBatch(query, batch, error)
+            raise
+        finally:
+            del self._running[query]
 
-        return watched
-
-    def on_batch(self, query: str, rows: int, batch: Batch | None) -> None:
-        """What the batch that runs in `query` has committed; what is written before the first one is no batch."""
-        if query not in self._unfinished:
-            return
-        measure = replace(self._unfinished[query], rows=rows)
+    def on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
+        """What the batch that runs in `query` has committed."""
+        measure = replace(
+            self._unfinished[query], rows=written.rows, state_rows=written.state_rows, state_bytes=written.state_bytes
+        )
         if batch is not None:
             measure = replace(
                 measure,
                 number=batch.number,
                 rejected=batch.rejected,
                 late=sum((batch.late or {}).values()),
-                watermark=batch.state.watermark,
+                watermark=batch.after.watermark,
                 latency=latency(batch, self._now()),
             )
         self._unfinished[query] = measure

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
@@ -103,35 +102,3 @@ def _writer(table: DeltaTable) -> str | None:
         if isinstance(commit["userMetadata"], dict) and commit["userMetadata"].get("query"):
             return str(commit["userMetadata"]["query"])
     return None if history and history[-1]["version"] == 0 else "of which its history tells no more"
-
-
-def stamps_before(checkpoint: str, batch: int) -> int | None:
-    """The first version of the log whose stamps a batch of a view's query does not go by; None where nobody knows.
-
-    Spark moves its watermark at the end of a batch, so a batch closes windows by the stamps of those before it.
-    """
-    if batch == 0:
-        return 0
-    offset = offset_of(checkpoint, batch - 1)
-    if offset is None:
-        return None
-    at, in_snapshot = version_reached(offset)
-    # A commit of very many files may be read in parts; the first one brings its stamp.
-    return 0 if in_snapshot else at + (offset["index"] >= 0)
-
-
-def batch_numbers(folder: str) -> list[int]:
-    """The batches that a folder of a checkpoint (`offsets`, `commits`) has a file of, in order."""
-    return sorted(int(info.base_name) for info in storage.listed(folder) if info.base_name.isdigit())
-
-
-def offset_of(checkpoint: str, batch: int) -> dict[str, Any] | None:
-    """Where a batch of the query ends, in the words of Delta's source; None where that is not known."""
-    text = storage.read_text(f"{checkpoint}/offsets/{batch}")
-    return None if text is None else json.loads(text.splitlines()[-1])
-
-
-def version_reached(offset: dict[str, Any] | None) -> tuple[int, bool]:
-    """Version of the log, and whether it is that of the snapshot, of an offset."""
-    assert offset is not None, "it was listed and is gone"
-    return offset["reservoirVersion"], offset.get("isInitialSnapshot", offset.get("isStartingVersion", False))

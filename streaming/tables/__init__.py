@@ -2,11 +2,14 @@
 
 from streaming.tables import delta, history, storage
 from streaming.tables.commit import attempts
+from streaming.tables.file_index import FileIndex
 from streaming.tables.history import commit_history, commits_of, commits_since, newest_commits
+from streaming.tables.listed_files import read_files
 from streaming.tables.log_cleanup import clean_up
 from streaming.tables.storage import location
 
 __all__ = [
+    "FileIndex",
     "attempts",
     "clean_up",
     "commit_history",
@@ -16,5 +19,6 @@ __all__ = [
     "history",
     "location",
     "newest_commits",
+    "read_files",
     "storage",
 ]

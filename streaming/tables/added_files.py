@@ -36,13 +36,13 @@ def added_files(
             footer = pq.ParquetFile(handle).metadata
         if footer.num_rows == 0:
             continue
-        day = info.path.split(f"/{DAY}=", 1)[1].split("/", 1)[0]
+        day = info.path.partition(f"/{DAY}=")[2].partition("/")[0]
         total += footer.num_rows
         actions.append(
             AddAction(
                 path=info.path,
                 size=info.size,
-                partition_values={DAY: None if day == _NO_DAY else day},
+                partition_values={DAY: None if day == _NO_DAY else day} if day else {},
                 modification_time=int(time.time() * 1000),
                 data_change=True,
                 stats=json.dumps(file_statistics(footer, statistics)),

@@ -71,13 +71,9 @@ def commit_rows(
     # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
     folder = f"data/{uuid.uuid4().hex}"
     encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
-    frame.write.partitionBy(DAY).options(**encoding).parquet(f"{uri}/{folder}")
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps(metadata())},
-        app_transactions=_transactions(txn, numbers()),
-        # The commit is for exactly the version that was looked at: compare and swap.
-        max_commit_retries=0,
-    )
+    partition = partition_of(frame.columns)
+    frame.write.partitionBy(*partition).options(**encoding).parquet(f"{uri}/{folder}")
+    properties = _properties(metadata(), _transactions(txn, numbers()))
     actions, rows = added_files(table, folder, statistics)
     for attempt in attempts(table):
         with attempt:
@@ -93,7 +89,7 @@ def commit_rows(
                 actions,
                 mode=mode,
                 schema=table.schema(),
-                partition_by=[DAY],
+                partition_by=partition,
                 partition_filters=None if replace is None else list(replace),
                 commit_properties=properties,
             )
@@ -102,10 +98,43 @@ def commit_rows(
     return rows
 
 
+def commit_note(
+    uri: str, *, metadata: Mapping[str, Any], numbers: Mapping[str, int], fence: Callable[[DeltaTable], None]
+) -> None:
+    """Commit `numbers` and no rows; see `delta.note`."""
+    table = DeltaTable(location(uri))
+    for attempt in attempts(table):
+        with attempt:
+            fence(table)
+            table.create_write_transaction(
+                [],
+                mode="append",
+                schema=table.schema(),
+                partition_by=table.metadata().partition_columns,
+                commit_properties=_properties(metadata, _transactions(None, numbers)),
+            )
+    table.update_incremental()
+    write_checksum(table)
+
+
+def partition_of(columns: Sequence[str]) -> list[str]:
+    """What a table with these columns is partitioned by: the day, where it has one."""
+    return [DAY] if DAY in columns else []
+
+
 def is_written(table: DeltaTable, txn: Txn) -> bool:
     """Whether an open table holds this write."""
     written = table.transaction_version(txn.app_id)
     return written is not None and written >= txn.version
+
+
+def _properties(metadata: Mapping[str, Any], transactions: list[Transaction] | None) -> CommitProperties:
+    return CommitProperties(
+        custom_metadata={"userMetadata": json.dumps(metadata)},
+        app_transactions=transactions,
+        # The commit is for exactly the version that was looked at: compare and swap.
+        max_commit_retries=0,
+    )
 
 
 def _transactions(txn: Txn | None, numbers: Mapping[str, int]) -> list[Transaction] | None:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from streaming.base import DAY
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.commit import Txn as Txn
-from streaming.tables.commit import commit_rows, is_written
+from streaming.tables.commit import commit_note, commit_rows, is_written, partition_of
 from streaming.tables.listed_files import read_listed
 from streaming.tables.storage import files_of, location
 
@@ -75,6 +75,11 @@ def is_empty(uri: str) -> bool:
     return table is None or not table.file_uris()
 
 
+def size(uri: str) -> int:
+    """Bytes of the files in an existing table."""
+    return int(sum(DeltaTable(location(uri)).get_add_actions()["size_bytes"].to_pylist()))
+
+
 def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame:
     """The table as a batch frame, at one `version` or the newest, whatever is written after this call."""
     listed = read_listed(spark, DeltaTable(location(uri), version), uri)
@@ -92,14 +97,17 @@ def create(
     description: str,
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Create the table at `uri`, empty and partitioned by `_day`, if it is not there yet; `properties` are its own."""
+    """Create the table at `uri`, empty, if it is not there yet; `properties` are its own.
+
+    It is partitioned by `_day` where `schema` has that column.
+    """
     if exists(uri):
         return
     DeltaTable.create(
         location(uri),
         Schema.from_json(nullable(schema).json()),
         mode="ignore",
-        partition_by=[DAY],
+        partition_by=partition_of(schema.names),
         description=description,
         configuration={**CONFIGURATION, "delta.appendOnly": str(append_only).lower(), **(properties or {})},
         # delta-rs refuses properties that are not Delta's own unless told not to.
@@ -188,6 +196,32 @@ def replace_days(
     )
 
 
-def replace_all(frame: DataFrame, uri: str, *, metadata: Mapping[str, Any]) -> int:
-    """Replace every row of the table by the rows of `frame`, in one commit."""
-    return commit_rows(frame, uri, txn=None, metadata=lambda: metadata, statistics=("window_start",), mode="overwrite")
+def replace_all(
+    frame: DataFrame,
+    uri: str,
+    *,
+    metadata: Mapping[str, Any],
+    numbers: Mapping[str, int] | None = None,
+    fence: Callable[[DeltaTable], None] = lambda table: None,
+) -> int:
+    """Replace every row of the table by the rows of `frame`, in one commit; returns how many these are.
+
+    The table keeps `numbers` and `fence` is asked as `append` says.
+    """
+    return commit_rows(
+        frame,
+        uri,
+        txn=None,
+        metadata=lambda: metadata,
+        statistics=("window_start",),
+        fence=fence,
+        numbers=lambda: numbers or {},
+        mode="overwrite",
+    )
+
+
+def note(
+    uri: str, *, metadata: Mapping[str, Any], numbers: Mapping[str, int], fence: Callable[[DeltaTable], None]
+) -> None:
+    """A commit without rows, which starts no Spark: the table keeps `numbers` from now on, as `append` says."""
+    commit_note(uri, metadata=metadata, numbers=numbers, fence=fence)

@@ -69,12 +69,25 @@ def _entry(version: int) -> str:
     return f"_delta_log/{version:020}.json"
 
 
-def _commit_of(entries: pa_fs.FileSystem, version: int) -> dict[str, Any] | None:
-    """The commit of a version, or None where its entry was cleaned away, as all before it were."""
+def actions_of(table: DeltaTable, version: int) -> list[dict[str, Any]] | None:
+    """What a version of an open table did, one action an entry, or None where that was cleaned away."""
+    actions = _lines_of(files_of(table), version)
+    return None if actions is None else [json.loads(action) for action in actions]
+
+
+def _lines_of(entries: pa_fs.FileSystem, version: int) -> list[bytes] | None:
     try:
         with entries.open_input_file(_entry(version)) as entry:
-            actions: list[bytes] = entry.read().splitlines()
+            lines: list[bytes] = entry.read().splitlines()
     except FileNotFoundError:
+        return None
+    return lines
+
+
+def _commit_of(entries: pa_fs.FileSystem, version: int) -> dict[str, Any] | None:
+    """The commit of a version, or None where its entry was cleaned away, as all before it were."""
+    actions = _lines_of(entries, version)
+    if actions is None:
         return None
     # An entry need not tell who wrote it.
     about: dict[str, Any] = next(

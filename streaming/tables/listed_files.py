@@ -8,6 +8,7 @@ statistics, which is worth more than that where there are many.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -29,12 +30,18 @@ def read_listed(spark: SparkSession, table: DeltaTable, uri: str) -> DataFrame |
     column, if any, is the day in the names of its folders.
     """
     partitioned = table.metadata().partition_columns
-    paths = table.get_add_actions()["path"].to_pylist()
+    paths = [str(path) for path in table.get_add_actions()["path"].to_pylist()]
     if partitioned not in ([], [DAY]) or table.protocol().min_reader_version > 1 or len(paths) > MOST_FILES:
         return None
+    return read_files(spark, table, uri, paths)
+
+
+def read_files(spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str]) -> DataFrame:
+    """The rows in some of the files of the open `table` at `uri`, by their `paths` in it, with all of its columns."""
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     if not paths:
         return spark.createDataFrame([], schema)
+    partitioned = table.metadata().partition_columns
     stored = StructType([field for field in schema.fields if field.name not in partitioned])
     rows = (
         spark.read.schema(stored)

@@ -2,7 +2,7 @@
 
 from streaming.views.corrections import correct, corrected_through, ended_since, plan
 from streaming.views.current import current_results
-from streaming.views.first_results import first_results, read_first
+from streaming.views.first_results import read_first
 from streaming.views.late import late_pairs
 from streaming.views.operator import WindowedRuntime
 from streaming.views.results import aggregate, assign, group, pairs
@@ -15,7 +15,6 @@ __all__ = [
     "corrected_through",
     "current_results",
     "ended_since",
-    "first_results",
     "group",
     "late_pairs",
     "pairs",

@@ -87,9 +87,9 @@ def ended_since(
     """
     corrections = delta.open_table(lake.corrections(view), corrections_version) if view.window.merging else None
     newest = head(lake, view.of, log_version)
-    if corrections is None or newest is None or newest.state.watermark is None:
+    if corrections is None or newest is None or newest.after.watermark is None:
         return {}
-    closed = view.window.closed_by(newest.state.watermark)
+    closed = view.window.closed_by(newest.after.watermark)
     rows = delta.contents(corrections, columns=("_day", "window_end", "_retracted")).to_pylist()
     days = (row["_day"] for row in rows if row["_retracted"] and row["window_end"] <= closed)
     return dict.fromkeys(days, newest.number)
@@ -156,8 +156,8 @@ def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> Dat
     ]
     results = finish(late, view, "_late_rows").withColumn("_retracted", F.lit(False))
     merges = kind_of(view).merges
-    if merges and through.state.watermark is not None:
-        results = results.where(F.col("window_end") <= literal(view.window.closed_by(through.state.watermark)))
+    if merges and through.after.watermark is not None:
+        results = results.where(F.col("window_end") <= literal(view.window.closed_by(through.after.watermark)))
     if merges or view.function is not None:
         windows = late.select(*identity)
         same = [windows[name].eqNullSafe(results[name]) for name in view.identity]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, literal
+from streaming.base import WINDOW
 from streaming.declare import Windowed
 
 _EVERYTHING = "_everything"
@@ -22,12 +21,8 @@ class WindowKind(ABC):
     """Whether a late row may join windows that were published apart."""
 
     @abstractmethod
-    def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column], clocked: bool) -> DataFrame:
-        """One row per `keys` and `_window` with the `aggregates`; `clocked`: Spark's watermark closes the windows."""
-
-    @abstractmethod
-    def past(self, groups: DataFrame, end: datetime | None) -> DataFrame:
-        """Those `groups` of a stream that a floor on its rows could not keep out: windows that end after `end`."""
+    def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column]) -> DataFrame:
+        """One row per `keys` and `_window` with the `aggregates`."""
 
     @abstractmethod
     def same_window(self, one: DataFrame, other: DataFrame) -> Column:
@@ -39,15 +34,8 @@ class FixedWindows(WindowKind):
 
     merges = False
 
-    def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column], clocked: bool) -> DataFrame:
-        others = [name for name in pairs.columns if name != WINDOW]
-        windows = pairs.select(*others, F.col(WINDOW).alias(WINDOW, metadata=_mark(clocked)))
-        return windows.groupBy(*keys, WINDOW).agg(*aggregates)
-
-    def past(self, groups: DataFrame, end: datetime | None) -> DataFrame:
-        # The floor has kept out every pair of such a window; and Spark would push a filter on a key below the
-        # watermark, where it would drop the rows that carry only the clock.
-        return groups
+    def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column]) -> DataFrame:
+        return pairs.groupBy(*keys, WINDOW).agg(*aggregates)
 
     def same_window(self, one: DataFrame, other: DataFrame) -> Column:
         return (one["window_start"] == other["window_start"]) & (one["window_end"] == other["window_end"])
@@ -58,11 +46,11 @@ class MergingWindows(WindowKind):
 
     merges = True
 
-    def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column], clocked: bool) -> DataFrame:
+    def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column]) -> DataFrame:
         bounds = pairs.select(
             *(name for name in pairs.columns if name != WINDOW),
             F.lit(0).alias(_EVERYTHING),  # Spark refuses sessions without a key.
-            F.col(f"{WINDOW}.start").alias("_start", metadata=_mark(clocked)),
+            F.col(f"{WINDOW}.start").alias("_start"),
             F.col(f"{WINDOW}.end").alias("_end"),
         )
         seconds = (F.unix_micros("_end") - F.unix_micros("_start")) / F.lit(1_000_000)
@@ -70,10 +58,6 @@ class MergingWindows(WindowKind):
         # Bounds as aggregates, because Spark would push a filter on the session's own bounds below the merge.
         merged = F.struct(F.min("_start").alias("start"), F.max("_end").alias("end")).alias(WINDOW)
         return bounds.groupBy(_EVERYTHING, *keys, session).agg(merged, *aggregates).drop(_EVERYTHING, "_session")
-
-    def past(self, groups: DataFrame, end: datetime | None) -> DataFrame:
-        # The floor is the start of the earliest open session, so sessions past it may have been closed, and written.
-        return groups if end is None else groups.where(F.col(f"{WINDOW}.end") > literal(end))
 
     def same_window(self, one: DataFrame, other: DataFrame) -> Column:
         return (one["window_start"] <= other["window_end"]) & (other["window_start"] <= one["window_end"])
@@ -85,8 +69,3 @@ _FIXED, _MERGING = FixedWindows(), MergingWindows()
 def kind_of(view: Windowed) -> WindowKind:
     """The kind of the view's windows."""
     return _MERGING if view.window.merging else _FIXED
-
-
-def _mark(clocked: bool) -> dict[str, int]:
-    """The metadata by which Spark knows the column that its watermark is held against."""
-    return {"spark.watermarkDelayMs": 0} if clocked else {}

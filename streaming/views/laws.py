@@ -13,52 +13,33 @@ from pyspark.sql import functions as F
 from streaming.base import WINDOW, literal
 from streaming.declare import Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, newest_before
+from streaming.log import Batch
 from streaming.operators import Finding, LogAtVersion
-from streaming.spark import query_id, stamps_before
 from streaming.tables import delta
-from streaming.views.bootstrap import Bootstrap
 from streaming.views.comparison import compare
 from streaming.views.corrections import correction, plan, read_corrections
 from streaming.views.current import current_results
-from streaming.views.first_results import dropped_ever, read_first
+from streaming.views.first_results import read_first
 from streaming.views.kinds import kind_of
+from streaming.views.position import Position
 from streaming.views.results import aggregate, pairs
 from streaming.views.updates import in_lateness, read_updates, updated_through, updates_between
 
 
 @dataclass(frozen=True)
 class PinnedView:
-    """The tables of a view at versions of one moment, `delta.BEFORE` for those that are not there.
-
-    `through`: the newest batch of the log by whose stamp the first results close windows; None where they go by none.
-    """
+    """The tables of a view at versions of one moment, `delta.BEFORE` for those that are not there."""
 
     view: Windowed
     first: int
     updates: int
     corrections: int
-    through: int | None
 
     @classmethod
-    def now(cls, spark: SparkSession, lake: Lake, view: Windowed) -> PinnedView:
+    def now(cls, lake: Lake, view: Windowed) -> PinnedView:
         """As it is now."""
         uris = (lake.first(view), lake.updates(view), lake.corrections(view))
-        first, updates, corrections = (
-            delta.BEFORE if version is None else version for version in map(delta.version_of, uris)
-        )
-        return cls(view, first, updates, corrections, _through(spark, lake, view, first))
-
-
-def _through(spark: SparkSession, lake: Lake, view: Windowed, version: int) -> int | None:
-    """How far the query had read that wrote a version of the first results; all of the log where nothing tells."""
-    checkpoint, table = lake.operator_checkpoint(view), delta.open_table(lake.first(view), version)
-    query = query_id(checkpoint)
-    batch = None if table is None or query is None else table.transaction_version(query)
-    # Bootstrapped, and no batch yet.
-    if batch is None and Bootstrap.of(lake, view) is not None:
-        return None
-    return newest_before(lake, view.of, None if batch is None else stamps_before(checkpoint, batch))
+        return cls(view, *(delta.BEFORE if version is None else version for version in map(delta.version_of, uris)))
 
 
 def audit_view(
@@ -73,11 +54,11 @@ def audit_view(
         ViewError: the view is not built yet.
     """
     view, rows, batches = tables.view, log.rows, log.batches
-    watermark = max((batch.state.watermark for batch in batches if batch.state.watermark), default=None)
+    watermark = batches[-1].after.watermark if batches else None
     counted = pairs(rows, view)
-    # Batches before the view did not count its late pairs.
-    since = Bootstrap.of(lake, view)
-    unaware = -1 if since is None else since.batch
+    # Batches before the view was declared did not count its late pairs.
+    aware = [batch.number for batch in batches if view.name in (batch.late or {})]
+    unaware = min(aware, default=len(batches)) - 1
     # Where windows merge, a late row may well belong to a session that is still open.
     closed = F.lit(True) if kind_of(view).merges else F.col(f"{WINDOW}.end") <= literal(watermark)
     counts = counted.agg(
@@ -104,7 +85,7 @@ def audit_view(
     updates = read_updates(spark, lake, view, tables.updates)
     corrections = read_corrections(spark, lake, view, tables.corrections)
     # The view may be some batches behind the log.
-    clock = _clock(batches, tables.through, None if since is None else since.watermark)
+    clock = Position.of(delta.open_table(lake.first(view), tables.first)).watermark
     published = F.col("window_end") <= literal(None if clock is None else view.window.closed_by(clock))
     behind = "" if clock == watermark else f"; the view is at {_told(clock)}"
     on_time = closed_results(counted.where("not _late"))
@@ -145,15 +126,6 @@ def audit_view(
             (*view.columns, "_late_rows", "_retracted", "_through_batch"),
             "corrections: computed again, equal",
         )
-    yield Finding(
-        "zero native drops", view.name, counts["pairs"], dropped_ever(lake, view), "pairs: none dropped by Spark itself"
-    )
-
-
-def _clock(batches: Sequence[Batch], through: int | None, bootstrapped: datetime | None) -> datetime | None:
-    """The latest of the stamps up to batch `through`, and of the one that the view was bootstrapped by."""
-    watermarks = [batch.state.watermark for batch in batches if through is not None and batch.number <= through]
-    return max(filter(None, (*watermarks, bootstrapped)), default=None)
 
 
 def _not_updated(counted: DataFrame, view: Windowed, through: int) -> set[date]:

@@ -50,7 +50,7 @@ def open_windows(log: DataFrame, view: Windowed, through: Batch) -> DataFrame:
 
     The view's columns, `_through_batch`, `_day`.
     """
-    watermark = through.state.watermark
+    watermark = through.after.watermark
     rows = log.where(F.col("_batch") <= through.number)
     # The first row of a session may lie far behind the last, which keeps it open.
     near = rows if kind_of(view).merges else possibly_in_windows_after(rows, view, watermark)

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
-from typing import Any
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import WINDOW, ViewError, from_micros, literal
 from streaming.declare import Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, OperatorCounts, read_log
+from streaming.log import Batch, LogFiles, OperatorCounts, batches_after, read_log
 from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
     PendingDay,
-    ReadPosition,
-    RunContext,
+    Step,
     check_declaration,
     runtime_of,
+    slices,
 )
-from streaming.spark import check_checkpoint
-from streaming.views.bootstrap import bootstrap_view, has_started
+from streaming.tables import delta
 from streaming.views.corrections import correct, plan, read_corrections
 from streaming.views.current import current_results
-from streaming.views.first_results import FirstResults, first_results, read_first
+from streaming.views.first_results import read_first
 from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
 from streaming.views.open_windows import OpenWindows, read_open
-from streaming.views.position import position
+from streaming.views.position import check_position
 from streaming.views.results import counted_rows, pairs, possibly_in_windows_after
+from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
 from streaming.views.updates import read_updates, update
+
+_ROWS_PER_CORE = 1_000_000
+"""How much of the log one step takes at most, so that its memory is bounded however far a view is behind."""
 
 
 @runtime_of.register
@@ -43,7 +45,7 @@ def _(operator: Windowed, lake: Lake) -> OperatorRuntime:
 
 
 class WindowedRuntime(OperatorRuntime):
-    """A windowed view runs as a streaming query with Spark's state; its corrections are batch reads of the log."""
+    """A windowed view runs in steps over its log; its corrections are batch reads of the log."""
 
     operator: Windowed
 
@@ -51,32 +53,17 @@ class WindowedRuntime(OperatorRuntime):
         self.operator = view
         self.lake = lake
         self._open_windows = OpenWindows(lake, view)
-
-    def has_started(self) -> bool:
-        return has_started(self.lake, self.operator)
+        self._steps: ViewSteps | None = None
 
     def check(self) -> None:
         check_declaration(self.lake, self.operator)
-        check_checkpoint(
-            self.lake.first(self.operator),
-            self.lake.operator_checkpoint(self.operator),
-            f"Views are functions of the log: `tidemark rebuild {self.operator.name}` builds this one anew from it.",
-        )
+        check_position(self.operator, delta.open_table(self.lake.first(self.operator)))
 
-    def bootstrap(self, context: RunContext, head: Batch) -> int:
-        return bootstrap_view(context.spark, self.lake, self.operator, head, context.now)
-
-    def plan_query(self, context: RunContext, **trigger: Any) -> Callable[[], StreamingQuery]:
-        view, lake = self.operator, self.lake
-        groups = first_results(context.spark, lake, view)
-        run_batch = context.around(view.name, FirstResults(context.spark, lake, view, context.now, context.on_rows))
-        return (
-            groups.writeStream.queryName(f"{view.folder}.{view.name}")
-            .option("checkpointLocation", lake.operator_checkpoint(view))
-            .trigger(**trigger)
-            .foreachBatch(run_batch)
-            .start
-        )
+    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
+        steps = self._steps_on(spark)
+        behind = batches_after(self.lake, self.operator.of, steps.position().batch)
+        for batches in slices(behind, _ROWS_PER_CORE * spark.sparkContext.defaultParallelism):
+            yield Step({self.operator.of.name: batches}, partial(steps.step, batches, now))
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         view, time = self.operator, F.col(stream.event_time)
@@ -86,9 +73,6 @@ class WindowedRuntime(OperatorRuntime):
             unassigned=F.when(counted, view.window.has_no_window(time)),
         )
 
-    def closes_between(self, before: datetime, after: datetime) -> bool:
-        return self.operator.window.ends_between(before, after)
-
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         view = self.operator
         window_end = F.col(f"{WINDOW}.end")
@@ -97,16 +81,16 @@ class WindowedRuntime(OperatorRuntime):
         latest = still_open.agg(F.unix_micros(F.max(window_end))).first()
         return None if latest is None or latest[0] is None else from_micros(latest[0])
 
-    def after_batch(self, context: RunContext, batch: Batch) -> None:
-        self._open_windows.write_if_due(context.spark, batch, context.now())
+    def after_batch(self, spark: SparkSession, batch: Batch, now: Callable[[], datetime]) -> None:
+        self._open_windows.write_if_due(spark, batch, now())
 
-    def keep_up(self, context: RunContext, head: Batch) -> None:
-        update(context.spark, self.lake, self.operator, context.now)
-        self.after_batch(context, head)
+    def keep_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
+        update(spark, self.lake, self.operator, now)
+        self.after_batch(spark, head, now)
 
-    def catch_up(self, context: RunContext, head: Batch) -> None:
-        update(context.spark, self.lake, self.operator, context.now)
-        self._open_windows.write(context.spark, head, context.now())
+    def catch_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
+        update(spark, self.lake, self.operator, now)
+        self._open_windows.write(spark, head, now())
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
@@ -124,9 +108,6 @@ class WindowedRuntime(OperatorRuntime):
             ),
         }
 
-    def position(self) -> ReadPosition | None:
-        return position(self.lake, self.operator)
-
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
 
@@ -140,7 +121,7 @@ class WindowedRuntime(OperatorRuntime):
         return correct(spark, self.lake, self.operator, days, now, on_day)
 
     def pin(self, spark: SparkSession) -> PinnedView:
-        return PinnedView.now(spark, self.lake, self.operator)
+        return PinnedView.now(self.lake, self.operator)
 
     def laws(self, spark: SparkSession, pinned: PinnedView, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
         return audit_view(spark, self.lake, pinned, logs[self.operator.of.name])
@@ -173,3 +154,10 @@ class WindowedRuntime(OperatorRuntime):
                 f"{view.folder}` first, or point TIDEMARK_HOME to the lake that has them."
             )
         return corrections.orderBy("window_start", *view.by)
+
+    def _steps_on(self, spark: SparkSession) -> ViewSteps:
+        # Kept, because it knows the files of the log.
+        if self._steps is None:
+            kind = SessionSteps if self.operator.window.merging else FixedSteps
+            self._steps = kind(spark, self.lake, self.operator, LogFiles(self.lake, self.operator.of))
+        return self._steps

@@ -1,28 +1,64 @@
-"""How far a view's stream has read the log: what maintenance must leave alone."""
+"""How far a view is: the table of its first results says so itself."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
+
+from deltalake import DeltaTable
+
+from streaming.base import FencedError, ViewError, optional_instant, to_micros
 from streaming.declare import Windowed
-from streaming.lake import Lake
-from streaming.operators import ReadPosition
-from streaming.spark import batch_numbers, offset_of, version_reached
-from streaming.views.bootstrap import Bootstrap
+
+_THROUGH, _CLOSED = "through", "closed"
 
 
-def position(lake: Lake, view: Windowed) -> ReadPosition | None:
-    """The position of the view's stream; None while it has not begun, so that nothing needs to be kept for it."""
-    checkpoint = lake.operator_checkpoint(view)
-    offsets = batch_numbers(f"{checkpoint}/offsets")
-    if not offsets:
-        return None
-    newest = offsets[-1]
-    at, in_snapshot = version_reached(offset_of(checkpoint, newest))
-    if newest - 1 in offsets:
-        # Spark plans the newest batch anew after a restart, also when it was committed.
-        before, before_in_snapshot = version_reached(offset_of(checkpoint, newest - 1))
-    else:
-        bootstrapped = Bootstrap.of(lake, view) is not None
-        before, before_in_snapshot = (at, True) if bootstrapped else (0, False)
-    if newest not in batch_numbers(f"{checkpoint}/commits"):
-        at, in_snapshot = before, before_in_snapshot
-    return ReadPosition(entries=before, rows=0 if in_snapshot else at)
+@dataclass(frozen=True)
+class Position:
+    """The log's batches up to `batch` are followed (-1 where none is), and what is closed by `watermark` is published.
+
+    The watermark is the clock's after that batch; null before the first valid row.
+    """
+
+    batch: int = -1
+    watermark: datetime | None = None
+
+    @classmethod
+    def of(cls, table: DeltaTable | None) -> Position:
+        """What an open table says; none is followed where there is no table yet."""
+        batch = None if table is None else table.transaction_version(_THROUGH)
+        if table is None or batch is None:
+            return cls()
+        return cls(batch, optional_instant(table.transaction_version(_CLOSED)))
+
+    def numbers(self) -> dict[str, int]:
+        """The position as a table keeps it, the watermark in microseconds since the epoch."""
+        closed = {} if self.watermark is None else {_CLOSED: to_micros(self.watermark)}
+        return {_THROUGH: self.batch, **closed}
+
+    def fence(self, view: Windowed, table: DeltaTable) -> None:
+        """Refuse to write what follows from this position where the table is elsewhere by now.
+
+        Raises:
+            FencedError: another process has taken over.
+        """
+        there = Position.of(table)
+        if there != self:
+            raise FencedError(
+                f"view {view.name!r} was at batch {self.batch} of its log and is at batch {there.batch} now, so "
+                "another process has taken over while this one was away. Nothing is lost; let the other one run, or "
+                f"stop it and start again (`tidemark status {view.folder}` names it)."
+            )
+
+
+def check_position(view: Windowed, table: DeltaTable | None) -> None:
+    """Refuse a table of an older version of the platform, which does not say how far it is.
+
+    Raises:
+        ViewError: with the way out.
+    """
+    if table is not None and Position.of(table).batch < 0 and table.get_add_actions().num_rows:
+        raise ViewError(
+            f"the tables of view {view.name!r} are of an older version of Tidemark, which kept elsewhere how far they "
+            f"are. Build them anew from the log, which stays as it is, with `tidemark rebuild {view.name}`."
+        )

@@ -26,7 +26,7 @@ from streaming.declare import Windowed
 from streaming.views.functions import apply_function
 from streaming.views.kinds import kind_of
 
-_ROWS = "_rows"
+ROWS = "_rows"
 
 
 def counted_rows(view: Windowed) -> Column:
@@ -52,8 +52,7 @@ def assign(rows: DataFrame, view: Windowed) -> DataFrame:
     Also `_event_time`, and `_order`, the row's place in the order in which first and last are meant.
     """
     event_time = F.col(view.of.event_time)
-    # Not `explode`: Spark infers a filter from it and pushes that below the watermark, where it would drop the rows
-    # that carry only the clock. And not over every row: what made a row rejected may make a window overflow.
+    # Not over every row: what made a row rejected may make a window overflow.
     # Logs of older versions may hold valid rows at times around which there are no days; those are in no window.
     has_windows = (event_time >= literal(FIRST_EVENT_TIME)) & (event_time < literal(END_OF_EVENT_TIMES))
     windows = F.explode_outer(F.when(counted_rows(view) & has_windows, view.window.bounds(event_time)))
@@ -68,25 +67,25 @@ def pairs(rows: DataFrame, view: Windowed) -> DataFrame:
     return assigned.withColumn("_late", view.window.late(F.col(WINDOW), F.col("_watermark")))
 
 
-def group(
-    of: DataFrame, view: Windowed, *per: str, clocked: bool = False, extra: Mapping[str, Column] | None = None
-) -> DataFrame:
-    """One row per key, window and `per` of the pairs `of`: these, `extra` aggregates, and what `finish` needs.
-
-    `clocked`: the frame is a stream whose windows Spark's watermark shall close.
-    """
-    if _keeps_rows(view):
-        kept = [F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER)).alias(_ROWS)]
+def group(of: DataFrame, view: Windowed, *per: str, extra: Mapping[str, Column] | None = None) -> DataFrame:
+    """One row per key, window and `per` of the pairs `of`: these, `extra` aggregates, and what `finish` needs."""
+    if view.distinct or view.function is not None:
+        kept = [all_rows(view)]
     else:
         kept = [aggregate.column().alias(name) for name, aggregate in view.aggregates.items()]
     extras = [column.alias(name) for name, column in (extra or {}).items()]
-    return kind_of(view).group(of, (*view.by, *per), [*kept, *extras], clocked)
+    return kind_of(view).group(of, (*view.by, *per), [*kept, *extras])
+
+
+def all_rows(view: Windowed) -> Column:
+    """An aggregate that keeps the rows of a window themselves, in the column `ROWS`."""
+    return F.collect_list(F.struct(*view.of.columns, EVENT_TIME, ORDER)).alias(ROWS)
 
 
 def finish(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
-    """Results of `groups`, a batch frame: the view's columns, the `extra` ones, `_day`."""
+    """Results of `groups`, of their values or of the rows they keep: the view's columns, the `extra` ones, `_day`."""
     results = groups
-    if _keeps_rows(view):
+    if ROWS in groups.columns:
         firsts = members(groups, view, *extra).where(F.col("_copy") == 1)
         keys = (*view.by, WINDOW, *extra)
         if view.function is not None:
@@ -106,17 +105,17 @@ def finish(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
 
 
 def aggregate(of: DataFrame, view: Windowed, *per: str, **extra: Column) -> DataFrame:
-    """Results of the pairs `of`, a batch frame: the view's columns, those of `per`, the `extra` aggregates, `_day`."""
+    """Results of the pairs `of`: the view's columns, those of `per`, the `extra` aggregates, `_day`."""
     return finish(group(of, view, *per, extra=extra), view, *per, *extra)
 
 
 def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
-    """The rows in `groups` of a view with `distinct` or `function`, each with its merged `_window`.
+    """The rows that `groups` keep, each with its merged `_window`.
 
     `_position` is a row's place in its window; `_copy` counts the rows that agree in `distinct`, the first being 1.
     """
     names = [name for name in (*view.of.columns, EVENT_TIME, ORDER) if name not in view.by]
-    rows = groups.select(*view.by, WINDOW, *extra, F.explode(_ROWS).alias("_row")).select(
+    rows = groups.select(*view.by, WINDOW, *extra, F.explode(ROWS).alias("_row")).select(
         *view.by, WINDOW, *extra, *(F.col(f"_row.{name}").alias(name) for name in names)
     )
     window = SortedBy.partitionBy(*view.by, WINDOW, *extra)
@@ -126,7 +125,3 @@ def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
         # In the order of the log, so that what was counted first is not exchanged for a copy that comes late.
         copy = F.row_number().over(same.orderBy(f"{ORDER}._batch", f"{ORDER}._origin"))
     return rows.withColumns({"_position": F.row_number().over(window.orderBy(ORDER)), "_copy": copy})
-
-
-def _keeps_rows(view: Windowed) -> bool:
-    return bool(view.distinct) or view.function is not None

@@ -67,7 +67,7 @@ def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], da
         metadata=lambda: {
             "through": newest.number,
             "view": view.name,
-            "watermark": newest.state.to_json()["watermark"],
+            "watermark": newest.after.to_json()["watermark"],
         },
         statistics=("window_start", "_batch"),
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, interval
+from streaming.base import LAST_MILLISECOND, MICROSECOND, interval
 from streaming.windows.window import Window, length, rows_around
 
 
@@ -53,6 +53,11 @@ class Custom(Window):
                 ),
             )
         )
+
+    def times_for_ends(self, after: datetime | None, by: datetime) -> tuple[datetime | None, datetime | None]:
+        """Rows on both sides of the window's end."""
+        since, _ = super().times_for_ends(after, by)
+        return since, by + self.reach if LAST_MILLISECOND - by > self.reach else None
 
     def rows_for_day(self, day: date) -> Column:
         """Rows on both sides of the window's start."""

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import EPOCH, MICROSECOND, DeclarationError, date_literal, interval
+from streaming.base import EPOCH, FIRST_INSTANT, MICROSECOND, DeclarationError, date_literal, interval
 from streaming.windows.window import Window, length, micros, window_of_micros
 
 
@@ -49,6 +49,13 @@ class _Periodic(Window):
     def ends_between(self, after: datetime, by: datetime) -> bool:
         """Whether one does."""
         return self._ended(by) > self._ended(after)
+
+    def times_for_ends(self, after: datetime | None, by: datetime) -> tuple[datetime | None, datetime | None]:
+        """From the start of the first window that ends after `after`."""
+        if after is None or after - FIRST_INSTANT <= interval(self.size) + interval(self.period):
+            return None, by
+        first = self._ended(after) + 1
+        return EPOCH + interval(self.offset) + first * interval(self.period), by
 
     def _ended(self, instant: datetime) -> int:
         """The number of the last window that has ended by then, counted from the one that begins at the offset."""

@@ -14,7 +14,7 @@ from typing import Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, DeclarationError, date_literal, interval
+from streaming.base import FIRST_INSTANT, MICROSECOND, DeclarationError, date_literal, interval
 
 MOST_REACH = timedelta(days=99 * 365)
 """How far a window may reach from its row, so that its bounds are instants that Python and Delta know, too."""
@@ -64,19 +64,19 @@ class Window(ABC):
         return rows_around(day, timedelta(), self.reach)
 
     def ends_between(self, after: datetime, by: datetime) -> bool:
-        """Whether some window ends in (after, by]. False for kinds whose ends depend on the data (sessions, custom)."""
-        return False
+        """Whether a window may end in (after, by]. True for kinds whose ends depend on the data (sessions, custom)."""
+        return True
+
+    def times_for_ends(self, after: datetime | None, by: datetime) -> tuple[datetime | None, datetime | None]:
+        """Bounds [since, before) of the event times of all rows in windows that end in (after, by]; null for no bound.
+
+        `after` null: in windows that end by then, however early.
+        """
+        return _less(after, self.reach), by
 
     def late(self, window: Column, stamp: Column) -> Column:
         """Whether a pair of row and `window` came after it could count; false while there is no stamp."""
         return F.coalesce(window.getField(self.decided_by) <= _before(stamp, self.grace), F.lit(False))
-
-    def on_time(self, window: Column, clock: Column) -> Column:
-        """The opposite of `late` where there is a clock, in the one form that Spark keeps above the watermark.
-
-        `window` has been moved on by `grace`.
-        """
-        return window.getField(self.decided_by) > clock
 
     def closed_by(self, watermark: datetime) -> datetime:
         """The latest end of a window that is closed at this `watermark`."""
@@ -135,6 +135,11 @@ def _meaning(value: object) -> str:
         return str(interval(str(value)))
     except DeclarationError:
         return str(value)
+
+
+def _less(instant: datetime | None, by: timedelta | None) -> datetime | None:
+    """The earlier instant; null where there is none, or none of the years that Python knows."""
+    return None if instant is None or by is None or instant - FIRST_INSTANT < by else instant - by
 
 
 def _before(instant: Column, by: timedelta) -> Column:

@@ -107,7 +107,7 @@ def test_rows_that_pass_by_now_come_back_once_with_todays_stamp_and_the_preview_
     assert (done.examined, done.repaired, done.still_rejected) == (4, 3, 1)
     batch = done.batch
     assert batch is not None and head(lake, LAX.stream) == batch
-    assert (batch.cause, batch.number, batch.state) == ("repair", before.number + 1, next_state(before, LAX.stream))
+    assert (batch.cause, batch.number, batch.state) == ("repair", before.number + 1, next_state(before))
     assert (batch.summary.rows, batch.summary.greatest, batch.late) == (3, {"": at(18)}, {"by_id": 2})
     rows = read_log(spark, lake, LAX.stream)
     assert tuples(rows.where(f"_batch = {batch.number}"), "id", "_watermark", "_ingested_at", "_origin.repairs") == [

@@ -1,0 +1,153 @@
+"""The files of a growing table with the bounds of their rows, kept in memory and brought up to date by new commits."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from deltalake import DeltaTable
+
+from streaming.base import DAY, FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND
+from streaming.tables.history import actions_of
+from streaming.tables.storage import location
+
+_ANY_BATCH = (0, 2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """A file of rows of one `day`, null for rows without one; no row lies outside its bounds, all of them inclusive."""
+
+    path: str
+    day: date | None
+    earliest: datetime
+    latest: datetime
+    first_batch: int
+    last_batch: int
+
+
+class FileIndex:
+    """The files of the table at `uri`, by the bounds of the column `time` and of `_batch`.
+
+    Reading all of them from delta-rs costs as much as there are files; the index reads the commits that came since. A
+    file whose bounds nobody knows may have any row.
+    """
+
+    def __init__(self, uri: str, time: str) -> None:
+        self._uri = uri
+        self._time = time
+        self._table: DeltaTable | None = None
+        self._files: dict[str, IndexedFile] = {}
+        self._by_day: dict[date, dict[str, IndexedFile]] = defaultdict(dict)
+        self._by_last_batch: list[tuple[int, str]] = []
+
+    def refresh(self) -> DeltaTable:
+        """Bring the index up to the newest version of the table, which has to be there; returns it open."""
+        if self._table is None:
+            return self._load()
+        before = self._table.version()
+        self._table.update_incremental()
+        commits = [actions_of(self._table, version) for version in range(before + 1, self._table.version() + 1)]
+        if any(commit is None for commit in commits):
+            # Cleaned away, so that nobody can tell what they changed.
+            return self._load()
+        for action in (action for commit in commits for action in commit or ()):
+            if "remove" in action:
+                self._remove(action["remove"]["path"])
+            elif "add" in action:
+                self._add(self._added(action["add"]))
+        return self._table
+
+    def with_times(self, since: datetime, until: datetime, through: int) -> list[str]:
+        """The files that may have a row with a time in [since, until], of the batches up to `through`."""
+        days = sorted(day for day in self._by_day if since.date() <= day <= until.date())
+        return [
+            file.path
+            for day in days
+            for file in self._by_day[day].values()
+            if file.latest >= since and file.earliest <= until and file.first_batch <= through
+        ]
+
+    def with_batches(self, after: int, through: int) -> list[str]:
+        """The files that may have a row with a day, of the batches after `after` and up to `through`."""
+        newer = self._by_last_batch[bisect_right(self._by_last_batch, (after, "\U0010ffff")) :]
+        files = (self._files[path] for _, path in newer)
+        return [file.path for file in files if file.first_batch <= through and file.day is not None]
+
+    def _load(self) -> DeltaTable:
+        table = DeltaTable(location(self._uri))
+        self._table = table
+        self._files, self._by_day, self._by_last_batch = {}, defaultdict(dict), []
+        for file in self._listed(table):
+            self._add(file)
+        return table
+
+    def _add(self, file: IndexedFile) -> None:
+        self._files[file.path] = file
+        if file.day is not None:
+            self._by_day[file.day][file.path] = file
+        insort(self._by_last_batch, (file.last_batch, file.path))
+
+    def _remove(self, path: str) -> None:
+        file = self._files.pop(path)
+        if file.day is not None:
+            del self._by_day[file.day][path]
+        del self._by_last_batch[bisect_left(self._by_last_batch, (file.last_batch, path))]
+
+    def _listed(self, table: DeltaTable) -> Iterator[IndexedFile]:
+        actions = table.get_add_actions(flatten=True)
+        columns = {name: actions[name].to_pylist() for name in actions.schema.names}
+        unknown = [None] * len(columns["path"])
+
+        def column(name: str) -> Iterable[Any]:
+            return columns.get(name, unknown)
+
+        bounds = [column(f"{bound}.{name}") for name in (self._time, "_batch") for bound in ("min", "max")]
+        for path, day, *values in zip(columns["path"], column(f"partition.{DAY}"), *bounds, strict=True):
+            yield _file(path, day, *values)
+
+    def _added(self, action: Mapping[str, Any]) -> IndexedFile:
+        statistics = json.loads(action.get("stats") or "{}")
+        least, greatest = statistics.get("minValues", {}), statistics.get("maxValues", {})
+        text = action["partitionValues"].get(DAY)
+        return _file(
+            action["path"],
+            None if not text else date.fromisoformat(text),
+            _instant(least.get(self._time)),
+            _instant(greatest.get(self._time)),
+            least.get("_batch"),
+            greatest.get("_batch"),
+        )
+
+
+def _file(
+    path: str,
+    day: date | None,
+    earliest: datetime | None,
+    latest: datetime | None,
+    first_batch: int | None,
+    last_batch: int | None,
+) -> IndexedFile:
+    return IndexedFile(
+        path,
+        day,
+        FIRST_INSTANT if earliest is None else earliest.astimezone(UTC),
+        LAST_MILLISECOND if latest is None else _rounded_up(latest.astimezone(UTC)),
+        _ANY_BATCH[0] if first_batch is None else first_batch,
+        _ANY_BATCH[1] if last_batch is None else last_batch,
+    )
+
+
+def _rounded_up(instant: datetime) -> datetime:
+    """A later instant, as whoever wrote the bound may have cut it off at the millisecond."""
+    return min(instant, LAST_MILLISECOND - MILLISECOND) + MILLISECOND
+
+
+def _instant(text: str | None) -> datetime | None:
+    """An instant as Delta's statistics have it."""
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,134 @@
+"""Sessions in steps: what is kept of those that are still open is a table, merged with the rows that came since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Window as SortedBy
+from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType, StructType
+
+from streaming.base import WINDOW, literal
+from streaming.declare import STATE, Windowed
+from streaming.lake import Lake
+from streaming.log import LogFiles
+from streaming.operators import create_table
+from streaming.tables import delta
+from streaming.views.kinds import kind_of
+from streaming.views.position import Position
+from streaming.views.results import ROWS, all_rows, group, pairs
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of an open session beside keys and bounds, as aggregates by the name of their column.
+
+    `of_rows` makes them of rows, `merged` of what is kept of several sessions that are one. `wholes` are the view's
+    values, by their names, made of what is kept; empty where that is the rows.
+    """
+
+    of_rows: dict[str, Column]
+    merged: dict[str, Column]
+    wholes: dict[str, Column]
+
+
+def kept_of(view: Windowed, results: StructType) -> Kept:
+    """What a view keeps: the parts of its aggregates, or the rows where they do not tell.
+
+    `results` are the types of its values. They do not tell where the view counts rows once or calls a function, where
+    an aggregate has no parts, and of a decimal that is made of doubles.
+    """
+    inexact = any(
+        isinstance(results[name].dataType, DecimalType) and any("as double" in part.sql for part in aggregate.parts)
+        for name, aggregate in view.aggregates.items()
+    )
+    if view.distinct or view.function is not None or inexact or not all(a.parts for a in view.aggregates.values()):
+        return Kept({ROWS: all_rows(view)}, {ROWS: F.flatten(F.collect_list(ROWS))}, {})
+    of_rows: dict[str, Column] = {}
+    merged: dict[str, Column] = {}
+    wholes: dict[str, Column] = {}
+    for name, aggregate in view.aggregates.items():
+        names = [f"_{name}_{place}" for place in range(len(aggregate.parts))]
+        for column, part in zip(names, aggregate.parts, strict=True):
+            of_rows[column] = F.expr(part.sql)
+            merged[column] = F.expr(part.merged.format(*names))
+        wholes[name] = F.expr(aggregate.whole.format(*names)).cast(results[name].dataType)
+    return Kept(of_rows, merged, wholes)
+
+
+class OpenSessions:
+    """The table of a view's sessions that no watermark has closed yet, with what is kept of each."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._view = view
+        self._log = log
+        self._uri = lake.table(view, STATE)
+        nothing = pairs(log.none(spark), view)
+        self._kept = kept_of(view, group(nothing, view).schema)
+        self._schema = self._grouped(nothing).schema
+
+    def position(self) -> Position:
+        """How far the table is."""
+        return Position.of(delta.open_table(self._uri))
+
+    def size(self) -> int:
+        """Bytes that the table takes."""
+        return delta.size(self._uri)
+
+    def until(self, position: Position, after: Position) -> DataFrame:
+        """The sessions of all rows up to `after`, without those that were closed at `position`, where the table is.
+
+        Rows that came since never touch one of those, because they are not before the watermark that closed it.
+        """
+        new = pairs(self._log.with_batches(self._spark, position.batch, after.batch), self._view).where("not _late")
+        sessions = self._grouped(new)
+        if position.batch >= 0:
+            sessions = delta.read(self._spark, self._uri).select(*sessions.columns).unionByName(sessions)
+        return self._merged(sessions)
+
+    def closed(self, sessions: DataFrame, after: Position) -> DataFrame:
+        """Those of the `sessions` that are closed at `after`, in the form that `finish` takes."""
+        closed = sessions.where(self._is_closed(after))
+        if not self._kept.wholes:
+            return closed
+        return closed.select(*self._view.by, WINDOW, *(whole.alias(name) for name, whole in self._kept.wholes.items()))
+
+    def write_open(self, sessions: DataFrame, before: Position, after: Position) -> int:
+        """Put those that are still open at `after` in place of what the table holds; returns how many they are.
+
+        Raises:
+            FencedError: the table is not where it was `before`.
+        """
+        still_open = sessions.where(~self._is_closed(after))
+        return delta.replace_all(
+            still_open,
+            create_table(self._lake, self._view, STATE, still_open.schema),
+            metadata={"through": after.batch},
+            numbers=after.numbers(),
+            fence=lambda table: before.fence(self._view, table),
+        )
+
+    def _grouped(self, of: DataFrame) -> DataFrame:
+        columns = [column.alias(name) for name, column in self._kept.of_rows.items()]
+        return kind_of(self._view).group(of, self._view.by, columns).select(*self._view.by, WINDOW, *self._kept.of_rows)
+
+    def _merged(self, sessions: DataFrame) -> DataFrame:
+        """One row for those of a key that overlap or touch."""
+        start, end = F.col(f"{WINDOW}.start"), F.col(f"{WINDOW}.end")
+        keys = [F.lit(0), *(F.col(name) for name in self._view.by)]
+        in_order = SortedBy.partitionBy(*keys).orderBy(start, end)
+        before = F.max(end).over(in_order.rowsBetween(SortedBy.unboundedPreceding, -1))
+        begins = F.when(start <= before, 0).otherwise(1)
+        numbered = sessions.withColumn("_begins", begins).withColumn(
+            "_session", F.sum("_begins").over(in_order.rowsBetween(SortedBy.unboundedPreceding, 0))
+        )
+        window = F.struct(F.min(start).alias("start"), F.max(end).alias("end")).alias(WINDOW)
+        kept = [column.cast(self._schema[name].dataType).alias(name) for name, column in self._kept.merged.items()]
+        return numbered.groupBy(*self._view.by, "_session").agg(window, *kept).drop("_session")
+
+    def _is_closed(self, at: Position) -> Column:
+        by = None if at.watermark is None else self._view.window.closed_by(at.watermark)
+        return F.lit(False) if by is None else F.col(WINDOW)["end"] <= literal(by)

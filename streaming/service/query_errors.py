@@ -79,5 +79,5 @@ def explained(operator: Operator) -> Iterator[None]:
         )
         if explanation is None:
             lines = [line for line in str(error).splitlines() if line.strip()]
-            explanation = f"a step of view {view!r} failed: {lines[0]}. {_GOES_ON}"
+            explanation = f"a step of view {operator.name!r} failed: {lines[0]}. {_GOES_ON}"
         raise QueryFailed(explanation) from error

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import PurePosixPath
@@ -16,12 +14,6 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
 from streaming import Lake, Pipeline, Windowed, correct, drain, plan
 from streaming.log.batch import Batch
@@ -38,8 +30,6 @@ from tests.laws.timeline import Results, Timeline
 from tests.support.feeds import land
 
 T = TypeVar("T")
-
-_DRAINED_IN_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -116,7 +106,6 @@ class Ran:
     expected_opens: list[dict[str, Results]] = field(default_factory=list)
     tables: Tables = field(default_factory=Tables)
     commits: list[Batch] = field(default_factory=list)
-    native_drops: dict[str, int] = field(default_factory=dict)
     stored: Stored = field(default_factory=dict)
     stored_again: Stored = field(default_factory=dict)
     backlog_afterwards: dict[str, dict[date, int]] = field(default_factory=dict)
@@ -125,36 +114,34 @@ class Ran:
 def run(spark: SparkSession, lake: Lake, feed: Feed, *, again: bool) -> Ran:
     """Each drain and its corrections in turn, read back at the end; then, if `again`, every step once more."""
     ran = Ran(feed, lake, pipeline(feed.files_per_batch, keep_raw=feed.keep_raw), timeline())
-    with counted_drops(spark) as ran.native_drops:
-        for number, files in enumerate(feed.drains):
-            ends = feed.ends_between or number == len(feed.drains) - 1
-            names = [land(ran.pipeline.stream.source.location(lake), lines).name for lines in files]
-            drain(spark, lake, ran.pipeline, end_of_input=ends, now=lambda: NOW)
-            _expect(ran.expected, list(zip(names, files, strict=True)), feed.files_per_batch, ends)
-            ran.opens.append(
-                {view.name: _results(_arrow(lake.open(view)), view) for view in ran.pipeline.views if view.early}
-            )
-            ran.expected_opens.append({view.name: ran.expected.open(view) for view in VIEWS if view.early})
-            ran.backlogs.append(_backlog(spark, lake, ran.pipeline))
-            ran.expected_backlogs.append({view.name: ran.expected.backlog(view) for view in VIEWS})
-            _correct(spark, lake, ran.pipeline, ran.backlogs[-1])
-            for view in VIEWS:
-                ran.expected.correct(view, ran.backlogs[-1][view.name])
-        ran.tables = read_back(spark, lake, ran.pipeline)
-        ran.commits = read_batches(lake, ran.pipeline.stream)[::-1]
-        if again:
-            ran.stored = _stored(lake, ran.pipeline)
-            drain(spark, lake, ran.pipeline, end_of_input=True, now=lambda: NOW)
-            ran.backlog_afterwards = _backlog(spark, lake, ran.pipeline)
-            _correct(spark, lake, ran.pipeline, ran.backlogs[-1])
-            ran.stored_again = _stored(lake, ran.pipeline)
+    for number, files in enumerate(feed.drains):
+        ends = feed.ends_between or number == len(feed.drains) - 1
+        names = [land(ran.pipeline.stream.source.location(lake), lines).name for lines in files]
+        drain(spark, lake, ran.pipeline, end_of_input=ends, now=lambda: NOW)
+        _expect(ran.expected, list(zip(names, files, strict=True)), feed.files_per_batch, ends)
+        ran.opens.append(
+            {view.name: _results(_arrow(lake.open(view)), view) for view in ran.pipeline.views if view.early}
+        )
+        ran.expected_opens.append({view.name: ran.expected.open(view) for view in VIEWS if view.early})
+        ran.backlogs.append(_backlog(spark, lake, ran.pipeline))
+        ran.expected_backlogs.append({view.name: ran.expected.backlog(view) for view in VIEWS})
+        _correct(spark, lake, ran.pipeline, ran.backlogs[-1])
+        for view in VIEWS:
+            ran.expected.correct(view, ran.backlogs[-1][view.name])
+    ran.tables = read_back(spark, lake, ran.pipeline)
+    ran.commits = read_batches(lake, ran.pipeline.stream)[::-1]
+    if again:
+        ran.stored = _stored(lake, ran.pipeline)
+        drain(spark, lake, ran.pipeline, end_of_input=True, now=lambda: NOW)
+        ran.backlog_afterwards = _backlog(spark, lake, ran.pipeline)
+        _correct(spark, lake, ran.pipeline, ran.backlogs[-1])
+        ran.stored_again = _stored(lake, ran.pipeline)
     return ran
 
 
 def _expect(expected: Timeline, files: list[tuple[str, tuple[bytes, ...]]], per_batch: int, ends: bool) -> None:
     for start in range(0, len(files), per_batch):
         expected.batch(files[start : start + per_batch])
-    expected.settle()
     if ends:
         expected.end_of_input()
 
@@ -262,44 +249,3 @@ def _results(table: pa.Table, view: Windowed, *extra: str) -> Results:
     ]
     values = [table[name].to_pylist() for name in (*view.values, *extra)]
     return Counter(zip(zip(*identity, strict=True), zip(*values, strict=True), strict=True))
-
-
-class _Drops(StreamingQueryListener):
-    """Adds up what Spark's own operators dropped, by their progress reports; knows when the last report has come."""
-
-    def __init__(self) -> None:
-        self.dropped: dict[str, int] = {}
-        self._running: set[str] = set()
-        self._reported = threading.Condition()
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        with self._reported:
-            self._running.add(str(event.runId))
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        progress = event.progress
-        name = progress.name or ""
-        dropped = sum(operator.numRowsDroppedByWatermark or 0 for operator in progress.stateOperators)
-        self.dropped[name] = self.dropped.get(name, 0) + dropped
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        with self._reported:
-            self._running.discard(str(event.runId))
-            self._reported.notify_all()
-
-    def await_all(self) -> None:
-        """Wait for the last word of every query that began."""
-        with self._reported:
-            assert self._reported.wait_for(lambda: not self._running, _DRAINED_IN_SECONDS), "a query never ended"
-
-
-@contextmanager
-def counted_drops(spark: SparkSession) -> Iterator[dict[str, int]]:
-    """Rows dropped natively per query while the body runs; complete once it is left."""
-    listener = _Drops()
-    spark.streams.addListener(listener)
-    try:
-        yield listener.dropped
-        listener.await_all()
-    finally:
-        spark.streams.removeListener(listener)

@@ -156,7 +156,3 @@ def test_the_plan_names_exactly_the_days_with_new_late_pairs(ran: Ran) -> None:
 def test_idempotence_draining_and_correcting_again_changes_nothing(ran: Ran) -> None:
     assert ran.stored_again == ran.stored
     assert not any(ran.backlog_afterwards.values())
-
-
-def test_spark_itself_drops_nothing(ran: Ran) -> None:
-    assert ran.native_drops == {"readings.log": 0, **{f"readings.{view.name}": 0 for view in VIEWS}}

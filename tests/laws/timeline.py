@@ -143,7 +143,7 @@ class View:
 
 @dataclass
 class Timeline:
-    """The log as it must become, and each view's corrections: feed it batches, settle it, end it, correct it."""
+    """The log as it must become, and each view's corrections: feed it batches, end it, correct it."""
 
     now: int
     views: tuple[View, ...]
@@ -151,25 +151,19 @@ class Timeline:
     rows: list[Row] = field(default_factory=list)
     heartbeats: list[tuple[int, int]] = field(default_factory=list)
     batches: int = 0
-    _stamp: int | None = None
     _corrected: dict[str, dict[date, tuple[int, Results]]] = field(default_factory=dict)
 
     def batch(self, files: Sequence[tuple[str, Sequence[bytes]]]) -> None:
         """One batch of files with their lines; it is stamped before its own lines are looked at."""
-        self._stamp = self.clock.watermark
+        stamp = self.clock.watermark
         new = [
-            Row(raw, name, line, self.batches, self._stamp, judge(raw, self.now))
+            Row(raw, name, line, self.batches, stamp, judge(raw, self.now))
             for name, lines in files
             for line, raw in enumerate(lines)
         ]
         self.rows += new
         self.batches += 1
         self.clock.advance([row.event.at for row in new if row.verdict.event is not None])
-
-    def settle(self) -> None:
-        """A heartbeat if no row carries the newest watermark yet."""
-        if self.clock.watermark is not None and self.clock.watermark != self._stamp:
-            self._beat(self.clock.watermark)
 
     def end_of_input(self) -> None:
         """A heartbeat one millisecond after the latest end of any window that is still open."""
@@ -181,7 +175,8 @@ class Timeline:
         if ends:
             closed = max(ends) + _MILLISECOND
             self.clock.close(closed)
-            self._beat(-whole_millisecond_before(-closed))
+            self.heartbeats.append((self.batches, -whole_millisecond_before(-closed)))
+            self.batches += 1
 
     def is_closed(self, view: View, identity: Identity) -> bool:
         """Whether the watermark has reached the window's end, or passed it where windows merge."""
@@ -293,11 +288,6 @@ class Timeline:
 
     def _has_ended(self, view: View, corrections: Results) -> bool:
         return view.merging and any(values[-1] and self.is_closed(view, identity) for identity, values in corrections)
-
-    def _beat(self, stamp: int) -> None:
-        self.heartbeats.append((self.batches, stamp))
-        self._stamp = stamp
-        self.batches += 1
 
 
 def _days(first: date, last: date) -> list[date]:

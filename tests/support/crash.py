@@ -52,6 +52,7 @@ class Point:
 
 
 _LOG, _VIEW, _CORRECTIONS = "/sensors/log", "/sensors/by_id", "/sensors/by_id_corrections"
+_SESSIONS, _STATE = "/sensors/visits", "/sensors/visits_state"
 _COMMIT = ("deltalake:DeltaTable", "create_write_transaction")
 _PUBLISH = "platform_assets.reports.publish"
 
@@ -61,13 +62,16 @@ POINTS: dict[str, Point] = {
     "log created, its first batch not committed": Point("morning", *_COMMIT, 1, _LOG),
     "before the log commit": Point("morning", *_COMMIT, 2, _LOG),
     "after the log commit, before the checkpoint's": Point("morning", *_COMMIT, 1, _LOG, after=True),
-    "after the last batch, before its heartbeat": Point("morning", *_COMMIT, 2, _LOG),
-    "before the view's commit": Point("morning", *_COMMIT, 2, _VIEW),
-    "after the view's commit, before the checkpoint's": Point("morning", *_COMMIT, 1, _VIEW, after=True),
+    "after the last batch, before the first step": Point("morning", "streaming.service.run:Run", "step_all", 1),
+    "before the view's commit": Point("morning", *_COMMIT, 1, _VIEW),
+    "after the view's commit": Point("morning", *_COMMIT, 1, _VIEW, after=True),
+    "after the sessions' commit, before that of their state": Point("morning", *_COMMIT, 1, _SESSIONS, after=True),
     "after a log commit, and its JVM lives on for a moment": Point(
         "evening", "streaming.log.ingest:Ingest", "__call__", 1, after=True, alone=True
     ),
-    "after the heartbeat of the end of input": Point("evening", *_COMMIT, 3, _LOG, after=True),
+    "after the heartbeat of the end of input": Point("evening", *_COMMIT, 2, _LOG, after=True),
+    "before the state is made up for": Point("evening", *_COMMIT, 1, _STATE),
+    "after the state's commit": Point("evening", *_COMMIT, 2, _STATE, after=True),
     "before the repair's commit": Point("repair", *_COMMIT, 1, _LOG),
     "after the repair's commit": Point("repair", *_COMMIT, 1, _LOG, after=True),
     "after the first of two corrected days": Point("correction", *_COMMIT, 1, _CORRECTIONS, after=True),

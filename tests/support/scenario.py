@@ -17,6 +17,7 @@ from streaming import (
     Lake,
     Pipeline,
     Rule,
+    SessionWindow,
     Stream,
     Tumbling,
     Windowed,
@@ -44,11 +45,13 @@ BY_ID = Windowed(
     {"readings": agg.count(), "sum_value": agg.sum("value"), "mean_value": agg.mean("value")},
     by=("id",),
 )
-PIPELINE = Pipeline(_SENSORS, (BY_ID,))
+VISITS = Windowed("visits", _SENSORS, SessionWindow("8 seconds"), {"readings": agg.count()}, by=("id",), late="drop")
+PIPELINE = Pipeline(_SENSORS, (BY_ID, VISITS))
 STREAMED = ("morning", "evening")
 STAGES = (*STREAMED, "repair", "correction", "report")
 # Without the rule the row without a value is valid: it can be repaired.
-_LAX = Pipeline(replace(_SENSORS, rules=()), (replace(BY_ID, of=replace(_SENSORS, rules=())),))
+_LAX_SENSORS = replace(_SENSORS, rules=())
+_LAX = Pipeline(_LAX_SENSORS, (replace(BY_ID, of=_LAX_SENSORS), replace(VISITS, of=_LAX_SENSORS)))
 REPORT, SECOND_SECTION = "readings_per_id", "readings_in_all"
 
 

@@ -5,23 +5,23 @@ It appends to one table how many rows each batch of its streams' logs brought.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
 from streaming.lake.lake import Lake
 from streaming.log.batch import Batch
+from streaming.log.batches import batches_after
 from streaming.operators.declaration import check_declaration, create_table
 from streaming.operators.finding import Finding
-from streaming.operators.runtime import LogAtVersion, OperatorRuntime, RunContext, runtime_of
-from streaming.spark.checkpoint import query_id
-from streaming.tables import delta, storage
+from streaming.operators.runtime import LogAtVersion, OperatorRuntime, Step, Written, runtime_of
+from streaming.tables import delta
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _(operator: Tally, lake: Lake) -> OperatorRuntime:
 
 
 class TallyRuntime(OperatorRuntime):
-    """Runs as one query over the union of the logs."""
+    """One step follows all logs at once; how far it is in each is kept as a number of its table."""
 
     operator: Tally
 
@@ -59,42 +59,28 @@ class TallyRuntime(OperatorRuntime):
         self.operator = operator
         self.lake = lake
 
-    def has_started(self) -> bool:
-        return any(storage.listed(f"{self.lake.operator_checkpoint(self.operator)}/offsets"))
-
     def check(self) -> None:
         check_declaration(self.lake, self.operator)
 
-    def bootstrap(self, context: RunContext, head: Batch) -> int:
-        # The query itself begins with the logs' first versions.
-        return 0
+    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
+        table = delta.open_table(self.lake.table(self.operator))
+        behind: dict[str, Sequence[Batch]] = {}
+        for stream in self.operator.of:
+            followed = None if table is None else table.transaction_version(stream.name)
+            behind[stream.name] = batches_after(self.lake, stream, -1 if followed is None else followed)
+        if any(behind.values()):
+            yield Step(behind, lambda: self._step(spark, behind))
 
-    def plan_query(self, context: RunContext, **trigger: Any) -> Callable[[], StreamingQuery]:
-        reader = context.spark.readStream.format("delta").option("startingVersion", 0)
-        checkpoint = self.lake.operator_checkpoint(self.operator)
-        frames = [
-            reader.load(self.lake.log(stream)).select(F.lit(stream.name).alias("stream"), "_batch", "_origin")
-            for stream in self.operator.of
+    def _step(self, spark: SparkSession, behind: Mapping[str, Sequence[Batch]]) -> Written:
+        rows = [
+            (stream, batch.number, batch.summary.rows or 1, None)
+            for stream, batches in behind.items()
+            for batch in batches
         ]
-        rows = frames[0]
-        for frame in frames[1:]:
-            rows = rows.unionByName(frame.withColumn("_origin", F.lit(None).cast(frames[0].schema["_origin"].dataType)))
-
-        def run_batch(batch: DataFrame, number: int) -> None:
-            counted = self._count(batch).withColumn("_day", F.lit(None).cast("date"))
-            uri = create_table(self.lake, self.operator, "", counted.schema)
-            query = query_id(checkpoint)
-            assert query is not None
-            txn = delta.Txn(query, number)
-            context.on_rows(delta.append(counted, uri, txn=txn, metadata=lambda: {"query": query}))
-
-        named = rows.writeStream.queryName(f"{self.operator.folder}.{self.operator.name}")
-        return (
-            named.option("checkpointLocation", checkpoint)
-            .trigger(**trigger)
-            .foreachBatch(context.around(self.operator.name, run_batch))
-            .start
-        )
+        counted = spark.createDataFrame(rows, "stream string, _batch bigint, rows bigint, _day date")
+        uri = create_table(self.lake, self.operator, "", counted.schema)
+        through = {stream: batches[-1].number for stream, batches in behind.items() if batches}
+        return Written(delta.append(counted, uri, txn=None, metadata=dict, numbers=lambda: through))
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
@@ -109,7 +95,3 @@ class TallyRuntime(OperatorRuntime):
         rows = sum(log.rows.count() for log in logs.values())
         assert tallied is not None
         yield Finding("conservation", self.operator.name, rows, abs(rows - (tallied[0] or 0)), "rows: tallied once")
-
-    @staticmethod
-    def _count(rows: DataFrame) -> DataFrame:
-        return rows.groupBy("stream", "_batch").agg(F.count(F.lit(1)).alias("rows"))

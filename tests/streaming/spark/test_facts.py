@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
@@ -45,14 +45,6 @@ def test_a_streaming_frame_cannot_number_its_rows(spark: SparkSession, tmp_path:
 
     with pytest.raises(AnalysisException, match="monotonically_increasing_id"):
         started(rows.withColumn("position", F.monotonically_increasing_id()))
-
-
-def test_a_streaming_session_needs_a_key(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.readStream.format("rate").load().withWatermark("timestamp", "0 seconds")
-    sessions = rows.groupBy(F.session_window("timestamp", "5 seconds")).count()
-    query = sessions.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
-    with pytest.raises(StreamingQueryException, match="Global aggregation with session window"):
-        query.processAllAvailable()
 
 
 def test_a_filter_on_the_bounds_of_a_batch_session_makes_another_session_of_it(spark: SparkSession) -> None:

@@ -1,17 +1,16 @@
-"""A view that comes later, or comes back, equals one that was there from the start, whatever became of the log."""
+"""However a log is cut into steps, and whatever ends one, a view is the same; also one that comes later."""
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import replace
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from streaming import (
     BoundedOutOfOrderness,
@@ -29,12 +28,12 @@ from streaming import (
     plan,
 )
 from streaming.audit.laws import audit
-from streaming.base.errors import CheckpointError, QueryFailed
-from streaming.base.intervals import MICROSECOND
-from streaming.log.heartbeat import append_heartbeat
-from streaming.views.bootstrap import Bootstrap, bootstrap_view
-from streaming.views.first_results import FirstResults, dropped_ever, read_first
-from streaming.views.results import aggregate, pairs
+from streaming.base.errors import FencedError
+from streaming.log.files import LogFiles
+from streaming.tables.history import commit_history
+from streaming.views.first_results import read_first
+from streaming.views.position import Position
+from streaming.views.steps import FixedSteps
 from tests.support.instants import NOW, T0
 from tests.support.runs import run, tuples
 
@@ -104,7 +103,7 @@ def tables(lake: Lake, pipeline: Pipeline) -> dict[str, list[str]]:
     """Every row of every table, as text, without the processing times of the engine."""
     found = {}
     for view in pipeline.views:
-        for uri in (lake.first(view), lake.updates(view), lake.corrections(view), lake.open(view)):
+        for uri in (*(lake.table(view, each.suffix) for each in view.tables),):
             if DeltaTable.is_deltatable(uri):
                 table = DeltaTable(uri).to_pyarrow_table()
                 told = sorted(set(table.column_names) - {*_WRITTEN})
@@ -135,16 +134,10 @@ def forget_history(lake: Lake) -> None:
             entry.unlink()
 
 
-def delete(lake: Lake, view: Windowed) -> None:
-    """What is to be done where a view was changed."""
-    for place in (lake.first(view), lake.open(view), lake.checkpoint(visits, view.name)):
-        shutil.rmtree(place)
-
-
 @pytest.fixture
-def one_file_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log comes in as many batches as it has files."""
-    monkeypatch.setattr(import_module("streaming.views.first_results"), "_BYTES_PER_CORE", 1)
+def one_batch_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backlog is followed batch by batch."""
+    monkeypatch.setattr("streaming.views.operator._ROWS_PER_CORE", 0)
 
 
 @pytest.fixture(scope="module")
@@ -157,78 +150,64 @@ def from_the_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     return lake
 
 
-def test_first_results_are_the_same_where_a_commit_of_the_log_is_cut_into_batches(
-    spark: SparkSession, lake: Lake, from_the_start: Lake, one_file_a_batch: None
-) -> None:
+def test_cuts_do_not_matter(spark: SparkSession, lake: Lake, from_the_start: Lake, one_batch_a_step: None) -> None:
     run(spark, lake, everything, *EARLIER)
     run(spark, lake, everything, *LATER)
     correct_sessions(spark, lake)
     assert tables(lake, everything) == tables(from_the_start, everything)
-    assert [dropped_ever(lake, view) for view in VIEWS] == [0, 0, 0]
-    entries = [entry.read_text() for entry in Path(lake.log(visits), "_delta_log").glob("*.json")]
-    batches = Path(lake.checkpoint(visits, "sessions"), "offsets").glob("[0-9]*")
-    assert len(list(batches)) > sum(entry.count('"add"') for entry in entries) > len(entries)
+    steps = {view.name: len(commit_history(lake.first(view))) - 1 for view in VIEWS}
+    assert steps == dict.fromkeys(steps, len(EARLIER) + len(LATER))
 
 
 def test_views_of_a_log_without_a_past_equal_those_that_were_there_from_the_start(
-    spark: SparkSession, lake: Lake, from_the_start: Lake, one_file_a_batch: None
+    spark: SparkSession, lake: Lake, from_the_start: Lake
 ) -> None:
     before = replace(moving, aggregates={"ids": agg.count("id is not null")}, late="correct", allowed_lateness=None)
     run(spark, lake, Pipeline(visits, (before,)), *EARLIER)
     forget_history(lake)
-    delete(lake, before)
+    for uri in (lake.first(before), lake.open(before)):
+        shutil.rmtree(uri)
     run(spark, lake, everything, *LATER)
     correct_sessions(spark, lake)
 
     expected = tables(from_the_start, everything)
-    assert len(expected["/visits/sessions"]) > 3 and len(expected) == 6
+    assert len(expected["/visits/sessions"]) > 3 and len(expected) == 8
     assert tables(lake, everything) == expected
     assert [finding for finding in audit(spark, lake, everything) if not finding.holds] == []
-    assert [dropped_ever(lake, view) for view in VIEWS] == [0, 0, 0]
-    began = {view.name: Bootstrap.of(lake, view) for view in VIEWS}
-    assert began["moving"] == Bootstrap(3, T0 + 40 * HOUR, T0 + 40 * HOUR)
-    # The visit of a at 20 is over by itself, and part of a session that is not.
-    assert began["sessions"] == Bootstrap(3, T0 + 40 * HOUR, T0 + 20 * HOUR - MICROSECOND)
-    # Four files, four batches: of all that was closed nothing is kept as state, of what was open two windows.
-    state = spark.read.format("statestore").option("batchId", 3).load(lake.checkpoint(visits, "moving"))
-    assert state.count() == 2
 
 
-def test_a_view_that_dies_between_its_bootstrap_and_its_stream_and_again_in_the_snapshot_is_the_same_in_the_end(
-    spark: SparkSession, lake: Lake, one_file_a_batch: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_a_step_that_dies_before_or_after_any_of_its_commits_leaves_the_same_tables_in_the_end(
+    spark: SparkSession, lake: Lake, from_the_start: Lake, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
-    begun, sessions = Pipeline(visits, (VIEWS[0],)), VIEWS[1]
-    later = Pipeline(visits, (sessions,))
-    run(spark, lake, begun, *EARLIER[:2], [*EARLIER[2], *at_hours("f@32.25")])
-    forget_history(lake)
-    newest = log.head(lake, visits)
-    assert newest is not None
-    assert bootstrap_view(spark, lake, sessions, newest, lambda: NOW) > 0
-    assert bootstrap_view(spark, lake, sessions, newest, lambda: NOW) == 0
+    run(spark, lake, everything, *EARLIER)
+    original, commits = DeltaTable.create_write_transaction, 0
 
-    # It died here, and the log moved on without it: the sessions that were closed in between are added.
-    ended = T0 + 40.5 * HOUR
-    closed = newest.state.closed_at(ended)
-    append_heartbeat(spark, lake, visits, closed, newest.number + 1, NOW, end_of_input=True)
-    before_it_died = FirstResults.__call__
+    def dies(table: DeltaTable, *args: Any, **kwargs: Any) -> None:
+        nonlocal commits
+        if "/log" not in table.table_uri:
+            commits += 1
+            if commits == nth:
+                raise ZeroDivisionError("killed before a commit")
+        original(table, *args, **kwargs)
 
-    def dies(self: FirstResults, results: DataFrame, query_batch: int) -> None:
-        before_it_died(self, results, query_batch)
-        if query_batch == 1:
-            raise ZeroDivisionError("killed after the commit of a batch of the snapshot")
+    with monkeypatch.context() as dying, pytest.raises(ZeroDivisionError, match="killed before a commit"):
+        dying.setattr(DeltaTable, "create_write_transaction", dies)
+        run(spark, lake, everything, *LATER)
+    run(spark, lake, everything)
+    correct_sessions(spark, lake)
+    assert tables(lake, everything) == tables(from_the_start, everything)
 
-    with monkeypatch.context() as dying, pytest.raises(QueryFailed, match="killed after the commit"):
-        dying.setattr(FirstResults, "__call__", dies)
-        run(spark, lake, later)
-    began = Bootstrap.of(lake, sessions)
-    assert began is not None and began.batch == newest.number + 1 and began.watermark == ended
-    run(spark, lake, later, at_hours("a@40.75 d@80 b@1=7"), end_of_input=True)
 
-    rows = log.read_log(spark, lake, visits)
-    expected = aggregate(pairs(rows, sessions).where("not _late"), sessions)
-    columns = ("id", "window_start", "window_end", "visits", "all")
-    assert tuples(read_first(spark, lake, sessions), *columns) == tuples(expected, *columns)
-    assert dropped_ever(lake, sessions) == 0
+def test_a_step_on_tables_that_another_process_has_moved_on_is_refused(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, Pipeline(visits, VIEWS[:1]), EARLIER[0])
+    head = log.head(lake, visits)
+    assert head is not None
+    steps = FixedSteps(spark, lake, moving, LogFiles(lake, visits))
+    behind, there = Position(), steps.position()
+    with pytest.raises(FencedError, match="was at batch -1 of its log and is at batch 0 now, so another process"):
+        steps._publish(None, behind, there, NOW)
+    assert steps.position() == there
 
 
 def test_a_new_view_may_read_a_column_that_comes_with_it(spark: SparkSession, lake: Lake) -> None:
@@ -240,11 +219,3 @@ def test_a_new_view_may_read_a_column_that_comes_with_it(spark: SparkSession, la
     found = tuples(read_first(spark, lake, by_place), "place", "window_start", "visits")
     assert [row[2] for row in found if row[0] == "Rome"] == [1]
     assert sum(row[2] for row in found) == 7
-
-
-def test_a_checkpoint_without_its_table_is_refused(spark: SparkSession, lake: Lake) -> None:
-    pipeline = Pipeline(visits, (VIEWS[1],))
-    run(spark, lake, pipeline, EARLIER[0])
-    shutil.rmtree(lake.first(VIEWS[1]))
-    with pytest.raises(CheckpointError, match=r"sessions' is gone, but its checkpoint .*`tidemark rebuild sessions`"):
-        run(spark, lake, pipeline)

@@ -20,9 +20,7 @@ class _Periodic(Window):
     offset: str
 
     def __post_init__(self) -> None:
-        kind = f"a {type(self).__name__.lower()} window"
-        length(kind, "size", self.size)
-        length(kind, "the period", self.period)
+        length(f"a {type(self).__name__.lower()} window", "size", self.size)
         if interval(self.offset) >= interval(self.period):
             raise DeclarationError(
                 f"offset {self.offset!r} is not smaller than {self.period!r}, after which windows repeat; use the "
@@ -108,6 +106,10 @@ class Sliding(_Periodic):
     size: str
     slide: str
     offset: str = "0 seconds"
+
+    def __post_init__(self) -> None:
+        length("a sliding window", "slide", self.slide)
+        super().__post_init__()
 
     @property
     def period(self) -> str:

@@ -223,7 +223,7 @@ def test_a_view_whose_watermark_is_too_old_is_observed_so_that_its_policy_turns_
     instance: dg.DagsterInstance, lake: Lake
 ) -> None:
     fresh = replace(by_id, fresh_within="20 minutes")
-    declared = replace(pipeline, views=(fresh,))
+    declared = replace(pipeline, operators=(fresh,))
     merged = dg.Definitions.merge(pipeline_definitions(declared), dg.Definitions(resources=default_resources()))
     policy = merged.resolve_asset_graph().get(keys.table_key(fresh)).freshness_policy
     assert policy == dg.FreshnessPolicy.time_window(fail_window=2 * REPORTED_EVERY)

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming import Lake, Pipeline, correct, drain, log, plan
 from streaming.audit.laws import audit
 from streaming.base.errors import LogError
+from streaming.base.intervals import utc_now
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.log.archive import archive, archived, newest_archived
 from streaming.operations.maintenance import Maintained, maintain
@@ -39,9 +40,10 @@ counts = replace(count_by_sensor, late="update", allowed_lateness="2 seconds", e
 kept = Pipeline(stream, (counts,))
 
 
-def maintained(lake: Lake, **retentions: timedelta) -> dict[str, Maintained]:
-    """What was done to each table; by default nothing old is kept at all."""
-    done = maintain(lake, kept, **({"retention": NOTHING, "entry_retention": NOTHING} | retentions))
+def maintained(lake: Lake, after: timedelta = NOTHING, **retentions: timedelta) -> dict[str, Maintained]:
+    """What was done to each table so long from now; by default nothing old is kept at all."""
+    kept_for = {"retention": NOTHING, "entry_retention": NOTHING} | retentions
+    done = maintain(lake, kept, **kept_for, now=lambda: utc_now() + after)
     return {entry.table: entry for entry in done}
 
 
@@ -246,12 +248,13 @@ def test_entries_younger_than_the_retention_stay_and_a_history_that_nobody_archi
     assert maintained(lake, retention=WEEK, entry_retention=MONTH)["log"].entries_removed == 0
     os.utime(Path(uri, "_delta_log", f"{0:020}.json"), (month_ago, month_ago))
     DeltaTable(uri).create_checkpoint()
-    # Version 1 is young, and can only be read with version 0.
-    assert maintained(lake, retention=WEEK, entry_retention=MONTH)["log"].entries_removed == 0
+    # Version 1 is young, and can only be read with version 0. A table without a new version is looked at once a week.
+    assert maintained(lake, WEEK, retention=WEEK, entry_retention=MONTH)["log"].entries_removed == 0
     for version in there:
         os.utime(Path(uri, "_delta_log", f"{version:020}.json"), (month_ago, month_ago))
     # All but the last, each with its checksum, which the first one, that made the table, does not have.
-    assert maintained(lake, retention=WEEK, entry_retention=MONTH)["log"].entries_removed == 2 * (len(there) - 1) - 1
+    done = maintained(lake, 2 * WEEK, retention=WEEK, entry_retention=MONTH)
+    assert done["log"].entries_removed == 2 * (len(there) - 1) - 1
 
     Path(uri, "_delta_log", f"{there[-1]:020}.json").unlink()
     assert [batch.number for batch in log.read_batches(lake, stream)] == [1, 0]

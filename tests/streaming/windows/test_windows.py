@@ -344,14 +344,14 @@ def test_the_end_of_input_closes_a_window_that_ends_between_two_milliseconds(spa
 @pytest.mark.parametrize(
     ("declare", "advice"),
     [
-        (lambda: Tumbling("0 seconds"), "'0 seconds' every '0 seconds' is empty; give it a length"),
-        (lambda: Sliding("5 seconds", "0 seconds"), "'5 seconds' every '0 seconds' is empty"),
+        (lambda: Tumbling("0 seconds"), "size='0 seconds' of a tumbling window is empty; give it a length"),
+        (lambda: Sliding("5 seconds", "0 seconds"), "slide='0 seconds' of a sliding window is empty"),
         (lambda: Tumbling("5 seconds", "5 seconds"), "offset '5 seconds' is not smaller.*use the remainder"),
         (lambda: SessionWindow(), "give exactly one of the two"),
         (lambda: SessionWindow("5 seconds", seconds_of="gap"), "give exactly one of the two"),
-        (lambda: SessionWindow("0 seconds"), "'0 seconds' never holds two rows; give it a length"),
+        (lambda: SessionWindow("0 seconds"), "gap='0 seconds' of a session is empty; give it a length"),
         (lambda: LocalDays("Europe/Atlantis"), "'Europe/Atlantis' is no time zone; write a name of the IANA database"),
-        (lambda: Custom("array()", within="0 days"), "within='0 days' allows no window at all"),
+        (lambda: Custom("array()", within="0 days"), "within='0 days' of a custom window is empty; give it a length"),
     ],
 )
 def test_a_window_that_could_hold_nothing_is_refused_with_what_to_write_instead(declare, advice: str) -> None:

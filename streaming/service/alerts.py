@@ -11,13 +11,16 @@ from streaming.base import interval
 from streaming.declare import Limits
 from streaming.service.overview import Overview
 
-AlertName = Literal["stream_is_up", "stream_watermark_moves", "stream_rejects_few", "stream_backlog_shrinks"]
+AlertName = Literal[
+    "stream_is_up", "stream_watermark_moves", "stream_rejects_few", "stream_backlog_shrinks", "stream_views_follow"
+]
 
 ALERTS: dict[AlertName, str] = {
     "stream_is_up": "The stream has not failed, and its supervisor is there.",
     "stream_watermark_moves": "The watermark has moved lately, so windows close.",
     "stream_rejects_few": "Few of the rows that came lately were rejected.",
     "stream_backlog_shrinks": "What waits in the source does not grow and grow.",
+    "stream_views_follow": "Every view follows its log.",
 }
 """What each alert watches, as it reads while all is well."""
 
@@ -63,6 +66,12 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         "stream_backlog_shrinks",
         not _longer(grows, limits.backlog_grows_for, now),
         (process.waiting or "not counted yet") + ("" if grows is None else f", more and more for {_ago(now - grows)}"),
+    )
+    paused = {name: query.paused for name, query in process.queries.items() if query.paused is not None}
+    yield AlertStatus(
+        "stream_views_follow",
+        not paused,
+        "all views step" if not paused else "; ".join(f"{name} is paused: {why}" for name, why in paused.items()),
     )
 
 

@@ -49,13 +49,15 @@ def drain(
 ) -> Drained:
     """Ingest what the source holds, and step the operators up to it.
 
-    With `end_of_input` the windows still open are closed; rows that come later are late for them. `watch` may end the
+    A view that is not the one that made its tables pauses, and is told of once all others are done. With
+    `end_of_input` the windows still open are closed; rows that come later are late for them. `watch` may end the
     drain between two batches, which is a `QueryFailed`.
 
     Raises:
         LeaseError: the pipeline runs already, or the lake cannot be written.
         SourceError: the source is missing, or a file vanished while it was read.
         CheckpointError: a checkpoint does not belong to its table.
+        ViewError, ChangedDeclaration: tables of a view are not of its declaration.
         QueryFailed: a query ended with an error; running again goes on where it stopped.
     """
     totals: dict[str, QueryProgress] = {}
@@ -84,4 +86,6 @@ def drain(
         except StopRequested as stopped:
             raise QueryFailed(f"view {str(stopped)!r} was stopped before its next step, as was asked.") from stopped
         run.catch_up()
+        for refused in run.paused.values():
+            raise refused
     return Drained(totals, run.heads, unknown)

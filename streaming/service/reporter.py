@@ -118,10 +118,11 @@ class Reporter:
                 }
             )
         running = self._watch.running()
+        paused = {name: str(refused) for name, refused in self._run.paused.items()}
         for name in {*statuses, *self._names}:
             batch, since = running.get(name, (None, None))
             statuses[name] = statuses.get(name, QueryStatus()).model_copy(
-                update={"running_batch": batch, "running_since": since}
+                update={"running_batch": batch, "running_since": since, "paused": paused.get(name)}
             )
         return statuses
 

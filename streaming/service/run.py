@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.base import ViewError
 from streaming.clocks import latest
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
@@ -52,6 +53,8 @@ class Run:
         self.lake = lake
         self.pipeline = pipeline
         self.operators = tuple(runtime_of(operator, lake) for operator in pipeline.operators)
+        self.paused: dict[str, ViewError] = {}
+        """Why an operator does not step, by its name: its tables are not of its declaration. The others go on."""
         self._now = now
         self._on_batch = on_batch
         self._around = around
@@ -86,13 +89,13 @@ class Run:
         }
 
     def check_operators(self) -> None:
-        """Refuse operators that are not the ones that made their tables; before the first step of a run.
-
-        Raises:
-            ChangedDeclaration, ViewError: with the way out.
-        """
+        """Pause the operators that are not the ones that made their tables; before the first step of a run."""
         for runtime in self.operators:
-            runtime.check()
+            try:
+                runtime.check()
+            except ViewError as refused:
+                self.paused[runtime.operator.name] = refused
+                continue
             for stream in filter(lambda stream: stream.name in self.heads, runtime.operator.reads):
                 # A new operator may well read a column that is new.
                 delta.widen(self.lake.log(stream), declared_schema(self.spark, stream))
@@ -104,7 +107,7 @@ class Run:
             FencedError: another process has taken over.
             QueryFailed: what is declared cannot be computed.
         """
-        if not self._has_logs(runtime):
+        if not self.goes_on(runtime):
             return
         name = runtime.operator.name
         for step in runtime.steps(self.spark, self._now):
@@ -130,18 +133,24 @@ class Run:
 
     def after_batch(self, batch: Batch) -> None:
         """What operators show between closings, as it is after `batch`."""
-        for runtime in self.operators:
+        for runtime in filter(self.goes_on, self.operators):
             runtime.after_batch(self.spark, batch, self._now)
+
+    def goes_on(self, runtime: OperatorRuntime) -> bool:
+        """Whether an operator is not paused, and each of its logs has a batch."""
+        return runtime.operator.name not in self.paused and all(
+            stream.name in self.heads for stream in runtime.operator.reads
+        )
 
     def keep_up(self, runtime: OperatorRuntime) -> None:
         """What an operator keeps up with its logs besides its steps."""
-        if self._has_logs(runtime):
+        if self.goes_on(runtime):
             with explained(runtime.operator):
                 runtime.keep_up(self.spark, self._head(runtime), self._now)
 
     def catch_up(self) -> None:
         """The same for all operators, up to the newest batch."""
-        for runtime in filter(self._has_logs, self.operators):
+        for runtime in filter(self.goes_on, self.operators):
             with explained(runtime.operator):
                 runtime.catch_up(self.spark, self._head(runtime), self._now)
 
@@ -155,9 +164,6 @@ class Run:
 
     def _head(self, runtime: OperatorRuntime) -> Batch:
         return self.heads[runtime.operator.reads[0].name]
-
-    def _has_logs(self, runtime: OperatorRuntime) -> bool:
-        return all(stream.name in self.heads for stream in runtime.operator.reads)
 
     def _latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         readers = (runtime for runtime in self.operators if stream in runtime.operator.reads)

@@ -24,7 +24,10 @@ class _File(BaseModel):
 
 
 class QueryStatus(_File):
-    """One query of the process: the batch that runs (since when), the last that ended, and totals since the start."""
+    """A log's query, or an operator: the batch that runs (since when), the last that ended, totals since the start.
+
+    `paused`: why it does not go on while the others do.
+    """
 
     running_batch: int | None = None
     running_since: datetime | None = None
@@ -35,6 +38,7 @@ class QueryStatus(_File):
     rows: int = 0
     state_rows: int | None = None
     state_bytes: int | None = None
+    paused: str | None = None
 
 
 class ProcessStatus(_File):

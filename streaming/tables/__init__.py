@@ -1,6 +1,7 @@
 """Delta tables through delta-rs and Spark: writing, reading, history, and the storage below them."""
 
 from streaming.tables import delta, history, storage
+from streaming.tables.columns import nullable
 from streaming.tables.commit import attempts
 from streaming.tables.file_index import FileIndex
 from streaming.tables.history import commit_history, commits_of, commits_since, newest_commits
@@ -19,6 +20,7 @@ __all__ = [
     "history",
     "location",
     "newest_commits",
+    "nullable",
     "read_files",
     "storage",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
@@ -14,10 +16,12 @@ from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import create_table
-from streaming.tables import delta
+from streaming.tables import clean_up, delta, location, nullable
 from streaming.views.kinds import kind_of
 from streaming.views.position import Position
-from streaming.views.results import ROWS, all_rows, group, pairs
+from streaming.views.results import ROWS, aggregate, all_rows, pairs
+
+_KEPT_FOR = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,8 @@ class OpenSessions:
         self._log = log
         self._uri = lake.table(view, STATE)
         nothing = pairs(log.none(spark), view)
-        self._kept = kept_of(view, group(nothing, view).schema)
-        self._schema = self._grouped(nothing).schema
+        self._kept = kept_of(view, aggregate(nothing, view).schema)
+        self._schema = nullable(self._grouped(nothing).schema)
 
     def position(self) -> Position:
         """How far the table is."""
@@ -110,6 +114,13 @@ class OpenSessions:
             numbers=after.numbers(),
             fence=lambda table: before.fence(self._view, table),
         )
+
+    def clean(self, now: datetime) -> None:
+        """Remove versions of more than an hour ago: a step a second leaves thousands of them behind."""
+        table = DeltaTable(location(self._uri))
+        clean_up(table, now - _KEPT_FOR)
+        hours = _KEPT_FOR // timedelta(hours=1)
+        DeltaTable(location(self._uri)).vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
 
     def _grouped(self, of: DataFrame) -> DataFrame:
         columns = [column.alias(name) for name, column in self._kept.of_rows.items()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,6 +22,8 @@ from streaming.tables import delta
 from streaming.views.position import Position
 from streaming.views.results import aggregate, finish, pairs
 from streaming.views.sessions import OpenSessions
+
+_CLEANED_EVERY = timedelta(minutes=10)
 
 
 class ViewSteps(ABC):
@@ -97,8 +99,17 @@ class SessionSteps(ViewSteps):
     def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
         super().__init__(spark, lake, view, log)
         self._open = OpenSessions(spark, lake, view, log)
+        self._cleaned_at: datetime | None = None
 
     def step(self, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
+        written = self._step(batches, now)
+        self._cleaned_at = self._cleaned_at or now()
+        if now() - self._cleaned_at >= _CLEANED_EVERY:
+            self._open.clean(now())
+            self._cleaned_at = now()
+        return written
+
+    def _step(self, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
         before, after = self.position(), position_after(batches[-1])
         self._repair_state(before)
         sessions = self._open.until(before, after).persist(StorageLevel.MEMORY_AND_DISK)

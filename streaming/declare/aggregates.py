@@ -31,6 +31,7 @@ class Aggregate:
     without any row, 0 for counts.
 
     With `parts`, what is kept of an open session is these, and `whole` makes the value of them; without, its rows.
+    `in_doubles`: the parts are, so that they do not tell a decimal exactly.
     """
 
     sql: str
@@ -38,6 +39,7 @@ class Aggregate:
     of_nothing: int | None = None
     parts: tuple[Part, ...] = ()
     whole: str = "{0}"
+    in_doubles: bool = False
 
     def __post_init__(self) -> None:
         check_type("sql of an aggregate", self.sql, str, "Spark SQL as text, such as 'sum(amount) / count(amount)'")
@@ -55,7 +57,7 @@ def _added(sql: str, meaning: str, of_nothing: int | None = None) -> Aggregate:
 
 def _averaged(sql: str, value: str, meaning: str) -> Aggregate:
     total, number = Part(f"sum(cast({value} as double))", "sum({0})"), Part(f"count({value})", "sum({1})")
-    return Aggregate(sql, meaning, parts=(total, number), whole="{0} / nullif({1}, 0)")
+    return Aggregate(sql, meaning, parts=(total, number), whole="{0} / nullif({1}, 0)", in_doubles=True)
 
 
 def _picked(function: str, value: str, place: str, meaning: str) -> Aggregate:

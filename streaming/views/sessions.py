@@ -43,21 +43,21 @@ def kept_of(view: Windowed, results: StructType) -> Kept:
     `results` are the types of its values. They do not tell where the view counts rows once or calls a function, where
     an aggregate has no parts, and of a decimal that is made of doubles.
     """
-    inexact = any(
-        isinstance(results[name].dataType, DecimalType) and any("as double" in part.sql for part in aggregate.parts)
-        for name, aggregate in view.aggregates.items()
+    told = all(
+        each.parts and not (each.in_doubles and isinstance(results[name].dataType, DecimalType))
+        for name, each in view.aggregates.items()
     )
-    if view.distinct or view.function is not None or inexact or not all(a.parts for a in view.aggregates.values()):
+    if view.distinct or view.function is not None or not told:
         return Kept({ROWS: all_rows(view)}, {ROWS: F.flatten(F.collect_list(ROWS))}, {})
     of_rows: dict[str, Column] = {}
     merged: dict[str, Column] = {}
     wholes: dict[str, Column] = {}
-    for name, aggregate in view.aggregates.items():
-        names = [f"_{name}_{place}" for place in range(len(aggregate.parts))]
-        for column, part in zip(names, aggregate.parts, strict=True):
+    for name, each in view.aggregates.items():
+        names = [f"_{name}_{place}" for place in range(len(each.parts))]
+        for column, part in zip(names, each.parts, strict=True):
             of_rows[column] = F.expr(part.sql)
             merged[column] = F.expr(part.merged.format(*names))
-        wholes[name] = F.expr(aggregate.whole.format(*names)).cast(results[name].dataType)
+        wholes[name] = F.expr(each.whole.format(*names)).cast(results[name].dataType)
     return Kept(of_rows, merged, wholes)
 
 

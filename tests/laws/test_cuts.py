@@ -1,0 +1,105 @@
+"""Cuts do not matter: however a log is cut into steps, and wherever one is killed, the tables of a view are the same."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from streaming import Lake, drain
+from streaming.declare.windowed import STATE, Windowed
+from streaming.log.batch import Batch
+from streaming.log.batches import batches_after
+from streaming.log.files import LogFiles
+from streaming.views.position import Position
+from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
+from tests.laws.cases import FEEDS
+from tests.laws.readings import VIEWS, pipeline
+from tests.support.feeds import land
+from tests.support.instants import NOW
+
+SEQUENCES = 5
+DECLARED = pipeline(FEEDS[0].files_per_batch, keep_raw=FEEDS[0].keep_raw)
+
+
+class Killed(BaseException):
+    """The process dies here; nothing that catches exceptions goes on."""
+
+
+@pytest.fixture(scope="module")
+def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A log of many batches, followed by every view in as few steps as there are drains."""
+    lake = Lake(str(tmp_path_factory.mktemp("cuts") / "lake"))
+    for number, files in enumerate(FEEDS[0].drains):
+        for lines in files:
+            land(DECLARED.stream.source.location(lake), lines)
+        drain(spark, lake, DECLARED, end_of_input=number == len(FEEDS[0].drains) - 1, now=lambda: NOW)
+    return lake
+
+
+@pytest.fixture(params=[view.name for view in VIEWS])
+def view(request: pytest.FixtureRequest) -> Windowed:
+    return DECLARED.view(request.param)
+
+
+def pieces(batches: Sequence[Batch], chance: random.Random) -> list[Sequence[Batch]]:
+    """The batches in order, cut at one to four random places."""
+    cuts = sorted(chance.sample(range(1, len(batches)), min(chance.randint(1, 4), len(batches) - 1)))
+    return [batches[start:end] for start, end in zip([0, *cuts], [*cuts, len(batches)], strict=True)]
+
+
+def killed_at(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process die before the nth commit from now on."""
+    commit, commits = DeltaTable.create_write_transaction, 0
+
+    def dies(table: DeltaTable, *args: Any, **kwargs: Any) -> None:
+        nonlocal commits
+        commits += 1
+        if commits == nth:
+            raise Killed
+        commit(table, *args, **kwargs)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", dies)
+
+
+def rows(uri: str) -> list[str]:
+    table = DeltaTable(uri).to_pyarrow_table()
+    told = sorted(set(table.column_names) - {"_written_at"})
+    return sorted(map(str, table.select(told).to_pylist()))
+
+
+def test_cuts_do_not_matter(
+    spark: SparkSession, logged: Lake, view: Windowed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = batches_after(logged, view.of, -1)
+    chance = random.Random(view.name)
+    tables = [logged.first(view), *([logged.table(view, STATE)] if view.window.merging else [])]
+    for sequence in range(SEQUENCES):
+        lake = Lake(str(tmp_path / str(sequence)))
+        shutil.copytree(logged.log(view.of), lake.log(view.of))
+        for piece in pieces(batches, chance):
+            with monkeypatch.context() as dying:
+                killed_at(chance.randint(1, 3), dying)
+                try:
+                    _steps(spark, lake, view).step(piece, lambda: NOW)
+                except Killed:
+                    pass
+            # Another process: it goes by what the tables say.
+            steps = _steps(spark, lake, view)
+            rest = [batch for batch in piece if batch.number > steps.position().batch]
+            if rest:
+                steps.step(rest, lambda: NOW)
+        assert _steps(spark, lake, view).position() == Position(batches[-1].number, batches[-1].after.watermark)
+        for uri in tables:
+            assert rows(uri.replace(logged.root, lake.root)) == rows(uri), f"sequence {sequence}"
+
+
+def _steps(spark: SparkSession, lake: Lake, view: Windowed) -> ViewSteps:
+    kind = SessionSteps if view.window.merging else FixedSteps
+    return kind(spark, lake, view, LogFiles(lake, view.of))

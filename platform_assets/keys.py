@@ -62,12 +62,7 @@ def streamed_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
     """Everything that a drain or a running stream brings up to date."""
     return [
         *(key(stream) for stream in pipeline.streams for key in (log_key, rejected_key)),
-        *(
-            table_key(operator, table.suffix)
-            for operator in pipeline.operators
-            for table in operator.tables
-            if table.written_by == "stream"
-        ),
+        *(table_key(operator, table.suffix) for operator in pipeline.operators for table in operator.streamed),
         *(late_key(view) for view in pipeline.views),
     ]
 

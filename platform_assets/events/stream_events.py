@@ -65,9 +65,8 @@ class StreamEvents:
             self._materialized(keys.log_key(stream), self._lake.log(stream), metadata)
             self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(overview)})
         for operator in pipeline.operators:
-            for table in operator.tables:
-                if table.written_by == "stream":
-                    self._report_table(operator, table, state, overview, now)
+            for table in operator.streamed:
+                self._report_table(operator, table, state, overview, now)
         report_alerts(self._instance, overview, now)
 
     def _report_table(

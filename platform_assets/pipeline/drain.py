@@ -61,7 +61,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 asset_key=keys.rejected_key(stream), metadata=count_rejected(session, where, stream)
             )
         for operator in pipeline.operators:
-            for table in _streamed(operator):
+            for table in operator.streamed:
                 yield dg.MaterializeResult(
                     asset_key=keys.table_key(operator, table.suffix),
                     metadata={
@@ -91,7 +91,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
         yield _spec(pipeline, keys.rejected_key(stream), keys.EVENT_LOG, rejected, {"spark"}, log)
     for operator in pipeline.operators:
         logs = [keys.log_key(stream) for stream in operator.reads]
-        for table in _streamed(operator):
+        for table in operator.streamed:
             key = keys.table_key(operator, table.suffix)
             spec = _spec(pipeline, key, keys.FIRST_RESULTS, _about(operator, table), {"spark", "delta"}, *logs)
             is_watched = not table.suffix and getattr(operator, "fresh_within", None) is not None
@@ -99,10 +99,6 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
     for view in pipeline.views:
         late = f"Pairs of row and window that came after their window was closed. {_FATE[view.late]} {read}"
         yield _spec(pipeline, keys.late_key(view), keys.FIRST_RESULTS, late, {"spark"}, keys.log_key(view.of))
-
-
-def _streamed(operator: Operator) -> Iterator[TableSpec]:
-    return (table for table in operator.tables if table.written_by == "stream")
 
 
 def _about(operator: Operator, table: TableSpec) -> str:

@@ -38,6 +38,7 @@ from streaming.base.intervals import (
     literal,
     optional_instant,
     optional_micros,
+    signed_interval,
     to_micros,
     utc_now,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "names_in",
     "optional_instant",
     "optional_micros",
+    "signed_interval",
     "sql",
     "to_micros",
     "utc_now",

@@ -46,14 +46,7 @@ def interval(text: str) -> timedelta:
     parts = re.findall(r"(\d+)\s*([a-z]+?)s?\b", text.strip().lower())
     rebuilt = re.sub(r"(\d+)\s*([a-z]+?)s?\b", "", text.strip().lower()).strip()
     if not parts or rebuilt or any(unit not in _UNITS for _, unit in parts):
-        negative = (
-            ""
-            if "-" not in text
-            else (
-                " A length is never negative: a window's offset that moves it back is the rest of its period, such as "
-                "offset='59 minutes' for an hour that begins one minute earlier."
-            )
-        )
+        negative = "" if "-" not in text else (" A length is never negative; only the offset of a window may be.")
         raise DeclarationError(
             f"{text!r} is not an interval; write a whole number and a unit, such as '15 minutes'. "
             f"Units: {', '.join(_UNITS)} (or their plurals).{negative}"
@@ -65,6 +58,17 @@ def interval(text: str) -> timedelta:
             f"{text!r} is longer than all time from the year 1 to 9999; write a length that can be meant, such as "
             "'36500 days'."
         ) from error
+
+
+def signed_interval(text: str) -> timedelta:
+    """The length of `text`, below zero where it begins with a minus, such as `-15 minutes`.
+
+    Raises:
+        DeclarationError: what follows the sign is no interval.
+    """
+    if isinstance(text, str) and text.strip().startswith("-"):
+        return -interval(text.strip()[1:])
+    return interval(text)
 
 
 def to_micros(instant: datetime) -> int:

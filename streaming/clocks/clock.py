@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND, DeclarationError, interval, names_in
+from streaming.base import (
+    FIRST_INSTANT,
+    LAST_MILLISECOND,
+    MILLISECOND,
+    DeclarationError,
+    FrozenMapping,
+    interval,
+    names_in,
+)
 from streaming.clocks.state import BatchSummary, ClockState, latest
 
 
@@ -18,6 +26,9 @@ class Clock:
     Watermark = least of the partitions' greatest event times, less `delay`, in whole milliseconds, as Spark's own is,
     which closes the windows; it never moves back. A batch is stamped with the watermark after the batches before it.
     Only partitions that have brought a valid row count: one that the clock has never seen cannot hold it.
+
+    `delays`: partitions with a delay of their own, by name; the watermark is the least of what each gives. `removed`:
+    partitions that come no more; they no longer count, and their rows, should some come, move no clock.
 
     Limits of an event time, measured from the moment its row is ingested; a row beyond one is rejected and moves no
     clock. `max_ahead`: how far after it, so that one bad timestamp cannot close every window. `max_behind`: how far
@@ -46,9 +57,13 @@ class Clock:
     max_behind: str | None = None
     idle_after: str | None = None
     heartbeat_after: str | None = None
+    delays: Mapping[str, str] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for limit in (self.delay, self.max_ahead, self.max_behind):
+        object.__setattr__(self, "delays", FrozenMapping(self.delays))
+        object.__setattr__(self, "removed", tuple(self.removed))
+        for limit in (self.delay, self.max_ahead, self.max_behind, *self.delays.values()):
             if limit is not None:
                 interval(limit)
         for name, length in (("idle_after", self.idle_after), ("heartbeat_after", self.heartbeat_after)):
@@ -75,11 +90,11 @@ class Clock:
         now = summary.processed_at
         valid_row_at = {} if self.idle_after is None else _last_valid_rows(state, summary, greatest)
         active = [
-            instant
+            self._behind(partition, instant)
             for partition, instant in greatest.items()
-            if not _is_silent(valid_row_at.get(partition), now, self.idle_after)
+            if partition not in self.removed and not _is_silent(valid_row_at.get(partition), now, self.idle_after)
         ]
-        moved_to = latest(state.moved_to, self._behind(_least(active)))
+        moved_to = latest(state.moved_to, _least(active))
         last_row_at, at_last_row = None, None
         if self.heartbeat_after is not None:
             last_row_at, at_last_row = state.last_row_at, state.moved_to_at_last_row
@@ -95,13 +110,18 @@ class Clock:
 
     def to_json(self) -> dict[str, Any]:
         """The declaration as JSON values, for the commit of a batch that it stamps."""
-        return {"kind": type(self).__name__, **asdict(self)}
+        values = {name: getattr(self, name) for name in (each.name for each in fields(self))}
+        return {"kind": type(self).__name__, **values, "delays": dict(self.delays), "removed": list(self.removed)}
 
-    def _behind(self, instant: datetime | None) -> datetime | None:
-        """`instant` less the delay, and less what is no whole millisecond; there is no instant before the year 1."""
+    def _behind(self, partition: str, instant: datetime | None) -> datetime | None:
+        """`instant` less the partition's delay, and less what is no whole millisecond.
+
+        There is no instant before the year 1.
+        """
         if instant is None:
             return None
-        return _whole_millisecond(instant - min(interval(self.delay), instant - FIRST_INSTANT))
+        delay = interval(self.delays.get(partition, self.delay))
+        return _whole_millisecond(instant - min(delay, instant - FIRST_INSTANT))
 
 
 @dataclass(frozen=True)

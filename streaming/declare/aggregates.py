@@ -9,6 +9,9 @@ from pyspark.sql import functions as F
 
 from streaming.base import ORDER, DeclarationError, check_type
 
+_ARRIVAL = f"struct({ORDER}._batch, {ORDER}._origin)"
+"""A row's place in the log."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -151,6 +154,16 @@ def last(value: str) -> Aggregate:
     Of rows with equal event time, the one that is later in the log.
     """
     return _picked("max", value, f"if({value} is null, null, {ORDER})", f"last {value}")
+
+
+def first_arrived(value: str) -> Aggregate:
+    """The SQL expression `value` of the row that came first, whatever its event time, of those where it is not null."""
+    return _picked("min", value, f"if({value} is null, null, {_ARRIVAL})", f"{value} that came first")
+
+
+def last_arrived(value: str) -> Aggregate:
+    """The SQL expression `value` of the row that came last, whatever its event time, of those where it is not null."""
+    return _picked("max", value, f"if({value} is null, null, {_ARRIVAL})", f"{value} that came last")
 
 
 def min_by(value: str, measure: str) -> Aggregate:

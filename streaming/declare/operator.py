@@ -65,6 +65,11 @@ class Operator(ABC):
         return any(table.written_by == "backfill" for table in self.tables)
 
     @property
+    def streamed(self) -> tuple[TableSpec, ...]:
+        """The tables for people that the stream process writes: all but its state."""
+        return tuple(table for table in self.tables if table.written_by == "stream" and not table.is_state)
+
+    @property
     def folder(self) -> str:
         """Where its tables lie: beside the log of the first stream that it reads."""
         return self.reads[0].name

@@ -92,7 +92,7 @@ class Windowed(Operator):
         first = TableSpec("", f"First results of view {self.name}{about}")
         updates = TableSpec(UPDATES, f"Updates of view {self.name} by late rows")
         open_ = TableSpec(OPEN, f"Open windows of view {self.name}, provisional", is_result=False, is_replaced=True)
-        state = TableSpec(STATE, f"Open sessions of view {self.name}", is_result=False, is_state=True)
+        state = TableSpec(STATE, f"What view {self.name} keeps between steps", is_result=False, is_state=True)
         corrections = TableSpec(
             CORRECTIONS, f"Corrections of view {self.name}", written_by="backfill", keeps_history=True
         )
@@ -100,7 +100,7 @@ class Windowed(Operator):
             first,
             *([updates] if self.updated else []),
             *([open_] if self.early is not None else []),
-            *([state] if self.window.merging else []),
+            state,
             *([corrections] if self.corrected else []),
         )
 

@@ -11,6 +11,7 @@ from streaming.operators.runtime import (
     runtime_of,
 )
 from streaming.operators.slices import slices
+from streaming.operators.state import clean_state
 
 __all__ = [
     "Finding",
@@ -20,6 +21,7 @@ __all__ = [
     "Step",
     "Written",
     "check_declaration",
+    "clean_state",
     "create_table",
     "recorded_declaration",
     "runtime_of",

@@ -220,6 +220,14 @@ def replace_all(
     )
 
 
+def forget_days(uri: str, before: date) -> None:
+    """Take the partitions of the days `before` out of the table, in one commit; none where there are none."""
+    table = DeltaTable(location(uri))
+    days = table.get_add_actions(flatten=True)[f"partition.{DAY}"].to_pylist()
+    if any(day is not None and day < before for day in days):
+        table.delete(f"{DAY} < '{before.isoformat()}'")
+
+
 def note(
     uri: str, *, metadata: Mapping[str, Any], numbers: Mapping[str, int], fence: Callable[[DeltaTable], None]
 ) -> None:

@@ -46,19 +46,26 @@ def possibly_in_windows_after(rows: DataFrame, view: Windowed, instant: datetime
     )
 
 
-def assign(rows: DataFrame, view: Windowed) -> DataFrame:
-    """`rows` of the log once per window, in the column `_window`; once with null where there is no window.
+def with_order(rows: DataFrame, view: Windowed) -> DataFrame:
+    """`rows` of the log with `_event_time`, and with `_order`, by which first and last are meant."""
+    event_time = F.col(view.of.event_time)
+    return rows.withColumns({EVENT_TIME: event_time, ORDER: F.struct(event_time.alias("at"), "_batch", "_origin")})
 
-    Also `_event_time`, and `_order`, the row's place in the order in which first and last are meant.
+
+def has_windows(view: Windowed) -> Column:
+    """True for the rows that the view counts, at a time around which there are days; false or null for all others.
+
+    Logs of older versions may hold valid rows at other times; those are in no window.
     """
     event_time = F.col(view.of.event_time)
+    return counted_rows(view) & (event_time >= literal(FIRST_EVENT_TIME)) & (event_time < literal(END_OF_EVENT_TIMES))
+
+
+def assign(rows: DataFrame, view: Windowed) -> DataFrame:
+    """`rows` of the log in order once per window, in the column `_window`; once with null where there is no window."""
     # Not over every row: what made a row rejected may make a window overflow.
-    # Logs of older versions may hold valid rows at times around which there are no days; those are in no window.
-    has_windows = (event_time >= literal(FIRST_EVENT_TIME)) & (event_time < literal(END_OF_EVENT_TIMES))
-    windows = F.explode_outer(F.when(counted_rows(view) & has_windows, view.window.bounds(event_time)))
-    return rows.withColumns(
-        {EVENT_TIME: event_time, ORDER: F.struct(event_time.alias("at"), "_batch", "_origin")}
-    ).withColumn(WINDOW, windows)
+    windows = F.explode_outer(F.when(has_windows(view), view.window.bounds(F.col(view.of.event_time))))
+    return with_order(rows, view).withColumn(WINDOW, windows)
 
 
 def pairs(rows: DataFrame, view: Windowed) -> DataFrame:

@@ -2,85 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-
-from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, StructType
 
 from streaming.base import WINDOW, literal
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import create_table
-from streaming.tables import clean_up, delta, location, nullable
+from streaming.tables import delta, nullable
+from streaming.views.kept import Kept
 from streaming.views.kinds import kind_of
 from streaming.views.position import Position
-from streaming.views.results import ROWS, aggregate, all_rows, pairs
-
-_KEPT_FOR = timedelta(hours=1)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What is kept of an open session beside keys and bounds, as aggregates by the name of their column.
-
-    `of_rows` makes them of rows, `merged` of what is kept of several sessions that are one. `wholes` are the view's
-    values, by their names, made of what is kept; empty where that is the rows.
-    """
-
-    of_rows: dict[str, Column]
-    merged: dict[str, Column]
-    wholes: dict[str, Column]
-
-
-def kept_of(view: Windowed, results: StructType) -> Kept:
-    """What a view keeps: the parts of its aggregates, or the rows where they do not tell.
-
-    `results` are the types of its values. They do not tell where the view counts rows once or calls a function, where
-    an aggregate has no parts, and of a decimal that is made of doubles.
-    """
-    told = all(
-        each.parts and not (each.in_doubles and isinstance(results[name].dataType, DecimalType))
-        for name, each in view.aggregates.items()
-    )
-    if view.distinct or view.function is not None or not told:
-        return Kept({ROWS: all_rows(view)}, {ROWS: F.flatten(F.collect_list(ROWS))}, {})
-    of_rows: dict[str, Column] = {}
-    merged: dict[str, Column] = {}
-    wholes: dict[str, Column] = {}
-    for name, each in view.aggregates.items():
-        names = [f"_{name}_{place}" for place in range(len(each.parts))]
-        for column, part in zip(names, each.parts, strict=True):
-            of_rows[column] = F.expr(part.sql)
-            merged[column] = F.expr(part.merged.format(*names))
-        wholes[name] = F.expr(each.whole.format(*names)).cast(results[name].dataType)
-    return Kept(of_rows, merged, wholes)
+from streaming.views.results import pairs
 
 
 class OpenSessions:
     """The table of a view's sessions that no watermark has closed yet, with what is kept of each."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles, kept: Kept) -> None:
         self._spark = spark
         self._lake = lake
         self._view = view
         self._log = log
-        self._uri = lake.table(view, STATE)
-        nothing = pairs(log.none(spark), view)
-        self._kept = kept_of(view, aggregate(nothing, view).schema)
-        self._schema = nullable(self._grouped(nothing).schema)
+        self.uri = lake.table(view, STATE)
+        self._kept = kept
+        self._schema = nullable(self._grouped(pairs(log.none(spark), view)).schema)
 
     def position(self) -> Position:
         """How far the table is."""
-        return Position.of(delta.open_table(self._uri))
+        return Position.of(delta.open_table(self.uri))
 
     def size(self) -> int:
         """Bytes that the table takes."""
-        return delta.size(self._uri)
+        return delta.size(self.uri)
 
     def until(self, position: Position, after: Position) -> DataFrame:
         """The sessions of all rows up to `after`, without those that were closed at `position`, where the table is.
@@ -90,7 +46,7 @@ class OpenSessions:
         new = pairs(self._log.with_batches(self._spark, position.batch, after.batch), self._view).where("not _late")
         sessions = self._grouped(new)
         if position.batch >= 0:
-            sessions = delta.read(self._spark, self._uri).select(*sessions.columns).unionByName(sessions)
+            sessions = delta.read(self._spark, self.uri).select(*sessions.columns).unionByName(sessions)
         return self._merged(sessions)
 
     def closed(self, sessions: DataFrame, after: Position) -> DataFrame:
@@ -114,13 +70,6 @@ class OpenSessions:
             numbers=after.numbers(),
             fence=lambda table: before.fence(self._view, table),
         )
-
-    def clean(self, now: datetime) -> None:
-        """Remove versions of more than an hour ago: a step a second leaves thousands of them behind."""
-        table = DeltaTable(location(self._uri))
-        clean_up(table, now - _KEPT_FOR)
-        hours = _KEPT_FOR // timedelta(hours=1)
-        DeltaTable(location(self._uri)).vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
 
     def _grouped(self, of: DataFrame) -> DataFrame:
         columns = [column.alias(name) for name, column in self._kept.of_rows.items()]

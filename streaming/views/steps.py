@@ -13,15 +13,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import WINDOW, literal
-from streaming.declare import Windowed
+from streaming.base import WINDOW, literal, utc_now
+from streaming.clocks import latest
+from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles
-from streaming.operators import Written, create_table
+from streaming.operators import Written, clean_state, create_table
 from streaming.tables import delta
+from streaming.views.kept import kept_of
+from streaming.views.panes import Panes
 from streaming.views.position import Position
 from streaming.views.results import aggregate, finish, pairs
 from streaming.views.sessions import OpenSessions
+
+FOLDED_FROM = 1_000_000
+"""From how many rows on, counted as often as they would be read, what waits for a window to close is folded."""
 
 _CLEANED_EVERY = timedelta(minutes=10)
 
@@ -36,18 +42,28 @@ class ViewSteps(ABC):
         self.log = log
         # No row, but the columns that results have.
         self._nothing = aggregate(pairs(log.none(spark), view), view)
+        self.kept = kept_of(view, self._nothing.schema)
+        self._cleaned_at = utc_now()
 
     def position(self) -> Position:
         """The batch after which the next step begins."""
         return Position.of(delta.open_table(self.lake.first(self.view)))
 
-    @abstractmethod
     def step(self, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
         """Follow `batches`, those after the position in order and without a gap, in one go.
 
         Raises:
             FencedError: another process has taken over.
         """
+        written = self._step(batches, now())
+        if now() - self._cleaned_at >= _CLEANED_EVERY:
+            self._cleaned_at = now()
+            if delta.exists(self.lake.table(self.view, STATE)):
+                clean_state(self.lake.table(self.view, STATE), now())
+        return written
+
+    @abstractmethod
+    def _step(self, batches: Sequence[Batch], now: datetime) -> Written: ...
 
     def _publish(self, results: DataFrame | None, before: Position, after: Position, now: datetime) -> int:
         """Append first results, null for none, in one commit that also says how far the view is; returns their rows."""
@@ -69,11 +85,26 @@ class ViewSteps(ABC):
 
 
 class FixedSteps(ViewSteps):
-    """Windows whose bounds follow from the row alone: each is computed from its rows, once it is closed."""
+    """Windows whose bounds follow from the row alone: each is computed from its rows, once it is closed.
 
-    def step(self, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
+    Rows that would be read too often, or too many at once, are folded into panes on the way.
+    """
+
+    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
+        super().__init__(spark, lake, view, log)
+        folds = self.kept.wholes and view.window.pane(F.lit(None).cast("timestamp")) is not None
+        self._panes = Panes(spark, lake, view, log, self.kept) if folds else None
+        self._waiting: list[Batch] = []
+
+    def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
         before, after = self.position(), position_after(batches[-1])
-        return Written(self._publish(self._closed(before, after), before, after, now()))
+        rows = self._publish(self._closed(before, after), before, after, now)
+        self._waiting += batches
+        if self._panes is None or not self._is_worth_folding(after):
+            return Written(rows)
+        self._panes.fold(after)
+        self._waiting = []
+        return Written(rows, state_bytes=delta.size(self._panes.uri))
 
     def _closed(self, before: Position, after: Position) -> DataFrame | None:
         """Results of the windows that close on the way; None where there can be none.
@@ -87,10 +118,26 @@ class FixedSteps(ViewSteps):
         by = window.closed_by(after.watermark)
         if since is not None and not window.ends_between(since, by):
             return None
+        if self._panes is not None and self._panes.position().batch >= 0:
+            return finish(self._panes.closing(since, by, after.batch), self.view)
         rows = self.log.with_times(self.spark, *window.times_for_ends(since, by), after.batch)
         end = F.col(f"{WINDOW}.end")
         closes = end <= literal(by) if since is None else (end <= literal(by)) & (end > literal(since))
         return aggregate(pairs(rows, self.view).where(closes).where("not _late"), self.view)
+
+    def _is_worth_folding(self, after: Position) -> bool:
+        """Whether the rows that wait for a window to close, as often as they will be read, are many."""
+        if after.watermark is not None:
+            closed = self.view.window.closed_by(after.watermark)
+            since = self.view.window.times_for_ends(closed, closed)[0]
+            newest = {batch.number: latest(*batch.summary.greatest.values()) for batch in self._waiting}
+            self._waiting = [
+                batch
+                for batch in self._waiting
+                if since is None or ((greatest := newest[batch.number]) is not None and greatest >= since)
+            ]
+        waiting = sum(batch.summary.rows for batch in self._waiting)
+        return waiting * self.view.window.overlap >= FOLDED_FROM
 
 
 class SessionSteps(ViewSteps):
@@ -98,24 +145,15 @@ class SessionSteps(ViewSteps):
 
     def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
         super().__init__(spark, lake, view, log)
-        self._open = OpenSessions(spark, lake, view, log)
-        self._cleaned_at: datetime | None = None
+        self._open = OpenSessions(spark, lake, view, log, self.kept)
 
-    def step(self, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
-        written = self._step(batches, now)
-        self._cleaned_at = self._cleaned_at or now()
-        if now() - self._cleaned_at >= _CLEANED_EVERY:
-            self._open.clean(now())
-            self._cleaned_at = now()
-        return written
-
-    def _step(self, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
+    def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
         before, after = self.position(), position_after(batches[-1])
         self._repair_state(before)
         sessions = self._open.until(before, after).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             results = finish(self._open.closed(sessions, after), self.view)
-            rows = self._publish(results, before, after, now())
+            rows = self._publish(results, before, after, now)
             return Written(rows, self._open.write_open(sessions, before, after), self._open.size())
         finally:
             sessions.unpersist()

@@ -44,3 +44,7 @@ class LocalDays(Window):
         )
         # Clocks turned back over midnight show the old date again, when the new day has begun already.
         return F.array(F.when(event_time < second, window_of(first, second)).otherwise(window_of(second, third)))
+
+    def pane(self, event_time: Column) -> Column:
+        """The start of the day."""
+        return self.bounds(event_time)[0]["start"]

@@ -14,7 +14,7 @@ from typing import Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import FIRST_INSTANT, MICROSECOND, DeclarationError, date_literal, interval
+from streaming.base import FIRST_INSTANT, MICROSECOND, DeclarationError, date_literal, interval, signed_interval
 
 MOST_REACH = timedelta(days=99 * 365)
 """How far a window may reach from its row, so that its bounds are instants that Python and Delta know, too."""
@@ -40,6 +40,9 @@ class Window(ABC):
 
     grace: timedelta = timedelta()
     """How long after its end a window may still grow; at a watermark of end + grace it is closed."""
+
+    overlap: int = 1
+    """In how many windows a row is at most, where that is known."""
 
     expressions: tuple[str, ...] = ()
     """The SQL in the declaration, over the stream's columns."""
@@ -73,6 +76,13 @@ class Window(ABC):
         `after` null: in windows that end by then, however early.
         """
         return _less(after, self.reach), by
+
+    def pane(self, event_time: Column) -> Column | None:
+        """An instant that is in the same windows as the row, and the same for as many rows as can be.
+
+        None for kinds of which that is not known.
+        """
+        return None
 
     def late(self, window: Column, stamp: Column) -> Column:
         """Whether a pair of row and `window` came after it could count; false while there is no stamp."""
@@ -132,9 +142,10 @@ def window_of(start: Column, end: Column) -> Column:
 def _meaning(value: object) -> str:
     """`60 minutes` and `1 hour` are the same."""
     try:
-        return str(interval(str(value)))
+        meant = signed_interval(str(value))
     except DeclarationError:
         return str(value)
+    return str(meant) if meant >= timedelta() else f"-{-meant}"
 
 
 def _less(instant: datetime | None, by: timedelta | None) -> datetime | None:

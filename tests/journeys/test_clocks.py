@@ -180,6 +180,30 @@ def test_the_last_windows_of_a_silent_source_close_from_exactly_heartbeat_after_
     assert clock_holds(spark, lake, pipeline)
 
 
+def test_a_delay_raised_in_mid_stream_loses_nothing_doubles_nothing_and_takes_no_stamp_back(
+    spark: SparkSession, lake: Lake
+) -> None:
+    before = late_counts.pipeline
+    patient = replace(before.stream, clock=replace(before.stream.clock, delay="15 seconds"))
+    after = Pipeline(patient, tuple(replace(view, of=patient) for view in before.views))
+
+    run(spark, lake, before, readings("a@1, a@16"))  # watermark 11: the window that ends at 10 is published
+    run(spark, lake, after, readings("a@12, a@20"))  # 20 - 15 lies before it, so it stays at 11; a@12 is not late
+    run(spark, lake, after, readings("a@9, a@36"))  # a@9 is late; watermark 21: the window that ends at 20 is published
+    run(spark, lake, after, readings("a@22"), end_of_input=True)
+
+    assert stamps(lake, patient)[:4] == [None, at(11), at(11), at(21)]
+    view = after.views[0]
+    assert tuples(read_first(spark, lake, view), "id", "window_end", "readings") == [
+        ("a", at(10), 1),
+        ("a", at(20), 2),
+        ("a", at(30), 2),
+        ("a", at(40), 1),
+    ]
+    assert tuples(late_pairs(read_log(spark, lake, patient), view), "event_time") == [(at(9),)]
+    assert clock_holds(spark, lake, after)
+
+
 def test_a_punctuated_clock_waits_for_each_partitions_first_mark(spark: SparkSession, lake: Lake) -> None:
     stream = replace(silent_partition.gateway_readings, clock=Punctuated("id = 'mark'"))
     pipeline = Pipeline(stream, (replace(silent_partition.gateway_by_10_seconds, of=stream),))

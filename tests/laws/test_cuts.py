@@ -86,11 +86,13 @@ def test_cuts_do_not_matter(
     chance = random.Random(view.name)
     tables = [logged.first(view), *([logged.table(view, STATE)] if view.window.merging else [])]
     for sequence in range(SEQUENCES):
+        # Every other sequence folds rows into panes whenever it can.
+        monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", sequence % 2 or 1_000_000)
         lake = Lake(str(tmp_path / str(sequence)))
         shutil.copytree(logged.log(view.of), lake.log(view.of))
         for piece in pieces(batches, chance):
             with monkeypatch.context() as dying:
-                killed_at(chance.randint(1, 3), dying)
+                killed_at(chance.randint(1, 4), dying)
                 with suppress(Killed):
                     _steps(spark, lake, view).step(piece, lambda: NOW)
             # Another process: it goes by what the tables say.

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from streaming import Ascending, BoundedOutOfOrderness, Clock, Files, Punctuated
 from streaming.base.errors import DeclarationError
 from streaming.base.intervals import END_OF_EVENT_TIMES, MICROSECOND, to_micros
-from streaming.clocks.clock import BatchSummary, ClockState
+from streaming.clocks.clock import BatchSummary, ClockState, clock_from_json
 from streaming.examples import iso_events
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
@@ -66,6 +66,23 @@ def test_the_slowest_partition_holds_the_watermark_and_a_new_one_does_not_move_i
         tick(10**6),
     ]
     assert watermarks(Ascending(), *timeline) == [at(10), at(10), at(15), at(15), at(15)]
+
+
+def test_a_partition_with_a_delay_of_its_own_holds_the_watermark_by_that_one() -> None:
+    clock = BoundedOutOfOrderness("5 seconds", delays={"slow": "60 seconds"})
+    assert watermarks(clock, batch({"p0": 100}), batch({"slow": 100}), batch({"slow": 200})) == [at(95), at(95), at(95)]
+    assert watermarks(clock, batch({"p0": 100, "slow": 120}), batch({"slow": 150})) == [at(60), at(90)]
+
+
+def test_a_partition_that_was_removed_counts_no_more_and_its_rows_move_no_clock() -> None:
+    clock = BoundedOutOfOrderness("5 seconds")
+    state = clock.advance(ClockState(), batch({"p0": 100, "gone": 10}))
+    assert state.watermark == at(5)
+    without = replace(clock, removed=("gone",))
+    state = without.advance(state, batch({"p0": 110}))
+    assert state.watermark == at(105)
+    assert without.advance(state, batch({"gone": 500})).watermark == at(105)
+    assert clock_from_json(json.loads(json.dumps(without.to_json()))) == without
 
 
 def test_a_partition_is_idle_from_exactly_idle_after_on_and_rejoins_with_its_next_row() -> None:

@@ -28,6 +28,7 @@ DAYS = [T0.date(), T0.date() - timedelta(days=1)]
         Tumbling("10 minutes"),
         Sliding("1 day", "5 hours", "1 hour"),
         Sliding("1 hour", "1 day"),
+        Sliding("1 day", "5 hours", "-1 hour"),
         LocalDays("America/New_York"),
         Custom("array(struct(at - interval 3 hours, at + interval 1 hour))", within="4 hours"),
         SessionWindow("30 minutes"),

@@ -74,6 +74,8 @@ def test_a_window_includes_its_start_and_excludes_its_end(spark: SparkSession) -
         (day, T0 - MS, [(T0 - 24 * HOUR, T0)]),
         (day, FIRST, [(FIRST, FIRST + 24 * HOUR)]),
         (Tumbling("1 millisecond"), at(0.001), [(at(0.001), at(0.002))]),
+        (Tumbling("1 hour", "-15 minutes"), at(44 * 60), [(at(-15 * 60), at(45 * 60))]),
+        (Tumbling("1 hour", "-15 minutes"), at(45 * 60), [(at(45 * 60), at(105 * 60))]),
         (gaps, EPOCH, [(EPOCH, EPOCH + 10000 * MS)]),
         (gaps, EPOCH + 10000 * MS - MS, [(EPOCH, EPOCH + 10000 * MS)]),
         (gaps, EPOCH + 10000 * MS, []),
@@ -231,6 +233,7 @@ def test_a_correction_of_a_day_reads_every_row_that_a_window_of_that_day_may_hol
     kinds: list[Window] = [
         Tumbling("10 minutes"),
         Tumbling("7 hours", "1 hour"),
+        Tumbling("7 hours", "-2 hours"),
         Sliding("36 hours", "9 hours"),
         LocalDays("America/New_York"),
         Custom(f"array(struct({before}), struct({after}))", within="7 hours"),

@@ -1,0 +1,108 @@
+"""Windows that would be read too often, or too much at once: their rows are folded into panes on the way.
+
+A *pane* is a stretch of time whose rows are all in the same windows. What is folded is a cache of the log: a step makes
+its results of the panes and of the rows that are not folded yet, wherever the border between the two lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import DAY, WINDOW, date_literal, literal
+from streaming.declare import STATE, Windowed
+from streaming.lake import Lake
+from streaming.log import LogFiles
+from streaming.operators import create_table
+from streaming.tables import delta
+from streaming.views.kept import Kept
+from streaming.views.position import Position
+from streaming.views.results import has_windows, pairs, with_order
+
+_PANE, _CLOSED = "_pane", "_closed"
+
+
+class Panes:
+    """The table of a view's panes: per key and pane the parts of its aggregates, of the batches up to `through`.
+
+    `_closed` is the end of the last window over the pane that was closed when the rows came, null for none: they are
+    late for that window and those before it, and on time for the others.
+    """
+
+    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles, kept: Kept) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._view = view
+        self._log = log
+        self._kept = kept
+        self.uri = lake.table(view, STATE)
+
+    def position(self) -> Position:
+        """Up to where rows are folded."""
+        return Position.of(delta.open_table(self.uri))
+
+    def fold(self, position: Position) -> None:
+        """Fold the rows up to where the view is, and forget the panes of which every window is published."""
+        folded, first = self.position(), self._first_open(position)
+        log_rows = self._log.with_times(self._spark, first, None, position.batch).where(F.col("_batch") > folded.batch)
+        rows = with_order(log_rows.where(has_windows(self._view)), self._view)
+        pane = self._view.window.pane(F.col(self._view.of.event_time))
+        assert pane is not None
+        paned = rows.withColumn(_PANE, pane).withColumn(_CLOSED, self._closed_before())
+        # A row that is late for all of its windows is for the corrections.
+        on_time = paned.where(F.exists(self._windows(), self._is_on_time))
+        parts = on_time.groupBy(*self._view.by, _PANE, _CLOSED).agg(*_named(self._kept.of_rows))
+        written = parts.withColumn(DAY, F.to_date(_PANE))
+        delta.append(
+            written,
+            create_table(self._lake, self._view, STATE, written.schema),
+            txn=None,
+            metadata=lambda: {"through": position.batch},
+            statistics=(_PANE,),
+            numbers=position.numbers,
+            fence=lambda table: folded.fence(self._view, table),
+        )
+        if first is not None:
+            delta.forget_days(self.uri, first.date())
+
+    def closing(self, since: datetime | None, by: datetime, through: int) -> DataFrame:
+        """The groups of the windows that end in (since, by], of the batches up to `through`, as `finish` takes them."""
+        first, before = self._view.window.times_for_ends(since, by)
+        rows = self._log.with_times(self._spark, first, before, through)
+        unfolded = pairs(rows.where(F.col("_batch") > self.position().batch), self._view).where("not _late")
+        panes = delta.read(self._spark, self.uri).where(F.col(_PANE) < literal(by))
+        if first is not None:
+            panes = panes.where((F.col(DAY) >= date_literal(first.date())) & (F.col(_PANE) >= literal(first)))
+        folded = panes.withColumn(WINDOW, F.explode(self._windows())).where(self._is_on_time(F.col(WINDOW)))
+        groups = unfolded.groupBy(*self._view.by, WINDOW).agg(*_named(self._kept.of_rows))
+        parts = folded.select(groups.columns).unionByName(groups)
+        end = F.col(WINDOW)["end"]
+        closes = end <= literal(by) if since is None else (end <= literal(by)) & (end > literal(since))
+        merged = parts.where(closes).groupBy(*self._view.by, WINDOW).agg(*_named(self._kept.merged))
+        return merged.select(*self._view.by, WINDOW, *_named(self._kept.wholes))
+
+    def _first_open(self, position: Position) -> datetime | None:
+        """No row before it is in a window that the view has yet to publish; null where nobody knows."""
+        if position.watermark is None:
+            return None
+        closed = self._view.window.closed_by(position.watermark)
+        return self._view.window.times_for_ends(closed, closed)[0]
+
+    def _windows(self) -> Column:
+        """The windows of a pane, which are those of each of its rows."""
+        return self._view.window.bounds(F.col(_PANE))
+
+    def _closed_before(self) -> Column:
+        late = F.filter(self._windows(), lambda window: self._view.window.late(window, F.col("_watermark")))
+        return F.array_max(F.transform(late, lambda window: window["end"]))
+
+    @staticmethod
+    def _is_on_time(window: Column) -> Column:
+        return F.col(_CLOSED).isNull() | (window["end"] > F.col(_CLOSED))
+
+
+def _named(columns: Mapping[str, Column]) -> list[Column]:
+    return [column.alias(name) for name, column in columns.items()]

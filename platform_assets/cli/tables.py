@@ -61,6 +61,7 @@ def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: St
             reading.batch,
             reading.cause,
             reading.stamp,
+            reading.after,
             reading.greatest,
             reading.rows,
             reading.rejected,
@@ -71,5 +72,5 @@ def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: St
         for reading in readings
     ]
     late = "".join(f"late_{name} bigint, " for name in views)
-    schema = "batch bigint, cause string, stamp timestamp, greatest timestamp, rows bigint, rejected bigint, "
+    schema = "batch bigint, cause string, stamp timestamp, after timestamp, greatest timestamp, rows bigint, rejected bigint, "
     return spark.createDataFrame(rows, f"{schema}{late}processed_at timestamp{unknown}")

@@ -15,7 +15,7 @@ class ClockReading:
     """One batch of the log as the clock sees it.
 
     `cause`: rows of the source, no row at all, or rejected rows that came back; `stamp`: the watermark in force when
-    the batch was read, null before the first valid row; `greatest`: the greatest event time of the rows that move the
+    the batch was read, and `after` the one that it left behind, null before the first valid row; `greatest`: the greatest event time of the rows that move the
     clock, null where there is none; `rows`: rows read, `rejected` ones among them; `late`: late pairs per view;
     `processed_at`: the batch's processing time; `unknown`: rows per field that nobody declared.
     """
@@ -23,6 +23,7 @@ class ClockReading:
     batch: int
     cause: Literal["source", "heartbeat", "repair"]
     stamp: datetime | None
+    after: datetime | None
     greatest: datetime | None
     rows: int
     rejected: int
@@ -38,6 +39,7 @@ def clock_history(batches: Iterable[Batch]) -> list[ClockReading]:
             batch=batch.number,
             cause=batch.cause,
             stamp=batch.state.watermark,
+            after=batch.after.watermark,
             greatest=max((time for time in batch.summary.greatest.values() if time is not None), default=None),
             rows=batch.summary.rows,
             rejected=batch.rejected,

@@ -33,7 +33,6 @@ def replayed(feed: Feed) -> Timeline:
                 for place, lines in enumerate(files[start:][: feed.files_per_batch])
             ]
             expected.batch(names)
-        expected.settle()
         if feed.ends_between or number == len(feed.drains) - 1:
             expected.end_of_input()
     return expected

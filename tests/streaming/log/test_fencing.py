@@ -67,7 +67,6 @@ def test_a_zombie_that_wakes_in_the_middle_of_its_batch_is_fenced_off_and_nothin
 
     monkeypatch.setattr("streaming.log.ingest.append_batch", sleepy)
     raw = spark.createDataFrame([], "_raw binary, _origin struct<path: string, modified: timestamp, size: bigint>")
-    # The head is the heartbeat after batch 0 of the source.
     late = threading.Thread(target=zombie, args=(raw, 1))
     late.start()
     assert asleep.wait(60)

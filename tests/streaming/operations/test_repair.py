@@ -148,7 +148,7 @@ def test_repaired_rows_and_an_added_column_take_the_ordinary_road_through_views_
         ("b", at(10), 2),
     ]
     assert [batch.cause for batch in read_batches(lake, LAX.stream)[::-1]] == [
-        "source", "source", "heartbeat", "repair", "source", "heartbeat", "heartbeat",
+        "source", "source", "repair", "source", "heartbeat",
     ]  # fmt: skip
     findings = list(audit(spark, lake, LAX))
     assert [finding for finding in findings if not finding.holds] == []

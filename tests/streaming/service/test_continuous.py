@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
 
@@ -20,37 +20,42 @@ from streaming.service.progress_table import ProgressTable
 from streaming.service.status import ProcessStatus
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.sources.source import SourceBacklog
+from streaming.tables import delta
 from streaming.views.first_results import read_first
+from streaming.views.position import Position
 from tests.support.feeds import land_all
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
 from tests.support.pipelines.gated import counts
 from tests.support.pipelines.gated import pipeline as gated
+from tests.support.runs import tuples
 
 
-def run_one_batch(spark: SparkSession, lake: Lake, second: int) -> list[str]:
-    """Run with one more reading, at a second of the day; returns what the batches since then came from."""
+def published_after(spark: SparkSession, lake: Lake, second: int) -> list[datetime]:
+    """Run with one more reading, at a second of the day, until the view has followed it; returns the window ends."""
     before = len(read_batches(lake, pipeline.stream))
     land_all(lake, pipeline.stream, [{"id": "a", "at": at(second).isoformat(), "value": 1}])
 
     def ending() -> Ending | None:
-        return "stop" if len(read_batches(lake, pipeline.stream)) > before else None
+        followed = Position.of(delta.open_table(lake.first(pipeline.views[0]))).batch
+        return "stop" if followed == before else None
 
     # Neither the next batch nor the heartbeat of a silent source comes within the test.
     hourly = replace(pipeline, trigger="1 hour")
     Continuous(spark, lake, hourly, utc_now, lambda measures: None, lambda status: None).run(ending, Event())
-    return [batch.cause for batch in read_batches(lake, pipeline.stream)][: -before or None][::-1]
+    assert [batch.cause for batch in read_batches(lake, pipeline.stream)] == ["source"] * (before + 1)
+    return [row[0] for row in tuples(read_first(spark, lake, pipeline.views[0]), "window_end")]
 
 
-def test_a_batch_that_lets_windows_close_is_followed_by_their_heartbeat_and_no_other_is(
+def test_a_window_is_published_by_the_batch_whose_clock_closes_it_and_needs_no_other(
     spark: SparkSession, lake: Lake
 ) -> None:
     """Windows of ten seconds, closed five seconds after they end."""
-    assert run_one_batch(spark, lake, 11) == ["source", "heartbeat"]  # clock: 6 s, the first there is
-    assert run_one_batch(spark, lake, 14) == ["source"]  # clock: 9 s
-    assert run_one_batch(spark, lake, 15) == ["source", "heartbeat"]  # clock: 10 s, the end of the first window
-    assert run_one_batch(spark, lake, 24) == ["source"]  # clock: 19 s
-    assert run_one_batch(spark, lake, 99) == ["source", "heartbeat"]  # clock: 94 s, past several
+    assert published_after(spark, lake, 1) == []
+    assert published_after(spark, lake, 14) == []  # clock: 9 s
+    assert published_after(spark, lake, 15) == [at(10)]  # clock: 10 s, the end of the first window
+    assert published_after(spark, lake, 24) == [at(10)]  # clock: 19 s
+    assert published_after(spark, lake, 99) == [at(10), at(20), at(30)]  # clock: 94 s, past several
 
 
 def test_a_stop_during_a_drain_is_heard_and_lets_the_batch_that_runs_end(

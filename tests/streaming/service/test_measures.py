@@ -23,7 +23,7 @@ def test_o9_latency(spark: SparkSession, lake: Lake) -> None:
 
 
 def test_a_batch_knows_when_the_source_had_its_rows_and_a_heartbeat_has_none(spark: SparkSession, lake: Lake) -> None:
-    run(spark, lake, pipeline, [{"id": "a", "at": "2026-01-01T00:00:00Z", "value": 1}])
+    run(spark, lake, pipeline, [{"id": "a", "at": "2026-01-01T00:00:00Z", "value": 1}], end_of_input=True)
     heartbeat, batch = read_batches(lake, pipeline.stream)
     assert heartbeat.source_times is None
     assert batch.source_times is not None

@@ -72,5 +72,6 @@ def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: St
         for reading in readings
     ]
     late = "".join(f"late_{name} bigint, " for name in views)
-    schema = "batch bigint, cause string, stamp timestamp, after timestamp, greatest timestamp, rows bigint, rejected bigint, "
+    instants = "stamp timestamp, after timestamp, greatest timestamp"
+    schema = f"batch bigint, cause string, {instants}, rows bigint, rejected bigint, "
     return spark.createDataFrame(rows, f"{schema}{late}processed_at timestamp{unknown}")

@@ -15,9 +15,10 @@ class ClockReading:
     """One batch of the log as the clock sees it.
 
     `cause`: rows of the source, no row at all, or rejected rows that came back; `stamp`: the watermark in force when
-    the batch was read, and `after` the one that it left behind, null before the first valid row; `greatest`: the greatest event time of the rows that move the
-    clock, null where there is none; `rows`: rows read, `rejected` ones among them; `late`: late pairs per view;
-    `processed_at`: the batch's processing time; `unknown`: rows per field that nobody declared.
+    the batch was read, and `after` the one that it left behind, null before the first valid row; `greatest`: the
+    greatest event time of the rows that move the clock, null where there is none; `rows`: rows read, `rejected` ones
+    among them; `late`: late pairs per view; `processed_at`: the batch's processing time; `unknown`: rows per field
+    that nobody declared.
     """
 
     batch: int

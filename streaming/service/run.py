@@ -113,7 +113,7 @@ class Run:
         for step in runtime.steps(self.spark, self._now):
             if until():
                 return
-            with self._around(name, step.first), explained(runtime.operator):
+            with explained(runtime.operator), self._around(name, step.first):
                 self._on_batch(name, step.run(), None)
 
     def step_all(self) -> None:

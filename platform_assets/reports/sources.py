@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from quality import Pins, QualityError, role_of_corrections, role_of_updates
+from streaming.base import literal
 from streaming.declare import Pipeline, Windowed
 from streaming.log import valid
-from streaming.views import current_results, late_pairs
+from streaming.tables import delta
+from streaming.views import Position, current_results, late_pairs
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,14 @@ class Sources:
 
     @cached_property
     def finished_days(self) -> tuple[date, ...]:
-        """The days with valid rows, oldest first, whose end the watermark had passed when the log was pinned."""
-        watermark = self.log.agg(F.max("_watermark").alias("_end"))
+        """The days with valid rows, oldest first, of which every window that ends with them is published as pinned."""
+        pinned = [self.pins.pin(view.name) for view in self.pipeline.views]
+        marks = [Position.of(delta.open_table(pin.uri, pin.version)).watermark for pin in pinned if pin is not None]
+        reached = [mark for mark in marks if mark is not None]
+        if len(reached) < len(marks) or not reached:
+            return ()
         days = valid(self.log).select("_day").distinct()
-        over = days.crossJoin(watermark).where(F.date_add("_day", 1).cast("timestamp") <= F.col("_end"))
+        over = days.where(F.date_add("_day", 1).cast("timestamp") <= literal(min(reached)))
         return tuple(row["_day"] for row in over.orderBy("_day").collect())
 
     def _read_if_there(self, role: str) -> DataFrame | None:

@@ -5,9 +5,11 @@ from streaming.views.current import current_results
 from streaming.views.first_results import read_first
 from streaming.views.late import late_pairs
 from streaming.views.operator import WindowedRuntime
+from streaming.views.position import Position
 from streaming.views.results import aggregate, assign, group, pairs
 
 __all__ = [
+    "Position",
     "WindowedRuntime",
     "aggregate",
     "assign",

@@ -48,7 +48,8 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_1(
     assert Path(lake.report("lateness_departures_by_origin.png")).read_bytes().startswith(b"\x89PNG")
     code, told = tidemark("show flights clock")
     # The late row was stamped with the watermark of CLOSING; the end of input closed the last windows.
-    assert (code, "source │ 2013-01-04 09:45:00 │ 2013-01-04 09:45:00 │ 2013-01-01 10:30:00 │ 1" in told) == (0, True), told
+    stamped = "source │ 2013-01-04 09:45:00 │ 2013-01-04 09:45:00 │ 2013-01-01 10:30:00 │ 1"
+    assert (code, stamped in told) == (0, True), told
     assert told.count("heartbeat") == 1
     code, told = tidemark("show flights corrections")
     assert (code, "ViewError" in told, "Next" in told) == (1, True, False)

@@ -66,7 +66,7 @@ def reasons_to_close(
                 suite, pin.subject, verdicts_for(lake, pin.table, pin.version), all_verdicts(lake, pin.table)
             )
     wanted = None if days is None else set(days)
-    for view in pipeline.views:
+    for view in pipeline.corrected:
         reasons += _uncorrected(spark, lake, view, pins, wanted)
     return reasons
 

@@ -61,6 +61,7 @@ class WindowedRuntime(OperatorRuntime):
 
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
         steps = self._steps_on(spark)
+        steps.repair()
         behind = batches_after(self.lake, self.operator.of, steps.position().batch)
         for batches in slices(behind, _ROWS_PER_CORE * spark.sparkContext.defaultParallelism):
             yield Step({self.operator.of.name: batches}, partial(steps.step, batches, now))

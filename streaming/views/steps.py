@@ -62,6 +62,10 @@ class ViewSteps(ABC):
                 clean_state(self.lake.table(self.view, STATE), now())
         return written
 
+    def repair(self) -> None:
+        """Bring state that a process left behind, dead between two commits, up to what it had published."""
+        return None
+
     @abstractmethod
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written: ...
 
@@ -149,7 +153,6 @@ class SessionSteps(ViewSteps):
 
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
         before, after = self.position(), position_after(batches[-1])
-        self._repair_state(before)
         sessions = self._open.until(before, after).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             results = finish(self._open.closed(sessions, after), self.view)
@@ -158,9 +161,9 @@ class SessionSteps(ViewSteps):
         finally:
             sessions.unpersist()
 
-    def _repair_state(self, published: Position) -> None:
-        """Where a process died between the two commits of a step, write the second one."""
-        kept = self._open.position()
+    def repair(self) -> None:
+        """Write the second commit of a step of which there is only the first."""
+        kept, published = self._open.position(), self.position()
         if kept != published:
             self._open.write_open(self._open.until(kept, published), kept, published)
 

@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "window is a text": (lambda: given(VIEW, window="1 hour"), ("window of view", "'1 hour', a str", "Tumbling(")),
     "view of a text": (lambda: given(VIEW, of="orders"), ("'orders', a str", "the stream")),
     "size is a number": (lambda: Tumbling(60), ("60 is not an interval", "'15 minutes'")),  # type: ignore[arg-type]
-    "negative offset": (lambda: Tumbling("1 hour", "-1 minute"), ("'-1 minute'", "never negative", "'59 minutes'")),
+    "negative length": (lambda: Tumbling("-1 hour"), ("'-1 hour'", "never negative", "only the offset of a window")),
     "endless delay": (lambda: BoundedOutOfOrderness("9999999999 days"), ("'9999999999 days'", "'36500 days'")),
     "views is one view": (lambda: Pipeline(STREAM, VIEW), ("views is the operator 'by_hour'", "views=(by_hour,)")),  # type: ignore[arg-type]
     "an entry of views is a text": (lambda: Pipeline(STREAM, ("by_hour",)), ("an entry of views", "'by_hour', a str")),  # type: ignore[arg-type]

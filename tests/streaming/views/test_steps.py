@@ -159,7 +159,7 @@ def from_the_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     return lake
 
 
-def test_a_backlog_followed_batch_by_batch_gives_what_it_gives_at_once(
+def test_a_backlog_followed_batch_by_batch_gives_the_same(
     spark: SparkSession, lake: Lake, from_the_start: Lake, one_batch_a_step: None
 ) -> None:
     run(spark, lake, everything, *EARLIER)

@@ -70,8 +70,8 @@ POINTS: dict[str, Point] = {
         "evening", "streaming.log.ingest:Ingest", "__call__", 1, after=True, alone=True
     ),
     "after the heartbeat of the end of input": Point("evening", *_COMMIT, 2, _LOG, after=True),
-    "before the state is made up for": Point("evening", *_COMMIT, 1, _STATE),
-    "after the state's commit": Point("evening", *_COMMIT, 2, _STATE, after=True),
+    "before the commit of the sessions' state": Point("evening", *_COMMIT, 1, _STATE),
+    "after the state was made up for": Point("evening", *_COMMIT, 1, _STATE, after=True),
     "before the repair's commit": Point("repair", *_COMMIT, 1, _LOG),
     "after the repair's commit": Point("repair", *_COMMIT, 1, _LOG, after=True),
     "after the first of two corrected days": Point("correction", *_COMMIT, 1, _CORRECTIONS, after=True),

@@ -19,7 +19,7 @@ from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles
 from streaming.operators import Written, clean_state, create_table
-from streaming.tables import delta
+from streaming.tables import delta, storage
 from streaming.views.kept import kept_of
 from streaming.views.panes import Panes
 from streaming.views.position import Position
@@ -63,8 +63,13 @@ class ViewSteps(ABC):
         return written
 
     def repair(self) -> None:
-        """Bring state that a process left behind, dead between two commits, up to what it had published."""
-        return None
+        """Make state fit to what is published, whatever became of either; before the first step of a process.
+
+        State that is ahead is of first results that were deleted since, and follows from the log once more.
+        """
+        uri = self.lake.table(self.view, STATE)
+        if Position.of(delta.open_table(uri)).batch > self.position().batch:
+            storage.remove_folder(uri)
 
     @abstractmethod
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written: ...
@@ -162,7 +167,8 @@ class SessionSteps(ViewSteps):
             sessions.unpersist()
 
     def repair(self) -> None:
-        """Write the second commit of a step of which there is only the first."""
+        """Also write the second commit of a step of which there is only the first."""
+        super().repair()
         kept, published = self._open.position(), self.position()
         if kept != published:
             self._open.write_open(self._open.until(kept, published), kept, published)

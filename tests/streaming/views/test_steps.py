@@ -187,6 +187,21 @@ def test_views_of_a_log_without_a_past_equal_those_that_were_there_from_the_star
     assert [finding for finding in audit(spark, lake, everything) if not finding.holds] == []
 
 
+def test_first_results_that_were_deleted_come_back_whatever_state_there_is(
+    spark: SparkSession, lake: Lake, from_the_start: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", 1)
+    run(spark, lake, everything, *EARLIER)
+    for view in VIEWS:
+        shutil.rmtree(lake.first(view))
+    run(spark, lake, everything, *LATER)
+    correct_sessions(spark, lake)
+
+    found, expected = tables(lake, everything), tables(from_the_start, everything)
+    assert found.pop("/visits/moving_state")
+    assert found == expected
+
+
 def test_a_step_on_tables_that_another_process_has_moved_on_is_refused(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, Pipeline(visits, VIEWS[:1]), EARLIER[0])
     head = log.head(lake, visits)

@@ -45,7 +45,7 @@ def _turn(item: pytest.Item) -> int:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The platform's own session (Delta, RocksDB state, UTC) on two threads, hence two shuffle partitions."""
+    """The platform's own session (Delta, UTC) on two threads, hence two shuffle partitions."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TIDEMARK_MASTER", "local[2]")
         with pytest.MonkeyPatch.context() as start:

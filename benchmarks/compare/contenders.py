@@ -33,6 +33,8 @@ from streaming.tables.storage import files_of
 
 Result = dict[str, Any]
 
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
 
 def plain(source: Path, work: Path, files_per_batch: int) -> Result:
     """JSON to Parquet, and nothing else: what Spark cannot do for less."""
@@ -59,8 +61,7 @@ def log(source: Path, work: Path, files_per_batch: int) -> Result:
     """Tidemark's event log: parsed, validated, stamped, committed."""
     spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
     started = time.monotonic()
-    query = Run(spark, lake, pipeline, utc_now, lambda query, rows, batch: None).start_ingest(availableNow=True)
-    query.awaitTermination()
+    query = _ingest(spark, lake, pipeline)
     return {**_logged(lake, pipeline), "seconds": time.monotonic() - started, **_batches(query)}
 
 
@@ -92,8 +93,7 @@ def sliding(source: Path, work: Path, files_per_batch: int) -> Result:
 def first(source: Path, work: Path, files_per_batch: int) -> Result:
     """Tidemark from the start of its process to its first commit, in seconds."""
     spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
-    run = Run(spark, lake, pipeline, utc_now, lambda query, rows, batch: None)
-    run.start_ingest(availableNow=True).awaitTermination()
+    _ingest(spark, lake, pipeline)
     *_, batch, _ = commit_history(lake.log(pipeline.stream))
     return {**_logged(lake, pipeline), "seconds": batch["timestamp"] / 1000 - psutil.Process().create_time()}
 
@@ -118,6 +118,9 @@ def usual(source: Path, work: Path, files_per_batch: int) -> Result:
     spark = _session()
     # Spark's default, which our own session does not keep.
     spark.conf.set("spark.sql.shuffle.partitions", "200")
+    # What whoever knows Spark sets first.
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
+    spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
 
     def parsed() -> DataFrame:
         text = spark.readStream.option("maxFilesPerTrigger", files_per_batch).text(str(source))
@@ -163,6 +166,14 @@ def _session() -> SparkSession:
     spark = start_session()
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
     return spark
+
+
+def _ingest(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> StreamingQuery:
+    """Everything from the source to the log; the query, which has ended."""
+    run = Run(spark, lake, pipeline, utc_now, lambda query, written, batch: None)
+    (query,) = run.start_ingest(availableNow=True).values()
+    query.awaitTermination()
+    return query
 
 
 def _logged(lake: Lake, pipeline: Pipeline) -> Result:

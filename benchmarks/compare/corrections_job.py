@@ -69,6 +69,7 @@ def _seconds(spark: SparkSession, lake: Lake, pipeline: Pipeline, days: Sequence
 def _rows_read(spark: SparkSession) -> int:
     """Rows that all stages so far have read from files."""
     gateway = spark.sparkContext._gateway
+    assert gateway is not None and gateway.jvm is not None
     of_all = (None, False, False, gateway.new_array(gateway.jvm.double, 0), gateway.jvm.java.util.ArrayList())
     stages = spark.sparkContext._jsc.sc().statusStore().stageList(*of_all)
     return sum(stages.apply(number).inputRecords() for number in range(stages.size()))

@@ -48,7 +48,7 @@ class LogWriter:
         self._appending = threading.Lock()
 
     def start(self, around: Callable[[int], AbstractContextManager[None]], **trigger: Any) -> StreamingQuery:
-        """Start the query from source to log; `around` is entered for each of its batches, with the query's number.
+        """Start the query from source to log; `around` is entered for each of its batches, with its number.
 
         Raises:
             CheckpointError: the checkpoint does not belong to the log.

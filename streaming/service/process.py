@@ -87,6 +87,7 @@ class StreamProcess:
                 )
                 _log.info("%s: running", self._pipeline.name)
                 self._continuous.run(lambda: self._ending, self._wake)
+        # Whatever ends the process is told to its supervisor, which decides what comes next.
         except Exception as error:
             self._explain_end(error)
             return 1

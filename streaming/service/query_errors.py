@@ -47,7 +47,7 @@ def explain(error: StreamingQueryException, query: StreamingQuery) -> StreamingE
     if missing:
         return vanished(missing[1] or missing[2])
     stream = name.rpartition(".")[0]
-    explanation = explain_known(text, f"the log of stream {stream!r}", rebuild="`tidemark rebuild` of its views")
+    explanation = explain_known(text, f"the log of stream {stream!r}")
     if explanation is not None:
         return QueryFailed(explanation)
     return QueryFailed(f"{_cause(text)} {_GOES_ON}")
@@ -74,9 +74,7 @@ def explained(operator: Operator) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        explanation = explain_known(
-            str(error), f"view {operator.name!r}", rebuild=f"`tidemark rebuild {operator.name}`"
-        )
+        explanation = explain_known(str(error), f"view {operator.name!r}")
         if explanation is None:
             lines = [line for line in str(error).splitlines() if line.strip()]
             explanation = f"a step of view {operator.name!r} failed: {lines[0]}. {_GOES_ON}"

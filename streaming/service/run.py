@@ -95,9 +95,10 @@ class Run:
                 runtime.check()
             except ViewError as refused:
                 self.paused[runtime.operator.name] = refused
-                continue
-            for stream in filter(lambda stream: stream.name in self.heads, runtime.operator.reads):
-                # A new operator may well read a column that is new.
+        for stream in filter(lambda stream: stream.name in self.heads, self.pipeline.streams):
+            # A new operator may well read a column that is new.
+            there = {name.lower() for name in delta.schema_of(self.lake.log(stream)).names}
+            if any(name.lower() not in there for name in stream.columns):
                 delta.widen(self.lake.log(stream), declared_schema(self.spark, stream))
 
     def step(self, runtime: OperatorRuntime, until: Callable[[], bool] = lambda: False) -> None:

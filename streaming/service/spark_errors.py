@@ -12,8 +12,8 @@ _GOES_ON = "Nothing is lost: it goes on where it stopped."
 class KnownError:
     """An error that is known by `sign`, a pattern in Spark's text.
 
-    `meaning` and `remedy` may speak of `{place}` (such as "view 'by_hour'"), `{rebuild}` (the command) and `{detail}`
-    (the line of Spark's text that has the sign).
+    `meaning` and `remedy` may speak of `{place}` (such as "view 'by_hour'") and `{detail}` (the line of Spark's
+    text that has the sign).
     """
 
     sign: str
@@ -23,40 +23,9 @@ class KnownError:
 
 _KNOWN = (
     KnownError(
-        r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE"
-        r"|STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION|STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE"
-        r"|STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|STATE_STORE_\w+_ROW_FORMAT_VALIDATION_FAILURE",
-        "{place} keeps its open windows in a form that its declaration no longer has: an aggregate, a key or the kind "
-        "of window was changed.",
-        "Give the old declaration back, or build the view anew from the log with {rebuild}.",
-    ),
-    KnownError(
-        r"CANNOT_LOAD_STATE_STORE|STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
-        r"|STATE_STORE_ROW_CHECKSUM_VERIFICATION_FAILED|CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED"
-        r"|STATE_STORE_BASE_CHECKPOINT_ID_MISMATCH|STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
+        r"CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED|STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
         "files of the checkpoint of {place} are missing or damaged ({detail}).",
-        "Give them back from a backup, or build the view anew from the log with {rebuild}.",
-    ),
-    KnownError(
-        r"STATE_STORE_INVALID_CONFIG_AFTER_RESTART",
-        "the state of {place} was begun with another setting of Spark ({detail}).",
-        "Set it back, or build the view anew from the log with {rebuild}.",
-    ),
-    KnownError(
-        r"DELTA_MISSING_FILES_UNEXPECTED_VERSION|DELTA_VERSION_NOT_FOUND|DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
-        "entries of the event log that {place} has not read yet were cleaned away; `maintain` leaves them alone for "
-        "every view of its pipeline.",
-        "Build the view anew from the rows of the log with {rebuild}.",
-    ),
-    KnownError(
-        r"DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE|DELTA_DIFFERENT_DELTA_TABLE",
-        "the event log that {place} reads is not the one that it began with.",
-        "Give the old log back, or build the view anew from this one with {rebuild}.",
-    ),
-    KnownError(
-        r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_\w*SCHEMA|DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
-        "the log got a new column while {place} was reading it.",
-        f"Run it again. {_GOES_ON}",
+        "Give them back from a backup.",
     ),
     KnownError(
         r"CONCURRENT_QUERY|CONCURRENT_STREAM_LOG_UPDATE",
@@ -88,13 +57,13 @@ _KNOWN = (
 )
 
 
-def explain_known(text: str, place: str, rebuild: str) -> str | None:
+def explain_known(text: str, place: str) -> str | None:
     """What Spark's `text` means for `place`, and what to do, as one paragraph; None where it is not known."""
     for kind in _KNOWN:
         match = re.search(kind.sign, text)
         if match is not None:
             detail = _line_at(text, match.start())
-            words = f"{kind.meaning} {kind.remedy}".format(place=place, rebuild=rebuild, detail=detail)
+            words = f"{kind.meaning} {kind.remedy}".format(place=place, detail=detail)
             return words[0].upper() + words[1:]
     return None
 

@@ -15,7 +15,6 @@ from streaming.spark.jars import spark_jars
 from streaming.spark.java import require_java
 from streaming.spark.sketches import silence_sketches
 
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Variables of the environment from which Java or Spark take options of the JVM."""
 _QUIET = (Path(__file__).parent / "log4j2.properties").as_uri()
@@ -23,7 +22,7 @@ _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.Fil
 
 
 def spark_conf(settings: Settings) -> dict[str, str]:
-    """Every Spark setting of the platform, the user's own on top. Keys are frozen into checkpoints where noted."""
+    """Every Spark setting of the platform, the user's own on top."""
     *delta, local_files = spark_jars()
     conf = {
         "spark.master": settings.master,
@@ -33,10 +32,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
-        # These three are frozen at a checkpoint's first start: later values are ignored in silence.
         "spark.sql.shuffle.partitions": str(_cores(settings.master)),
-        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # In every batch the source lists its own log. What is older goes, but for the newest hundred entries and the
         # one that sums up those before; with the default of ten minutes each batch is dearer than the one before it.
         "spark.sql.streaming.fileSource.log.cleanupDelay": "1m",
@@ -61,7 +57,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)
-        # RocksDB unpacks its library there, sixty megabytes that a killed process leaves behind.
+        # Compression unpacks its native libraries there, which a killed process leaves behind.
         conf["spark.driver.extraJavaOptions"] += f" -Djava.io.tmpdir={settings.scratch}"
     if settings.lake.local() is not None:
         # The default manager forks dozens of processes a batch on a local disk.

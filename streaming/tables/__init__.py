@@ -4,7 +4,7 @@ from streaming.tables import delta, history, storage
 from streaming.tables.columns import nullable
 from streaming.tables.commit import attempts
 from streaming.tables.file_index import FileIndex
-from streaming.tables.history import commit_history, commits_of, commits_since, newest_commits
+from streaming.tables.history import commit_history, commits_of, newest_commits
 from streaming.tables.listed_files import read_files
 from streaming.tables.log_cleanup import clean_up
 from streaming.tables.storage import location
@@ -15,7 +15,6 @@ __all__ = [
     "clean_up",
     "commit_history",
     "commits_of",
-    "commits_since",
     "delta",
     "history",
     "location",

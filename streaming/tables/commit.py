@@ -98,10 +98,10 @@ def commit_rows(
     return rows
 
 
-def commit_note(
+def note(
     uri: str, *, metadata: Mapping[str, Any], numbers: Mapping[str, int], fence: Callable[[DeltaTable], None]
 ) -> None:
-    """Commit `numbers` and no rows; see `delta.note`."""
+    """A commit without rows, which starts no Spark: the table keeps `numbers` from now on, as `delta.append` says."""
     table = DeltaTable(location(uri))
     for attempt in attempts(table):
         with attempt:

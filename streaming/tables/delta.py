@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 from streaming.base import DAY
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.commit import Txn as Txn
-from streaming.tables.commit import commit_note, commit_rows, is_written, partition_of
+from streaming.tables.commit import commit_rows, is_written, partition_of
+from streaming.tables.commit import note as note
 from streaming.tables.listed_files import read_listed
 from streaming.tables.storage import files_of, location
 
@@ -67,12 +68,6 @@ def version_of(uri: str) -> int | None:
 def schema_of(uri: str) -> StructType:
     """The columns of an existing table."""
     return StructType.fromJson(json.loads(DeltaTable(location(uri)).schema().to_json()))
-
-
-def is_empty(uri: str) -> bool:
-    """Whether the table has no row, or there is no table."""
-    table = open_table(uri)
-    return table is None or not table.file_uris()
 
 
 def size(uri: str) -> int:
@@ -184,16 +179,7 @@ def replace_days(
     The table keeps `numbers` as `append` says.
     """
     partitions = [(DAY, "in", [day.isoformat() for day in sorted(days)])]
-    return commit_rows(
-        frame,
-        uri,
-        txn=None,
-        metadata=lambda: metadata,
-        statistics=("window_start",),
-        numbers=lambda: numbers or {},
-        mode="overwrite",
-        replace=partitions,
-    )
+    return _replace(frame, uri, metadata, numbers, partitions)
 
 
 def replace_all(
@@ -208,6 +194,17 @@ def replace_all(
 
     The table keeps `numbers` and `fence` is asked as `append` says.
     """
+    return _replace(frame, uri, metadata, numbers, fence=fence)
+
+
+def _replace(
+    frame: DataFrame,
+    uri: str,
+    metadata: Mapping[str, Any],
+    numbers: Mapping[str, int] | None,
+    partitions: Sequence[tuple[str, str, Any]] | None = None,
+    fence: Callable[[DeltaTable], None] = lambda table: None,
+) -> int:
     return commit_rows(
         frame,
         uri,
@@ -217,6 +214,7 @@ def replace_all(
         fence=fence,
         numbers=lambda: numbers or {},
         mode="overwrite",
+        replace=partitions,
     )
 
 
@@ -226,10 +224,3 @@ def forget_days(uri: str, before: date) -> None:
     days = table.get_add_actions(flatten=True)[f"partition.{DAY}"].to_pylist()
     if any(day is not None and day < before for day in days):
         table.delete(f"{DAY} < '{before.isoformat()}'")
-
-
-def note(
-    uri: str, *, metadata: Mapping[str, Any], numbers: Mapping[str, int], fence: Callable[[DeltaTable], None]
-) -> None:
-    """A commit without rows, which starts no Spark: the table keeps `numbers` from now on, as `append` says."""
-    commit_note(uri, metadata=metadata, numbers=numbers, fence=fence)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -48,21 +47,6 @@ def newest_commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
                 if commit is None:
                     return
                 yield commit
-
-
-def commits_since(table: DeltaTable, version: int) -> Iterator[dict[str, Any]]:
-    """The commits of an open table from `version` on, oldest first, without those that were cleaned away."""
-    entries, versions = files_of(table), range(version, table.version() + 1)
-    kept = bisect_left(versions, True, key=lambda each: _is_kept(entries, each))
-    for each in versions[kept:]:
-        commit = _commit_of(entries, each)
-        if commit is not None:
-            yield commit
-
-
-def _is_kept(entries: pa_fs.FileSystem, version: int) -> bool:
-    """Whether the entry of a version is still there; the oldest are cleaned away first."""
-    return bool(entries.get_file_info(_entry(version)).type == pa_fs.FileType.File)
 
 
 def _entry(version: int) -> str:

@@ -14,15 +14,15 @@ from streaming.views.results import ROWS, all_rows
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of some rows beside keys and bounds, as aggregates by the name of their column.
+    """What is kept of some rows beside keys and bounds, as named aggregates.
 
-    `of_rows` makes them of rows, `merged` of what was kept of several lots of them. `wholes` are the view's values, by
-    their names, made of what is kept; empty where that is the rows.
+    `of_rows` makes them of rows, `merged` of what was kept of several lots of them. `wholes` are the view's values made
+    of what is kept; empty where that is the rows.
     """
 
-    of_rows: dict[str, Column]
-    merged: dict[str, Column]
-    wholes: dict[str, Column]
+    of_rows: tuple[Column, ...]
+    merged: tuple[Column, ...]
+    wholes: tuple[Column, ...]
 
 
 def kept_of(view: Windowed, results: StructType) -> Kept:
@@ -36,14 +36,14 @@ def kept_of(view: Windowed, results: StructType) -> Kept:
         for name, each in view.aggregates.items()
     )
     if view.distinct or view.function is not None or not told:
-        return Kept({ROWS: all_rows(view)}, {ROWS: F.flatten(F.collect_list(ROWS))}, {})
-    of_rows: dict[str, Column] = {}
-    merged: dict[str, Column] = {}
-    wholes: dict[str, Column] = {}
+        return Kept((all_rows(view),), (F.flatten(F.collect_list(ROWS)).alias(ROWS),), ())
+    of_rows: list[Column] = []
+    merged: list[Column] = []
+    wholes: list[Column] = []
     for name, each in view.aggregates.items():
         names = [f"_{name}_{place}" for place in range(len(each.parts))]
         for column, part in zip(names, each.parts, strict=True):
-            of_rows[column] = F.expr(part.sql)
-            merged[column] = F.expr(part.merged.format(*names))
-        wholes[name] = F.expr(each.whole.format(*names)).cast(results[name].dataType)
-    return Kept(of_rows, merged, wholes)
+            of_rows.append(F.expr(part.sql).alias(column))
+            merged.append(F.expr(part.merged.format(*names)).alias(column))
+        wholes.append(F.expr(each.whole.format(*names)).cast(results[name].dataType).alias(name))
+    return Kept(tuple(of_rows), tuple(merged), tuple(wholes))

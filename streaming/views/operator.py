@@ -61,7 +61,6 @@ class WindowedRuntime(OperatorRuntime):
 
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
         steps = self._steps_on(spark)
-        steps.repair()
         behind = batches_after(self.lake, self.operator.of, steps.position().batch)
         for batches in slices(behind, _ROWS_PER_CORE * spark.sparkContext.defaultParallelism):
             yield Step({self.operator.of.name: batches}, partial(steps.step, batches, now))
@@ -160,5 +159,7 @@ class WindowedRuntime(OperatorRuntime):
         # Kept, because it knows the files of the log.
         if self._steps is None:
             kind = SessionSteps if self.operator.window.merging else FixedSteps
-            self._steps = kind(spark, self.lake, self.operator, LogFiles(self.lake, self.operator.of))
+            steps = kind(spark, self.lake, self.operator, LogFiles(self.lake, self.operator.of))
+            steps.repair()
+            self._steps = steps
         return self._steps

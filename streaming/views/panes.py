@@ -6,7 +6,6 @@ its results of the panes and of the rows that are not folded yet, wherever the b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,7 +19,7 @@ from streaming.operators import create_table
 from streaming.tables import delta
 from streaming.views.kept import Kept
 from streaming.views.position import Position
-from streaming.views.results import has_windows, pairs, with_order
+from streaming.views.results import ends_within, has_windows, pairs, with_order
 
 _PANE, _CLOSED = "_pane", "_closed"
 
@@ -46,7 +45,7 @@ class Panes:
 
     def fold(self, position: Position) -> None:
         """Fold the rows up to where the view is, and forget the panes of which every window is published."""
-        folded, first = self.position(), self._first_open(position)
+        folded, first = self.position(), first_open(self._view, position)
         log_rows = self._log.with_times(self._spark, first, None, position.batch).where(F.col("_batch") > folded.batch)
         rows = with_order(log_rows.where(has_windows(self._view)), self._view)
         pane = self._view.window.pane(F.col(self._view.of.event_time))
@@ -54,7 +53,7 @@ class Panes:
         paned = rows.withColumn(_PANE, pane).withColumn(_CLOSED, self._closed_before())
         # A row that is late for all of its windows is for the corrections.
         on_time = paned.where(F.exists(self._windows(), self._is_on_time))
-        parts = on_time.groupBy(*self._view.by, _PANE, _CLOSED).agg(*_named(self._kept.of_rows))
+        parts = on_time.groupBy(*self._view.by, _PANE, _CLOSED).agg(*self._kept.of_rows)
         written = parts.withColumn(DAY, F.to_date(_PANE))
         delta.append(
             written,
@@ -68,28 +67,22 @@ class Panes:
         if first is not None:
             delta.forget_days(self.uri, first.date())
 
-    def closing(self, since: datetime | None, by: datetime, through: int) -> DataFrame:
-        """The groups of the windows that end in (since, by], of the batches up to `through`, as `finish` takes them."""
+    def closing(self, folded_through: int, since: datetime | None, by: datetime, through: int) -> DataFrame:
+        """The groups of the windows that end in (since, by], of the batches up to `through`, as `finish` takes them.
+
+        Up to `folded_through` they are of the panes, which go as far, and from there on of the log.
+        """
         first, before = self._view.window.times_for_ends(since, by)
         rows = self._log.with_times(self._spark, first, before, through)
-        unfolded = pairs(rows.where(F.col("_batch") > self.position().batch), self._view).where("not _late")
+        unfolded = pairs(rows.where(F.col("_batch") > folded_through), self._view).where("not _late")
         panes = delta.read(self._spark, self.uri).where(F.col(_PANE) < literal(by))
         if first is not None:
             panes = panes.where((F.col(DAY) >= date_literal(first.date())) & (F.col(_PANE) >= literal(first)))
         folded = panes.withColumn(WINDOW, F.explode(self._windows())).where(self._is_on_time(F.col(WINDOW)))
-        groups = unfolded.groupBy(*self._view.by, WINDOW).agg(*_named(self._kept.of_rows))
+        groups = unfolded.groupBy(*self._view.by, WINDOW).agg(*self._kept.of_rows)
         parts = folded.select(groups.columns).unionByName(groups)
-        end = F.col(WINDOW)["end"]
-        closes = end <= literal(by) if since is None else (end <= literal(by)) & (end > literal(since))
-        merged = parts.where(closes).groupBy(*self._view.by, WINDOW).agg(*_named(self._kept.merged))
-        return merged.select(*self._view.by, WINDOW, *_named(self._kept.wholes))
-
-    def _first_open(self, position: Position) -> datetime | None:
-        """No row before it is in a window that the view has yet to publish; null where nobody knows."""
-        if position.watermark is None:
-            return None
-        closed = self._view.window.closed_by(position.watermark)
-        return self._view.window.times_for_ends(closed, closed)[0]
+        merged = parts.where(ends_within(since, by)).groupBy(*self._view.by, WINDOW).agg(*self._kept.merged)
+        return merged.select(*self._view.by, WINDOW, *self._kept.wholes)
 
     def _windows(self) -> Column:
         """The windows of a pane, which are those of each of its rows."""
@@ -104,5 +97,9 @@ class Panes:
         return F.col(_CLOSED).isNull() | (window["end"] > F.col(_CLOSED))
 
 
-def _named(columns: Mapping[str, Column]) -> list[Column]:
-    return [column.alias(name) for name, column in columns.items()]
+def first_open(view: Windowed, position: Position) -> datetime | None:
+    """No row before it is in a window that the view has yet to publish; null where nobody knows."""
+    if position.watermark is None:
+        return None
+    closed = view.window.closed_by(position.watermark)
+    return view.window.times_for_ends(closed, closed)[0]

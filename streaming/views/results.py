@@ -74,6 +74,12 @@ def pairs(rows: DataFrame, view: Windowed) -> DataFrame:
     return assigned.withColumn("_late", view.window.late(F.col(WINDOW), F.col("_watermark")))
 
 
+def ends_within(since: datetime | None, by: datetime) -> Column:
+    """Whether the window of a pair or group ends in (since, by]; `since` null: by then, however early."""
+    end = F.col(WINDOW)["end"]
+    return end <= literal(by) if since is None else (end <= literal(by)) & (end > literal(since))
+
+
 def group(of: DataFrame, view: Windowed, *per: str, extra: Mapping[str, Column] | None = None) -> DataFrame:
     """One row per key, window and `per` of the pairs `of`: these, `extra` aggregates, and what `finish` needs."""
     if view.distinct or view.function is not None:

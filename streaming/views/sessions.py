@@ -54,7 +54,7 @@ class OpenSessions:
         closed = sessions.where(self._is_closed(after))
         if not self._kept.wholes:
             return closed
-        return closed.select(*self._view.by, WINDOW, *(whole.alias(name) for name, whole in self._kept.wholes.items()))
+        return closed.select(*self._view.by, WINDOW, *self._kept.wholes)
 
     def write_open(self, sessions: DataFrame, before: Position, after: Position) -> int:
         """Put those that are still open at `after` in place of what the table holds; returns how many they are.
@@ -72,8 +72,7 @@ class OpenSessions:
         )
 
     def _grouped(self, of: DataFrame) -> DataFrame:
-        columns = [column.alias(name) for name, column in self._kept.of_rows.items()]
-        return kind_of(self._view).group(of, self._view.by, columns).select(*self._view.by, WINDOW, *self._kept.of_rows)
+        return kind_of(self._view).group(of, self._view.by, list(self._kept.of_rows))
 
     def _merged(self, sessions: DataFrame) -> DataFrame:
         """One row for those of a key that overlap or touch."""
@@ -86,8 +85,9 @@ class OpenSessions:
             "_session", F.sum("_begins").over(in_order.rowsBetween(SortedBy.unboundedPreceding, 0))
         )
         window = F.struct(F.min(start).alias("start"), F.max(end).alias("end")).alias(WINDOW)
-        kept = [column.cast(self._schema[name].dataType).alias(name) for name, column in self._kept.merged.items()]
-        return numbered.groupBy(*self._view.by, "_session").agg(window, *kept).drop("_session")
+        merged = numbered.groupBy(*self._view.by, "_session").agg(window, *self._kept.merged)
+        # A sum of decimals is a wider decimal each time, and the table keeps its types.
+        return merged.select(*(F.col(field.name).cast(field.dataType) for field in self._schema.fields))
 
     def _is_closed(self, at: Position) -> Column:
         by = None if at.watermark is None else self._view.window.closed_by(at.watermark)

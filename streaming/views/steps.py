@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import WINDOW, literal, utc_now
+from streaming.base import FIRST_INSTANT, literal, utc_now
 from streaming.clocks import latest
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
@@ -21,9 +21,9 @@ from streaming.log import Batch, LogFiles
 from streaming.operators import Written, clean_state, create_table
 from streaming.tables import delta, storage
 from streaming.views.kept import kept_of
-from streaming.views.panes import Panes
+from streaming.views.panes import Panes, first_open
 from streaming.views.position import Position
-from streaming.views.results import aggregate, finish, pairs
+from streaming.views.results import aggregate, ends_within, finish, pairs
 from streaming.views.sessions import OpenSessions
 
 FOLDED_FROM = 1_000_000
@@ -108,8 +108,12 @@ class FixedSteps(ViewSteps):
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
         before, after = self.position(), position_after(batches[-1])
         rows = self._publish(self._closed(before, after), before, after, now)
+        if self._panes is None:
+            return Written(rows)
         self._waiting += batches
-        if self._panes is None or not self._is_worth_folding(after):
+        self._waiting = self._still_waiting(after)
+        # As often as they would be read.
+        if sum(batch.summary.rows for batch in self._waiting) * self.view.window.overlap < FOLDED_FROM:
             return Written(rows)
         self._panes.fold(after)
         self._waiting = []
@@ -127,26 +131,17 @@ class FixedSteps(ViewSteps):
         by = window.closed_by(after.watermark)
         if since is not None and not window.ends_between(since, by):
             return None
-        if self._panes is not None and self._panes.position().batch >= 0:
-            return finish(self._panes.closing(since, by, after.batch), self.view)
+        folded = Position() if self._panes is None else self._panes.position()
+        if self._panes is not None and folded.batch >= 0:
+            return finish(self._panes.closing(folded.batch, since, by, after.batch), self.view)
         rows = self.log.with_times(self.spark, *window.times_for_ends(since, by), after.batch)
-        end = F.col(f"{WINDOW}.end")
-        closes = end <= literal(by) if since is None else (end <= literal(by)) & (end > literal(since))
-        return aggregate(pairs(rows, self.view).where(closes).where("not _late"), self.view)
+        return aggregate(pairs(rows, self.view).where(ends_within(since, by)).where("not _late"), self.view)
 
-    def _is_worth_folding(self, after: Position) -> bool:
-        """Whether the rows that wait for a window to close, as often as they will be read, are many."""
-        if after.watermark is not None:
-            closed = self.view.window.closed_by(after.watermark)
-            since = self.view.window.times_for_ends(closed, closed)[0]
-            newest = {batch.number: latest(*batch.summary.greatest.values()) for batch in self._waiting}
-            self._waiting = [
-                batch
-                for batch in self._waiting
-                if since is None or ((greatest := newest[batch.number]) is not None and greatest >= since)
-            ]
-        waiting = sum(batch.summary.rows for batch in self._waiting)
-        return waiting * self.view.window.overlap >= FOLDED_FROM
+    def _still_waiting(self, after: Position) -> list[Batch]:
+        """The batches that are not folded and may have rows in a window that is still open."""
+        since = first_open(self.view, after) or FIRST_INSTANT
+        newest = [(batch, latest(FIRST_INSTANT, *batch.summary.greatest.values())) for batch in self._waiting]
+        return [batch for batch, instant in newest if instant is not None and instant >= since]
 
 
 class SessionSteps(ViewSteps):

@@ -279,10 +279,6 @@ class Timeline:
             stored += corrections
         return stored
 
-    def corrected_days(self, view: View) -> list[date]:
-        """The days that were corrected."""
-        return list(self._corrected.get(view.name, {}))
-
     def _is_updated(self, view: View, pair: Pair) -> bool:
         return view.late == "update" and pair.row.stamp is not None and pair.row.stamp < pair.own[1] + view.lateness
 

@@ -22,6 +22,7 @@ AGGREGATES = (
     *(agg.count(), agg.count("v > 1"), agg.count_distinct("v"), agg.mean("v"), agg.sum("v"), agg.minimum("v")),
     *(agg.maximum("v"), agg.share("v > 1"), agg.stddev("v"), agg.percentile("v", 0.9), agg.median("v"), agg.mode("v")),
     *(agg.first("v"), agg.last("v"), agg.min_by("k", "v"), agg.max_by("k", "v"), agg.collect("v")),
+    *(agg.first_arrived("v"), agg.last_arrived("v")),
 )
 OF_EACH_KIND = (
     *(Ascending(idle_after="2 minutes"), BoundedOutOfOrderness("1 minute"), Punctuated("v > 1", max_behind="1 day")),

@@ -5,18 +5,24 @@ from __future__ import annotations
 import random
 import statistics
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
+from functools import reduce
 from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
+from pyspark.sql import functions as F
 
 from streaming import BoundedOutOfOrderness, Files, Json, Stream, Tumbling, Windowed, WindowFunction, agg
+from streaming.base.columns import WINDOW
 from streaming.base.errors import DeclarationError
 from streaming.declare.aggregates import Aggregate
-from streaming.views.results import aggregate, pairs
+from streaming.views.kept import kept_of
+from streaming.views.results import aggregate, finish, pairs
 from tests.support.instants import T0, at
 from tests.support.logs import static_log
 from tests.support.runs import tuples
@@ -55,6 +61,10 @@ def _labels(rows: list[Row]) -> list[str]:
     return [row["label"] for row in rows if row["label"] is not None]
 
 
+def _arrived(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["_batch"], row["position"]))
+
+
 def _label_at(rows: list[Row], choose: Callable[[list[int]], int], place: int) -> str | None:
     known = [row for row in rows if row["value"] is not None]
     if not known:
@@ -81,6 +91,8 @@ MEANINGS: dict[str, tuple[Aggregate, Callable[[list[Row]], Any]]] = {
     "mode": (agg.mode("value"), lambda rows: _mode(_values(rows))),
     "first": (agg.first("label"), lambda rows: next(iter(_labels(rows)), None)),
     "last": (agg.last("label"), lambda rows: next(reversed(_labels(rows)), None)),
+    "came_first": (agg.first_arrived("label"), lambda rows: next(iter(_labels(_arrived(rows))), None)),
+    "came_last": (agg.last_arrived("label"), lambda rows: next(reversed(_labels(_arrived(rows))), None)),
     "at_least": (agg.min_by("label", "value"), lambda rows: _label_at(rows, min, 0)),
     "at_greatest": (agg.max_by("label", "value"), lambda rows: _label_at(rows, max, -1)),
     "all": (agg.collect("label"), lambda rows: [row["label"] for row in rows]),
@@ -95,12 +107,12 @@ everything = Windowed(
 )
 
 
-def test_every_aggregate_is_what_plain_python_says_in_whatever_order_rows_are_met(spark: SparkSession) -> None:
+def sampled() -> list[Row]:
+    """Rows of many groups; few instants, so that equal event times are told apart by batch and position."""
     chance = random.Random(4)
     rows = [
         {
             "key": chance.choice("abcdefghijklmnopqrst"),
-            # Few instants, so that equal event times are told apart by batch and position.
             "at": T0 + timedelta(seconds=chance.randrange(30)),
             "value": chance.choice([None, *range(-3, 4)]),
             "label": chance.choice([None, *(f"l{number}" for number in range(40))]),
@@ -110,11 +122,11 @@ def test_every_aggregate_is_what_plain_python_says_in_whatever_order_rows_are_me
         for number in range(400)
     ]
     rows += [{"key": "empty", "at": T0, "value": None, "label": None, "_batch": 0, "position": 500}]
-    shuffled = chance.sample(rows, len(rows))
-    log = static_log(spark, samples, TYPES, shuffled).repartition(3)
+    return chance.sample(rows, len(rows))
 
-    found = aggregate(pairs(log, everything), everything).collect()
 
+def check(found: list[SparkRow], rows: list[Row], names: Iterable[str]) -> None:
+    """The results are what plain Python says of the rows."""
     groups: dict[tuple[str, int], list[Row]] = {}
     for row in sorted(rows, key=lambda row: (row["at"], row["_batch"], row["position"])):
         groups.setdefault((row["key"], (row["at"] - T0) // timedelta(seconds=10)), []).append(row)
@@ -122,10 +134,28 @@ def test_every_aggregate_is_what_plain_python_says_in_whatever_order_rows_are_me
     for result in found:
         window = int(result["window_start"].timestamp() - T0.timestamp()) // 10
         members = groups[result["key"], window]
-        for name, (_, meaning) in MEANINGS.items():
-            expected = meaning(members)
+        for name in names:
+            expected = MEANINGS[name][1](members)
             wanted = pytest.approx(expected, abs=1e-9) if isinstance(expected, float) else expected
             assert result[f"of_{name}"] == wanted, (name, members)
+
+
+def test_every_aggregate_is_what_plain_python_says_in_whatever_order_rows_are_met(spark: SparkSession) -> None:
+    rows = sampled()
+    log = static_log(spark, samples, TYPES, rows).repartition(3)
+    check(aggregate(pairs(log, everything), everything).collect(), rows, MEANINGS)
+
+
+def test_parts_of_an_aggregate_that_are_put_together_are_the_aggregate_of_all_rows(spark: SparkSession) -> None:
+    rows, names = sampled(), [name for name, (declared, _) in MEANINGS.items() if declared.parts]
+    assert len(names) > 10
+    view = replace(everything, aggregates={f"of_{name}": MEANINGS[name][0] for name in names})
+    counted = pairs(static_log(spark, samples, TYPES, rows), view)
+    kept = kept_of(view, aggregate(counted, view).schema)
+    lots = [counted.where(F.col("_batch") % 3 == lot).groupBy("key", WINDOW).agg(*kept.of_rows) for lot in range(3)]
+
+    merged = reduce(DataFrame.unionByName, lots).groupBy("key", WINDOW).agg(*kept.merged)
+    check(finish(merged.select("key", WINDOW, *kept.wholes), view).collect(), rows, names)
 
 
 def test_a_function_gets_all_rows_of_a_window_in_order_and_gives_none_one_or_many(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from quality.errors import NotBuiltYet, QualityError
@@ -15,6 +16,7 @@ from quality.verdicts import Subject
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import version_after
+from streaming.operators import open_beside
 from streaming.tables import delta
 
 
@@ -82,9 +84,13 @@ def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
     """
     pins: list[Pin] = []
     absent: list[str] = []
+    own: dict[str, DeltaTable | None] = {}
     # The logs are pinned last: every row of the others was computed from log rows committed earlier, so they hold them.
     for role, (operator, table) in judged_tables(pipeline).items():
-        newest = _pin(lake, role, lake.table(operator, table.suffix))
+        uri = lake.table(operator, table.suffix)
+        if operator.name not in own:
+            own[operator.name] = delta.open_table(lake.table(operator))
+        newest = _pin(lake, role, uri, open_beside(own[operator.name], uri) if table.suffix else own[operator.name])
         if newest is not None:
             pins.append(newest)
         elif table.suffix:
@@ -92,7 +98,7 @@ def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
         else:
             raise _not_built_yet(lake, pipeline, lake.table(operator), operator.reads[0])
     for stream in pipeline.streams:
-        newest = _pin(lake, role_of_log(pipeline, stream), lake.log(stream))
+        newest = _pin(lake, role_of_log(pipeline, stream), lake.log(stream), delta.open_table(lake.log(stream)))
         if newest is None:
             raise _not_built_yet(lake, pipeline, lake.log(stream), stream)
         settled = None if through is None else version_after(lake, stream, through)
@@ -100,8 +106,7 @@ def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
     return Pins(pipeline.name, tuple(pins), tuple(absent))
 
 
-def _pin(lake: Lake, role: str, uri: str) -> Pin | None:
-    table = delta.open_table(uri)
+def _pin(lake: Lake, role: str, uri: str, table: DeltaTable | None) -> Pin | None:
     return None if table is None else Pin(role, table_name(lake, uri), uri, table_id(table), table.version())
 
 

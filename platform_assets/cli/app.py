@@ -11,7 +11,7 @@ from uuid import uuid4
 import typer
 from dagster import BetaWarning
 
-from platform_assets.cli import bench, lateness, pipelines, rebuild, repair, streams
+from platform_assets.cli import bench, explain, lateness, pipelines, rebuild, repair, streams
 from platform_assets.cli.command_log import command_log
 from platform_assets.cli.context import console, current_lake, spark_session
 from platform_assets.cli.demonstrated import show_demonstrated
@@ -39,6 +39,7 @@ for command in (
     rebuild.rebuild,
     rebuild.drop,
     pipelines.show,
+    explain.explain,
     lateness.lateness,
     bench.bench,
     pipelines.audit,

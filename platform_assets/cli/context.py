@@ -12,18 +12,37 @@ from rich.console import Console
 
 from platform_assets.cli.command_log import command_log
 from platform_assets.cli.interrupts import leave_at_once, on_interrupt
+from streaming.base import DeclarationError
+from streaming.declare import Operator, Pipeline, broken_modules, declared_pipelines
 from streaming.lake import Lake, Settings
 from streaming.spark import start_session
 
 console = Console()
 
 PipelineName = Annotated[str, typer.Argument(help="Name of a declared pipeline, such as flights.")]
+OperatorName = Annotated[str, typer.Argument(help="Name of a view, or PIPELINE/VIEW where two have the same name.")]
 ViewName = Annotated[str | None, typer.Option("--view", help="Name of a view; the pipeline's first one if left out.")]
 
 
 def current_lake() -> Lake:
     """The lake at `TIDEMARK_HOME`."""
     return Settings().lake
+
+
+def find_operator(name: str) -> tuple[Pipeline, Operator]:
+    """The operator of that name, or of that pipeline and name, and its pipeline.
+
+    Raises:
+        DeclarationError: none is declared, or several; with all that are, and the modules that cannot be imported.
+    """
+    wanted, _, view = name.rpartition("/")
+    every = [(pipeline, entry) for pipeline in declared_pipelines().values() for entry in pipeline.operators]
+    matching = [(pipeline, entry) for pipeline, entry in every if entry.name == view and wanted in ("", pipeline.name)]
+    if len(matching) == 1:
+        return matching[0]
+    names = ", ".join(f"{pipeline.name}/{entry.name}" for pipeline, entry in matching or every) or "none"
+    text = f"there {'are several views' if matching else 'is no view'} {name!r}: {names}. Write one of these."
+    raise DeclarationError("\n".join([text, *map(str, broken_modules())]))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`tidemark rebuild` and `tidemark drop`: a view whose declaration has changed, and one that is declared no more."""
+"""`tidemark rebuild` and `tidemark drop`: a view whose declaration has changed, and one that is not declared."""
 
 from __future__ import annotations
 
@@ -8,43 +8,72 @@ from uuid import uuid4
 
 import typer
 from pyspark.sql import SparkSession
+from rich.status import Status
 
 from platform_assets.cli.broken import print_broken
-from platform_assets.cli.context import console, current_lake, spark_session
+from platform_assets.cli.context import OperatorName, console, current_lake, find_operator, spark_session
 from platform_assets.cli.render import next_step
 from platform_assets.reports.publication import read_publication
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import broken_reports, declared_reports
 from quality import GateClosed
-from streaming.base import DeclarationError, utc_now
-from streaming.declare import Operator, Pipeline, broken_modules, declared_pipelines
+from streaming.base import utc_now
+from streaming.declare import Pipeline, declared_pipelines
+from streaming.operations import RebuildListener
 from streaming.operations import drop as drop_tables
 from streaming.operations import rebuild as rebuild_tables
 
-OperatorName = Annotated[str, typer.Argument(help="Name of a view, or PIPELINE/VIEW where two have the same name.")]
 
+def rebuild(
+    view: OperatorName,
+    beside: Annotated[
+        str | None, typer.Option("--as", help="Keep the old tables in place, and build new ones under this name.")
+    ] = None,
+) -> None:
+    """Build a view anew from the log while everything runs, then let the new tables take the place of the old ones.
 
-def rebuild(view: OperatorName) -> None:
-    """Remove the tables of a view and build them anew from the log; its corrections and reports follow."""
-    pipeline, operator = _declared(view)
+    Corrections are built with it, and reports are published again. With --as nothing is replaced.
+    """
+    pipeline, operator = find_operator(view)
     lake = current_lake()
-
-    def say(day: date, rows: int) -> None:
-        console.print(f"{operator.name} {day}: {rows:,} windows corrected", highlight=False)
-
     with spark_session() as spark:
-        with console.status(f"building {operator.name} from the log"):
-            rebuilt = rebuild_tables(spark, lake, pipeline, operator, utc_now, say)
-        console.print(f"{operator.name}: {rebuilt.rows:,} results built from the log.", highlight=False)
-        _publish_again(spark, pipeline)
-    next_step(console, f"tidemark audit {pipeline.name}", "proves every number again from the log.")
+        with console.status(f"building {operator.name} from the log") as status:
+            shown = _Shown(operator.name, status)
+            rebuilt = rebuild_tables(spark, lake, pipeline, operator, beside, utc_now, shown)
+        console.print(f"{beside or operator.name}: {rebuilt.rows:,} results built from the log.", highlight=False)
+        if beside is None:
+            _publish_again(spark, pipeline)
+    if beside is None:
+        next_step(console, f"tidemark audit {pipeline.name}", "proves every number again from the log.")
+    else:
+        console.print(f"They are in {rebuilt.uri}", highlight=False, soft_wrap=True)
+        next_step(
+            console, f"tidemark rebuild {view}", f"puts such tables in place; `tidemark drop {beside}` removes these."
+        )
+
+
+class _Shown(RebuildListener):
+    """A rebuild on the console: how far it is, and each corrected day."""
+
+    def __init__(self, name: str, status: Status) -> None:
+        self._name = name
+        self._status = status
+
+    def followed(self, through: int, newest: int) -> None:
+        self._status.update(f"building {self._name} from the log: batch {through:,} of {newest:,}")
+
+    def corrected(self, day: date, rows: int) -> None:
+        console.print(f"{self._name} {day}: {rows:,} windows corrected", highlight=False)
+
+    def waits(self, holder: str) -> None:
+        self._status.update(f"{self._name} is built; waiting for {holder} to put it in place")
 
 
 def drop(
-    view: Annotated[str, typer.Argument(help="Name of a view that is declared no more.")],
+    view: Annotated[str, typer.Argument(help="Name of a view that is not declared.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Remove the tables that a renamed or dropped view has left behind; the log and everything else stays."""
+    """Remove the tables of a view that is not declared, a renamed or dropped one; the log and everything else stays."""
     if not yes:
         typer.confirm(f"Remove every table of {view!r} in {current_lake().root}?", abort=True)
     for table in drop_tables(current_lake(), list(declared_pipelines().values()), view):
@@ -64,14 +93,3 @@ def _publish_again(spark: SparkSession, pipeline: Pipeline) -> None:
             console.print(f"report {report.name} was not published again: {closed}", highlight=False, markup=False)
         else:
             console.print(f"report {report.name} is published again.", highlight=False)
-
-
-def _declared(name: str) -> tuple[Pipeline, Operator]:
-    wanted, _, view = name.rpartition("/")
-    every = [(pipeline, entry) for pipeline in declared_pipelines().values() for entry in pipeline.operators]
-    matching = [(pipeline, entry) for pipeline, entry in every if entry.name == view and wanted in ("", pipeline.name)]
-    if len(matching) == 1:
-        return matching[0]
-    names = ", ".join(f"{pipeline.name}/{entry.name}" for pipeline, entry in matching or every) or "none"
-    text = f"there {'are several views' if matching else 'is no view'} {name!r}: {names}. Write one of these."
-    raise DeclarationError("\n".join([text, *map(str, broken_modules())]))

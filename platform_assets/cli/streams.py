@@ -194,10 +194,10 @@ def _start(lake: Lake, pipeline: Pipeline) -> subprocess.Popen[bytes] | None:
 
 
 def _say_left_tables(lake: Lake, pipelines: Sequence[Pipeline]) -> None:
-    """Tables of views that are declared no more."""
+    """Tables of views that are not declared: dropped or renamed ones, and those built beside others."""
     for table in (table for pipeline in pipelines for table in left_tables(lake, pipeline)):
         console.print(
-            f"{table.uri} belongs to view {table.operator!r}, which is declared no more; `tidemark drop "
+            f"{table.uri} belongs to view {table.operator!r}, which is not declared; `tidemark drop "
             f"{table.operator}` removes it.",
             highlight=False,
             soft_wrap=True,

@@ -17,7 +17,7 @@ import dagster as dg
 from platform_assets.keys import late_key
 from streaming import Lake, Pipeline, Windowed
 from streaming.log import newest_late
-from streaming.operators import PendingDay
+from streaming.operators import PendingDay, generation_of
 from streaming.tables import delta
 from streaming.views import corrected_through, ended_since
 
@@ -50,7 +50,7 @@ def backlog_metadata(lake: Lake, view: Windowed, backlog: Iterable[PendingDay], 
         _LATE: {
             "log": _table_id(lake.log(view.of)),
             "corrections": _table_id(lake.corrections(view)),
-            "policy": _policy(view),
+            "policy": _policy(lake, view),
             "through": -1 if through is None else through,
             "days": {entry.day.isoformat(): entry.newest_batch for entry in backlog},
         }
@@ -114,7 +114,7 @@ def may_need_corrections(instance: dg.DagsterInstance, lake: Lake, view: Windowe
 def _valid_count(instance: dg.DagsterInstance, lake: Lake, view: Windowed, log: str) -> dict[str, Any] | None:
     """The newest count, unless log, late policy or table of corrections was another one then."""
     counted = _newest_count(instance, view)
-    if counted is None or counted["log"] != log or counted.get("policy") != _policy(view):
+    if counted is None or counted["log"] != log or counted.get("policy") != _policy(lake, view):
         return None
     corrections = counted["corrections"]
     return counted if corrections is None or corrections == _table_id(lake.corrections(view)) else None
@@ -134,8 +134,9 @@ def _newest_count(instance: dg.DagsterInstance, view: Windowed) -> dict[str, Any
     return None
 
 
-def _policy(view: Windowed) -> str:
-    return f"{view.late} {view.allowed_lateness}"
+def _policy(lake: Lake, view: Windowed) -> str:
+    """What a count of late pairs follows from besides the log, also which generation of the view it was."""
+    return f"{view.late} {view.allowed_lateness} {generation_of(delta.open_table(lake.first(view)))}"
 
 
 def _table_id(uri: str) -> str | None:

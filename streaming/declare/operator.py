@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 from streaming.declare.stream import Stream
 
@@ -38,6 +38,8 @@ class Operator(ABC):
 
     name: str
     description: str
+    every: str | None = None
+    """How often a running pipeline steps it at most, as an interval; None: after each commit of what it reads."""
 
     @property
     @abstractmethod
@@ -68,6 +70,10 @@ class Operator(ABC):
     def streamed(self) -> tuple[TableSpec, ...]:
         """The tables for people that the stream process writes: all but its state."""
         return tuple(table for table in self.tables if table.written_by == "stream" and not table.is_state)
+
+    def renamed(self, name: str) -> Self:
+        """The same under another name."""
+        return replace(self, name=name)  # type: ignore[type-var]
 
     @property
     def folder(self) -> str:

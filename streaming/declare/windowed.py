@@ -35,7 +35,9 @@ class Windowed(Operator):
 
     `late` says what becomes of late pairs, and `allowed_lateness` belongs to `late="update"` (see `LatePolicy`).
     `early` (`"each batch"` or an interval of processing time) keeps a table of the windows that are still open.
-    `fresh_within`: how old the watermark may be before the running view counts as late.
+    `every` (an interval of processing time, such as `"10 seconds"`): how often a running pipeline steps the view at
+    most; left out, after each batch. `fresh_within`: how old the watermark may be before the running view counts as
+    late.
 
     Raises:
         DeclarationError: unknown column, reserved or repeated name, nothing to compute, or a policy that cannot be.
@@ -54,6 +56,7 @@ class Windowed(Operator):
     allowed_lateness: str | None = None
     early: str | None = None
     fresh_within: str | None = None
+    every: str | None = None
 
     def __post_init__(self) -> None:
         check_name("view", self.name)
@@ -76,8 +79,8 @@ class Windowed(Operator):
                 )
         if len(set(self.by)) != len(self.by):
             raise DeclarationError(f"by={self.by!r} of view {self.name!r} repeats a key; name each once.")
-        if self.fresh_within is not None:
-            interval(self.fresh_within)
+        for duration in filter(None, (self.fresh_within, self.every)):
+            interval(duration)
         check_policy(self.name, self.late, self.allowed_lateness, self.early, self.window.updatable)
 
     @property

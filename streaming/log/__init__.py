@@ -8,9 +8,9 @@ from streaming.log.clock_history import clock_history
 from streaming.log.files import LogFiles
 from streaming.log.filters import Filter
 from streaming.log.heartbeat import append_heartbeat
-from streaming.log.ingest import QUERY, Ingest, append_validated, declared_schema, next_state, stamp
+from streaming.log.ingest import QUERY, Ingest, append_validated, next_state, stamp, widen_log
 from streaming.log.origin import REPAIRS, place, with_origin
-from streaming.log.read import ever_rejected, read_log, rejected, repaired, valid
+from streaming.log.read import ever_rejected, read_log, rejected, repaired, require_log, valid
 from streaming.log.summary import OperatorCounts
 from streaming.log.unknown import add_unknown
 from streaming.log.validate import RowValidator
@@ -31,7 +31,6 @@ __all__ = [
     "archive_batches",
     "batches_after",
     "clock_history",
-    "declared_schema",
     "ever_rejected",
     "head",
     "newest_late",
@@ -41,9 +40,11 @@ __all__ = [
     "read_log",
     "rejected",
     "repaired",
+    "require_log",
     "stamp",
     "valid",
     "validate",
     "version_after",
+    "widen_log",
     "with_origin",
 ]

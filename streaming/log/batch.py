@@ -18,8 +18,9 @@ class Batch:
     heartbeat and a repair); `state` is the clock when the batch was stamped, by the declaration `clock`, which may be
     another one later. `after` is the clock after the batch, which stamps the next one: no row of a later batch can be
     on time for a window that is closed by its watermark. `summary`, `rejected`, `late` (pairs per view) and
-    `unassigned` (rows per view that are in no window) speak of its rows. `end_of_input`: a heartbeat that closes what
-    is open, whatever the clock says. `source_times`: instants by which the source had half, a twentieth and a
+    `unassigned` (rows per view that are in no window) speak of its rows, and `counted_by` tells one declaration by
+    which a view's were counted from another. `end_of_input`: a heartbeat that closes what is open, whatever the clock
+    says. `source_times`: instants by which the source had half, a twentieth and a
     hundredth of the rows (null for others). `unknown`: rows per field that the payload has and nobody declared (see
     `streaming.log.unknown`).
     """
@@ -33,6 +34,7 @@ class Batch:
     rejected: int = 0
     late: dict[str, int] | None = None
     unassigned: dict[str, int] | None = None
+    counted_by: dict[str, str] | None = None
     end_of_input: bool = False
     source_times: tuple[datetime, ...] | None = None
     unknown: dict[str, int] | None = None
@@ -62,6 +64,7 @@ class Batch:
             "rejected": self.rejected,
             "late": self.late or {},
             "unassigned": self.unassigned or {},
+            "counted_by": self.counted_by or {},
             "end_of_input": self.end_of_input,
             "unknown": self.unknown or {},
             "source_times": None if self.source_times is None else [to_micros(time) for time in self.source_times],
@@ -81,6 +84,7 @@ class Batch:
             rejected=value["rejected"],
             late=value["late"],
             unassigned=value["unassigned"],
+            counted_by=value.get("counted_by") or {},
             end_of_input=value.get("end_of_input", False),
             unknown=value.get("unknown") or {},
             after=ClockState.from_json(value["after"]) if "after" in value else ClockState(),

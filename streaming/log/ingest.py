@@ -117,6 +117,7 @@ def append_validated(
             rejected=counted["rejected"],
             late={name: counted[f"late_{name}"] for name in counts},
             unassigned={name: counted[f"unassigned_{name}"] for name in counts},
+            counted_by={name: each.by for name, each in counts.items()},
             source_times=optional_instants(counted["source_times"]) if txn is not None else None,
             unknown=count_unknown(counted["unknown"]),
         )
@@ -136,7 +137,18 @@ def next_state(head: Batch | None) -> ClockState:
     return ClockState() if head is None else head.after
 
 
-def declared_schema(spark: SparkSession, stream: Stream) -> StructType:
+def widen_log(spark: SparkSession, lake: Lake, stream: Stream) -> None:
+    """Add the declared columns that an existing log lacks, whose rows read null there: a view may read them already.
+
+    Raises:
+        LogError: a column has another type than in the log.
+    """
+    there = {name.lower() for name in delta.schema_of(lake.log(stream)).names}
+    if any(name.lower() not in there for name in stream.columns):
+        delta.widen(lake.log(stream), _declared_schema(spark, stream))
+
+
+def _declared_schema(spark: SparkSession, stream: Stream) -> StructType:
     """The columns that the next batch of the log will have."""
     nothing = spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream.source)}")
     return stamp(RowValidator(stream)(stream.format.parse(nothing), EPOCH), stream.columns, 0, None).schema

@@ -18,13 +18,22 @@ def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | Non
     Raises:
         LogError: nothing has been ingested yet.
     """
+    require_log(lake, stream)
+    return delta.read(spark, lake.log(stream), version)
+
+
+def require_log(lake: Lake, stream: Stream) -> None:
+    """Refuse where nothing has been ingested yet.
+
+    Raises:
+        LogError: with the command that does.
+    """
     uri = lake.log(stream)
     if not delta.exists(uri):
         raise LogError(
             f"stream {stream.name!r} has no event log at {uri!r} yet; run `tidemark run {stream.name}` first, or "
             "point TIDEMARK_HOME to the lake that has it."
         )
-    return delta.read(spark, uri, version)
 
 
 def valid(log: DataFrame) -> DataFrame:

@@ -50,11 +50,13 @@ def optional_instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | 
 class OperatorCounts:
     """What the commit of a batch counts for one operator, as columns over stamped rows; both are null for other rows.
 
-    `late`: how many late pairs a row makes; `unassigned`: whether it is in no window.
+    `late`: how many late pairs a row makes; `unassigned`: whether it is in no window; `by`: the same text for
+    declarations that count the same.
     """
 
     late: Column
     unassigned: Column
+    by: str
 
 
 def summary_columns(stream: Stream, counts: Mapping[str, OperatorCounts]) -> list[Column]:

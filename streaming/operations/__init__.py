@@ -2,8 +2,9 @@
 
 from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, Bench, Stage, bench
 from streaming.operations.class_sharing import make_class_archive
+from streaming.operations.left import drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
-from streaming.operations.rebuild import drop, left_tables, rebuild
+from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.repair import ChangedWindow, Preview, preview, repair
 from streaming.operations.scaffold import write_skeleton
 
@@ -16,6 +17,7 @@ __all__ = [
     "ChangedWindow",
     "Maintained",
     "Preview",
+    "RebuildListener",
     "Stage",
     "bench",
     "drop",

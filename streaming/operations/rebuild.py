@@ -1,39 +1,63 @@
-"""Rebuild an operator's tables from the log, and drop those of an operator that is declared no more."""
+"""Rebuild an operator's tables from the log, beside those that are read and while the pipeline runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
+from threading import Event
 
 from pyspark.sql import SparkSession
 
-from streaming.base import DeclarationError, ViewError, utc_now
+from streaming.base import ChangedDeclaration, DeclarationError, LeaseError, utc_now
 from streaming.declare import Operator, Pipeline
 from streaming.lake import Lake
-from streaming.log import Batch
-from streaming.operators import OperatorRuntime, Written, recorded_declaration, runtime_of
-from streaming.service import Run, take_lease
-from streaming.tables import delta, storage
+from streaming.log import head, require_log, widen_log
+from streaming.operators import (
+    OperatorRuntime,
+    generation_of,
+    make_ready,
+    next_of,
+    ready_generation,
+    remove_next,
+    runtime_of,
+)
+from streaming.service import Run, explained, holder_of, take_lease
+from streaming.tables import delta
 
-_OF_STREAMS = ("log", "batches", "progress")
+OF_STREAMS = ("log", "batches", "progress")
+"""The tables in a stream's folder that are no operator's."""
+
+_LOOK_EVERY = 0.5
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What a rebuild did: rows written to the operator's own table, and rows corrected per day."""
+    """What a rebuild did: where the operator's own table is, its rows, and rows corrected per day."""
 
+    uri: str
     rows: int
     corrected: dict[date, int]
 
 
-@dataclass(frozen=True)
-class LeftTable:
-    """A table that no declared operator has: `operator` is the one that made it, the others are its own."""
+class RebuildListener:
+    """Is told how a rebuild gets on; what is not overridden is not shown."""
 
-    operator: str
+    def followed(self, through: int, newest: int) -> None:
+        """The batches up to `through` are followed, of those up to `newest`."""
+
+    def corrected(self, day: date, rows: int) -> None:
+        """A day is corrected, in so many rows."""
+
+    def waits(self, holder: str) -> None:
+        """All is built, and `holder`, which runs the pipeline, is to put it in place."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What the lease of a rebuild is for; a pipeline's own is another one."""
+
     name: str
-    uri: str
 
 
 def rebuild(
@@ -41,80 +65,107 @@ def rebuild(
     lake: Lake,
     pipeline: Pipeline,
     operator: Operator,
+    name: str | None = None,
     now: Callable[[], datetime] = utc_now,
-    on_day: Callable[[date, int], None] = lambda day, rows: None,
+    listener: RebuildListener | None = None,
 ) -> Rebuilt:
-    """Remove the tables of an operator and build them anew from the log, then its corrections.
+    """Build the tables of an operator anew from the log, with their corrections, beside the old ones.
 
-    Whatever kills it: running it again, or the next run of the pipeline, goes on from the log. `on_day` is told of each
-    corrected day.
+    Once they have caught up they take the place of the old ones, in one commit; until then the old ones are read. The
+    pipeline may run all the while: then its process puts them in place, within some ten seconds. With a `name` they
+    stay beside the old ones, under it.
+
+    Whatever kills it: running it again goes on where it was, and what is ready is put in place by the next run of the
+    pipeline at the latest.
 
     Raises:
-        LeaseError: the pipeline is running.
+        LeaseError: another process builds the same.
         LogError: nothing has been ingested yet.
+        DeclarationError: the `name` is taken.
     """
-    written: list[int] = []
-
-    def on_batch(query: str, wrote: Written, batch: Batch | None) -> None:
-        written.append(wrote.rows)
-
-    with take_lease(lake, pipeline):
-        runtime = runtime_of(operator, lake)
-        remove(runtime)
-        run = Run(spark, lake, pipeline, now, on_batch)
-        run.check_operators()
-        run.step(next(each for each in run.operators if each.operator == operator))
-        run.catch_up()
-        days = [pending.day for pending in runtime.plan(spark)]
-        corrected = runtime.correct(spark, days, now, on_day) if days else {}
-    return Rebuilt(sum(written), corrected)
-
-
-def remove(runtime: OperatorRuntime) -> None:
-    """Remove the tables of an operator."""
-    for uri in runtime.uris():
-        storage.remove_folder(uri)
+    listener = listener or RebuildListener()
+    beside = next_of(operator) if name is None else _renamed(lake, pipeline, operator, name)
+    corrected: dict[date, int] = {}
+    with take_lease(lake, _Place(f"{operator.folder}/{beside.name}")):
+        if name is not None or not _is_ready(lake, operator):
+            for stream in operator.reads:
+                require_log(lake, stream)
+                widen_log(spark, lake, stream)
+            # The second round follows what the log got during the first.
+            for _ in range(2):
+                corrected |= _follow(spark, runtime_of(beside, lake), now, listener)
+        if name is None:
+            make_ready(lake, operator)
+            _put_in_place(spark, lake, pipeline, operator, now, listener)
+    uri = lake.table(operator if name is None else beside)
+    built = delta.open_table(uri)
+    assert built is not None
+    return Rebuilt(uri, built.count(), corrected)
 
 
-def left_tables(lake: Lake, pipeline: Pipeline) -> Iterator[LeftTable]:
-    """The tables beside the logs of a pipeline that none of its operators has any more, renamed or dropped ones."""
-    declared = {
-        operator.table_name(suffix) for operator in pipeline.operators for suffix in ("", *operator.reserved_suffixes)
-    }
-    for stream in pipeline.streams:
-        for name in sorted(storage.folders(lake.path(stream.name))):
-            if name in declared or name in _OF_STREAMS:
-                continue
-            uri = lake.path(stream.name, name)
-            table = delta.open_table(uri)
-            if table is not None:
-                recorded = recorded_declaration(table)
-                operator = name if recorded is None else recorded["operator"]
-                yield LeftTable(operator, name, uri)
+def _is_ready(lake: Lake, operator: Operator) -> bool:
+    """Whether a rebuild that died had built all; what is left of any other kind is removed."""
+    generation = ready_generation(lake, operator)
+    try:
+        runtime_of(next_of(operator), lake).check()
+    except ChangedDeclaration:
+        remove_next(lake, operator)
+        return False
+    if generation is not None and generation <= generation_of(delta.open_table(lake.table(operator))):
+        remove_next(lake, operator)
+        return False
+    return generation is not None
 
 
-def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftTable]:
-    """Remove the tables that an operator has left behind; returns which.
-
-    Raises:
-        DeclarationError: the operator is still declared.
-        ViewError: there is no table of it.
-        LeaseError: the pipeline beside whose log they lie is running.
-    """
-    for pipeline in pipelines:
-        if any(entry.name == operator for entry in pipeline.operators):
-            raise DeclarationError(
-                f"view {operator!r} is declared in pipeline {pipeline.name!r}; take it out of the declaration, or "
-                f"build it anew with `tidemark rebuild {operator}`. Nothing was removed."
-            )
-    left = [(pipeline, table) for pipeline in pipelines for table in left_tables(lake, pipeline)]
-    removed = [(pipeline, table) for pipeline, table in left if table.operator == operator]
-    if not removed:
-        raise ViewError(
-            f"no table in {lake.root!r} was left by a view {operator!r}; left are those of: "
-            f"{', '.join(sorted({table.operator for _, table in left})) or 'none'}."
+def _renamed(lake: Lake, pipeline: Pipeline, operator: Operator, name: str) -> Operator:
+    beside = operator.renamed(name)
+    taken = {each.table_name(suffix) for each in pipeline.operators for suffix in ("", *each.reserved_suffixes)}
+    wanted = {beside.table_name(suffix) for suffix in ("", *beside.reserved_suffixes)}
+    if clash := sorted(wanted & {*taken, *OF_STREAMS}):
+        raise DeclarationError(
+            f"{name!r} cannot be the name of what is built beside view {operator.name!r}: {clash[0]!r} is a table of "
+            f"pipeline {pipeline.name!r} already; choose another name."
         )
-    for pipeline, table in removed:
-        with take_lease(lake, pipeline):
-            storage.remove_folder(table.uri)
-    return [table for _, table in removed]
+    try:
+        runtime_of(beside, lake).check()
+    except ChangedDeclaration as changed:
+        raise DeclarationError(
+            f"there is a table {lake.table(beside)!r} of another declaration; remove it with `tidemark drop {name}`, "
+            "or choose another name."
+        ) from changed
+    return beside
+
+
+def _follow(
+    spark: SparkSession, runtime: OperatorRuntime, now: Callable[[], datetime], listener: RebuildListener
+) -> dict[date, int]:
+    """Step up to the newest batches, then correct what came late; returns the rows corrected per day."""
+    operator, lake = runtime.operator, runtime.lake
+    newest = head(lake, operator.reads[0])
+    assert newest is not None
+    with explained(operator):
+        for step in runtime.steps(spark, now):
+            step.run()
+            listener.followed(step.last, newest.number)
+        runtime.catch_up(spark, newest, now)
+        days = [pending.day for pending in runtime.plan(spark)]
+        return runtime.correct(spark, days, now, listener.corrected) if days else {}
+
+
+def _put_in_place(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    operator: Operator,
+    now: Callable[[], datetime],
+    listener: RebuildListener,
+) -> None:
+    """Only who holds the pipeline's lease writes its tables: the process that runs it, or this one."""
+    while ready_generation(lake, operator) is not None:
+        try:
+            with take_lease(lake, pipeline):
+                run = Run(spark, lake, pipeline, now, lambda query, written, batch: None)
+                run.take_over(runtime_of(operator, lake))
+        except LeaseError:
+            listener.waits(str(holder_of(lake, pipeline)))
+            Event().wait(_LOOK_EVERY)

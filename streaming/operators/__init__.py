@@ -2,6 +2,7 @@
 
 from streaming.operators.declaration import check_declaration, create_table, recorded_declaration
 from streaming.operators.finding import Finding
+from streaming.operators.generations import GENERATION, generation_of, open_beside, open_side
 from streaming.operators.runtime import (
     LogAtVersion,
     OperatorRuntime,
@@ -12,8 +13,10 @@ from streaming.operators.runtime import (
 )
 from streaming.operators.slices import slices
 from streaming.operators.state import clean_state
+from streaming.operators.switching import make_ready, next_of, ready_generation, remove_next, switch
 
 __all__ = [
+    "GENERATION",
     "Finding",
     "LogAtVersion",
     "OperatorRuntime",
@@ -23,7 +26,15 @@ __all__ = [
     "check_declaration",
     "clean_state",
     "create_table",
+    "generation_of",
+    "make_ready",
+    "next_of",
+    "open_beside",
+    "open_side",
+    "ready_generation",
     "recorded_declaration",
+    "remove_next",
     "runtime_of",
     "slices",
+    "switch",
 ]

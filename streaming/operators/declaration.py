@@ -16,14 +16,20 @@ from pyspark.sql.types import StructType
 from streaming.base import ChangedDeclaration
 from streaming.declare import Operator
 from streaming.lake import Lake
+from streaming.operators.generations import GENERATION, generation_of
 from streaming.tables import delta
 
-_PROPERTY = "tidemark.declaration"
+DECLARATION = "tidemark.declaration"
+"""The property of a table that records what made it."""
+
 _NOTHING = "nothing"
 
 
 def create_table(lake: Lake, operator: Operator, suffix: str, schema: StructType) -> str:
-    """Create a table of the operator, empty, if it is not there yet; returns where it is."""
+    """Create a table of the operator, empty, if it is not there yet; returns where it is.
+
+    It is of the generation of the operator's own table.
+    """
     spec = next(table for table in operator.tables if table.suffix == suffix)
     uri = lake.table(operator, suffix)
     delta.create(
@@ -33,18 +39,22 @@ def create_table(lake: Lake, operator: Operator, suffix: str, schema: StructType
         description=spec.description,
         properties=declaration_properties(operator),
     )
+    generation = generation_of(delta.open_table(lake.table(operator))) if suffix else 0
+    if generation > generation_of(delta.open_table(uri)):
+        numbers = {GENERATION: generation}
+        delta.note(uri, metadata=numbers, numbers=numbers, fence=lambda table: None)
     return uri
 
 
 def declaration_properties(operator: Operator) -> dict[str, str]:
     """The properties with which every table of the operator is created."""
     recorded = {"operator": operator.name, "kind": type(operator).__name__, "makes": dict(operator.fingerprint)}
-    return {_PROPERTY: json.dumps(recorded)}
+    return {DECLARATION: json.dumps(recorded)}
 
 
 def recorded_declaration(table: DeltaTable) -> dict[str, Any] | None:
     """What the table records: `operator` (its name), `kind`, and `makes`; None for an older table."""
-    text = table.metadata().configuration.get(_PROPERTY)
+    text = table.metadata().configuration.get(DECLARATION)
     return json.loads(text) if text else None
 
 
@@ -56,7 +66,7 @@ def check_declaration(lake: Lake, operator: Operator) -> None:
     Raises:
         ChangedDeclaration: with each difference in words, and the command that builds the tables anew.
     """
-    declared = json.loads(declaration_properties(operator)[_PROPERTY])
+    declared = json.loads(declaration_properties(operator)[DECLARATION])
     for spec in operator.tables:
         table = delta.open_table(lake.table(operator, spec.suffix))
         if table is None:

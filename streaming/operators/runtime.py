@@ -30,6 +30,11 @@ class Step:
         """The number by which the step is known, also when it is tried again with more batches: that of its first."""
         return min(batches[0].number for batches in self.batches.values() if batches)
 
+    @property
+    def last(self) -> int:
+        """The number of its last batch."""
+        return max(batches[-1].number for batches in self.batches.values() if batches)
+
 
 @dataclass(frozen=True)
 class Written:
@@ -121,6 +126,10 @@ class OperatorRuntime(ABC):
         A function raises ViewError where its table is not there.
         """
 
+    def explain(self, spark: SparkSession) -> Mapping[str, str]:
+        """In words for people, by heading: how it is computed, why so, and how far it is."""
+        return {}
+
     # Correcting
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
@@ -153,10 +162,9 @@ class OperatorRuntime(ABC):
 
     # Rebuilding
 
-    def uris(self) -> list[str]:
-        """Where its tables are, or would be."""
-        names = dict.fromkeys(["", *self.operator.reserved_suffixes, *(t.suffix for t in self.operator.tables)])
-        return [self.lake.table(self.operator, suffix) for suffix in names]
+    def refresh(self) -> None:
+        """Forget what was read of its tables: others have taken their place."""
+        return None
 
 
 @singledispatch

@@ -3,13 +3,13 @@
 from streaming.service import hangs, lease, progress_table
 from streaming.service.alerts import ALERTS, AlertStatus, evaluate
 from streaming.service.drain import drain
-from streaming.service.lease import take_lease
+from streaming.service.lease import holder_of, take_lease
 from streaming.service.measures import Measure, together
 from streaming.service.metrics import StreamCollector
 from streaming.service.overview import Overview, look, request
 from streaming.service.progress import shown_on
 from streaming.service.progress_table import forget_progress, read_progress
-from streaming.service.query_errors import await_queries
+from streaming.service.query_errors import await_queries, explained
 from streaming.service.run import Run, ingest_query
 from streaming.service.status import Action, ControlFolder, QueryStatus, SupervisorStatus
 from streaming.service.supervise import supervise
@@ -32,8 +32,10 @@ __all__ = [
     "await_queries",
     "drain",
     "evaluate",
+    "explained",
     "forget_progress",
     "hangs",
+    "holder_of",
     "ingest_query",
     "lease",
     "look",

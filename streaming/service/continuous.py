@@ -17,7 +17,7 @@ from streaming.clocks import latest
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.operators import OperatorRuntime, Written
+from streaming.operators import OperatorRuntime, Written, ready_generation
 from streaming.service.measures import Measure
 from streaming.service.query_errors import explain
 from streaming.service.reporter import Reporter
@@ -59,6 +59,7 @@ class Continuous:
         self._threads = ThreadPoolExecutor(len(self._run.operators) + 1, thread_name_prefix="steps")
         self._stepping: dict[str, Future[None]] = {}
         self._stepped: dict[str, dict[str, int]] = {}
+        self._stepped_at: dict[str, datetime] = {}
         self._wake = Event()
         self._beat_at = self._inspected_at = datetime.min.replace(tzinfo=now().tzinfo)
         self._reporter = Reporter(self._run, self.watch, now, on_measures, on_status)
@@ -123,6 +124,9 @@ class Continuous:
         """What costs a call to the storage."""
         for stream in self._pipeline.streams:
             stream.source.check_there(self._run.spark, self._run.lake)
+        for runtime in self._run.operators:
+            if not self._is_stepping(runtime) and ready_generation(self._run.lake, runtime.operator) is not None:
+                self._stepping[runtime.operator.name] = self._threads.submit(self._take_over, runtime)
 
     def _heartbeat(self) -> None:
         """While the source is silent, its clock may go on by itself."""
@@ -144,10 +148,23 @@ class Continuous:
         """Let each operator that is behind its logs, and is not stepping, step."""
         for runtime in self._run.operators:
             name, heads = runtime.operator.name, self._heads_of(runtime)
-            stepping = self._stepping.get(name)
-            if heads and heads != self._stepped.get(name) and (stepping is None or stepping.done()):
-                self._stepped[name] = heads
+            behind = bool(heads) and heads != self._stepped.get(name)
+            if behind and not self._is_stepping(runtime) and self._is_due(runtime):
+                self._stepped[name], self._stepped_at[name] = heads, self._now()
                 self._stepping[name] = self._threads.submit(self._step_operator, runtime)
+
+    def _is_stepping(self, runtime: OperatorRuntime) -> bool:
+        stepping = self._stepping.get(runtime.operator.name)
+        return stepping is not None and not stepping.done()
+
+    def _is_due(self, runtime: OperatorRuntime) -> bool:
+        every, last = runtime.operator.every, self._stepped_at.get(runtime.operator.name)
+        return every is None or last is None or self._now() - last >= interval(every)
+
+    def _take_over(self, runtime: OperatorRuntime) -> None:
+        if self._run.take_over(runtime):
+            # It may have been paused, or be behind its logs.
+            self._stepped.pop(runtime.operator.name, None)
 
     def _heads_of(self, runtime: OperatorRuntime) -> dict[str, int]:
         heads = self._run.heads

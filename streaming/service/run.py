@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -15,11 +15,10 @@ from streaming.base import ViewError
 from streaming.clocks import latest
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
-from streaming.log import QUERY, Batch, OperatorCounts, declared_schema
-from streaming.operators import OperatorRuntime, Written, runtime_of
+from streaming.log import QUERY, Batch, OperatorCounts, widen_log
+from streaming.operators import OperatorRuntime, Written, next_of, ready_generation, runtime_of, switch
 from streaming.service.log_writer import LogWriter
 from streaming.service.query_errors import explained
-from streaming.tables import delta
 
 
 def ingest_query(pipeline: Pipeline, stream: Stream) -> str:
@@ -89,17 +88,33 @@ class Run:
         }
 
     def check_operators(self) -> None:
-        """Pause the operators that are not the ones that made their tables; before the first step of a run."""
+        """Pause the operators that are not the ones that made their tables; before the first step of a run.
+
+        What `rebuild` has made ready takes the place of their tables before.
+        """
         for runtime in self.operators:
-            try:
-                runtime.check()
-            except ViewError as refused:
-                self.paused[runtime.operator.name] = refused
+            if not self.take_over(runtime):
+                self._check(runtime)
         for stream in filter(lambda stream: stream.name in self.heads, self.pipeline.streams):
-            # A new operator may well read a column that is new.
-            there = {name.lower() for name in delta.schema_of(self.lake.log(stream)).names}
-            if any(name.lower() not in there for name in stream.columns):
-                delta.widen(self.lake.log(stream), declared_schema(self.spark, stream))
+            widen_log(self.spark, self.lake, stream)
+
+    def take_over(self, runtime: OperatorRuntime) -> bool:
+        """Let what `rebuild` has made ready take the place of an operator's tables, if there is such; tells if it did.
+
+        The operator must not be stepping. It pauses where this process has another declaration than what was built.
+        """
+        if ready_generation(self.lake, runtime.operator) is None:
+            return False
+        built = runtime_of(next_of(runtime.operator), self.lake)
+        # Its declaration may be another one than this process has.
+        with suppress(ViewError):
+            built.check()
+            for step in built.steps(self.spark, self._now):
+                step.run()
+        switch(self.spark, self.lake, runtime.operator)
+        runtime.refresh()
+        self._check(runtime)
+        return True
 
     def step(self, runtime: OperatorRuntime, until: Callable[[], bool] = lambda: False) -> None:
         """Step an operator up to the newest batches of its logs, once each has one; `until` ends it between two steps.
@@ -154,6 +169,13 @@ class Run:
         for runtime in filter(self.goes_on, self.operators):
             with explained(runtime.operator):
                 runtime.catch_up(self.spark, self._head(runtime), self._now)
+
+    def _check(self, runtime: OperatorRuntime) -> None:
+        self.paused.pop(runtime.operator.name, None)
+        try:
+            runtime.check()
+        except ViewError as refused:
+            self.paused[runtime.operator.name] = refused
 
     def _counts(self, stream: Stream) -> dict[str, OperatorCounts]:
         counts = {

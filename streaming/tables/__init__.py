@@ -4,7 +4,7 @@ from streaming.tables import delta, history, storage
 from streaming.tables.columns import nullable
 from streaming.tables.commit import attempts
 from streaming.tables.file_index import FileIndex
-from streaming.tables.history import commit_history, commits_of, newest_commits
+from streaming.tables.history import commit_history, commits_of, newest_commits, numbers_of
 from streaming.tables.listed_files import read_files
 from streaming.tables.log_cleanup import clean_up
 from streaming.tables.storage import location
@@ -20,6 +20,7 @@ __all__ = [
     "location",
     "newest_commits",
     "nullable",
+    "numbers_of",
     "read_files",
     "storage",
 ]

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from streaming.base import DAY
 from streaming.tables.added_files import added_files
-from streaming.tables.columns import added_columns
+from streaming.tables.columns import added_columns, nullable
 from streaming.tables.storage import location
 from streaming.tables.version_checksum import write_checksum
 
@@ -60,14 +60,16 @@ def commit_rows(
 ) -> int:
     """Write the rows of `frame` into the table in one commit; returns how many they were, 0 where `txn` is there.
 
-    `mode="overwrite"` replaces all rows, or those that pass the partition filters `replace`; for the rest see
-    `delta.append`.
+    `mode="overwrite"` replaces the rows that pass the partition filters `replace`, or without such all rows and
+    columns; for the rest see `delta.append`.
 
     Raises:
         LogError: a column has another type than in the table.
     """
     table = DeltaTable(location(uri))
-    added_columns(table, frame.schema, uri)
+    whole = mode == "overwrite" and replace is None
+    if not whole:
+        added_columns(table, frame.schema, uri)
     # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
     folder = f"data/{uuid.uuid4().hex}"
     encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
@@ -82,13 +84,13 @@ def commit_rows(
             fence(table)
             if txn is not None and is_written(table, txn):
                 return 0
-            added = added_columns(table, frame.schema, uri)
+            added = [] if whole else added_columns(table, frame.schema, uri)
             if added:
                 table.alter.add_columns(added)
             table.create_write_transaction(
                 actions,
                 mode=mode,
-                schema=table.schema(),
+                schema=Schema.from_json(nullable(frame.schema).json()) if whole else table.schema(),
                 partition_by=partition,
                 partition_filters=None if replace is None else list(replace),
                 commit_properties=properties,

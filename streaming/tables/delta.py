@@ -173,13 +173,14 @@ def replace_days(
     *,
     metadata: Mapping[str, Any],
     numbers: Mapping[str, int] | None = None,
+    fence: Callable[[DeltaTable], None] = lambda table: None,
 ) -> int:
     """Replace the partitions of `days` by the rows of `frame`, all of those days, in one commit.
 
-    The table keeps `numbers` as `append` says.
+    The table keeps `numbers` and `fence` is asked as `append` says.
     """
     partitions = [(DAY, "in", [day.isoformat() for day in sorted(days)])]
-    return _replace(frame, uri, metadata, numbers, partitions)
+    return _replace(frame, uri, metadata, numbers, ("window_start",), partitions, fence)
 
 
 def replace_all(
@@ -188,13 +189,14 @@ def replace_all(
     *,
     metadata: Mapping[str, Any],
     numbers: Mapping[str, int] | None = None,
+    statistics: Sequence[str] = ("window_start",),
     fence: Callable[[DeltaTable], None] = lambda table: None,
 ) -> int:
-    """Replace every row of the table by the rows of `frame`, in one commit; returns how many these are.
+    """Replace every row of the table, and its columns, by those of `frame`, in one commit; returns how many rows.
 
-    The table keeps `numbers` and `fence` is asked as `append` says.
+    The table keeps `numbers`, and `statistics` and `fence` are as `append` says.
     """
-    return _replace(frame, uri, metadata, numbers, fence=fence)
+    return _replace(frame, uri, metadata, numbers, statistics, None, fence)
 
 
 def _replace(
@@ -202,15 +204,16 @@ def _replace(
     uri: str,
     metadata: Mapping[str, Any],
     numbers: Mapping[str, int] | None,
-    partitions: Sequence[tuple[str, str, Any]] | None = None,
-    fence: Callable[[DeltaTable], None] = lambda table: None,
+    statistics: Sequence[str],
+    partitions: Sequence[tuple[str, str, Any]] | None,
+    fence: Callable[[DeltaTable], None],
 ) -> int:
     return commit_rows(
         frame,
         uri,
         txn=None,
         metadata=lambda: metadata,
-        statistics=("window_start",),
+        statistics=statistics,
         fence=fence,
         numbers=lambda: numbers or {},
         mode="overwrite",

@@ -49,6 +49,18 @@ def newest_commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
                 yield commit
 
 
+def numbers_of(table: DeltaTable) -> dict[str, int]:
+    """The numbers that an open table keeps, but for those that only entries tell of which were cleaned away."""
+    numbers: dict[str, int] = {}
+    for version in range(table.version(), -1, -1):
+        actions = _lines_of(files_of(table), version)
+        if actions is None:
+            break
+        kept = (json.loads(action)["txn"] for action in actions if action.startswith(b'{"txn"'))
+        numbers = {**{number["appId"]: number["version"] for number in kept}, **numbers}
+    return numbers
+
+
 def _entry(version: int) -> str:
     return f"_delta_log/{version:020}.json"
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
+from functools import partial
 
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, ViewError, date_literal, literal
+from streaming.base import WINDOW, FencedError, ViewError, date_literal, literal
 from streaming.declare import CORRECTIONS, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, head, read_log
-from streaming.operators import PendingDay, check_declaration, create_table
+from streaming.operators import PendingDay, check_declaration, create_table, generation_of, open_side
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.late import late_pairs
@@ -85,7 +87,7 @@ def ended_since(
 
     Starts no Spark. Empty where windows do not merge: they end when their bounds say.
     """
-    corrections = delta.open_table(lake.corrections(view), corrections_version) if view.window.merging else None
+    corrections = open_side(lake, view, CORRECTIONS, corrections_version) if view.window.merging else None
     newest = head(lake, view.of, log_version)
     if corrections is None or newest is None or newest.after.watermark is None:
         return {}
@@ -111,12 +113,14 @@ def correct(
         LogError: nothing has been ingested yet.
         ViewError: the view drops late pairs by its declaration.
         ChangedDeclaration: the view is not the one that made its tables.
+        FencedError: the view was built anew meanwhile.
     """
     if not view.corrected:
         raise ViewError(
             f"view {view.name!r} is declared with late='drop', so nothing is corrected; declare late='correct' to have "
             "its late pairs counted, they are all in the log."
         )
+    generation = generation_of(delta.open_table(lake.first(view)))
     check_declaration(lake, view)
     log = read_log(spark, lake, view.of)
     newest = head(lake, view.of)
@@ -131,9 +135,18 @@ def correct(
             [day],
             metadata={"through": {day.isoformat(): newest.number}, "view": view.name},
             numbers={_corrected_number(day): newest.number},
+            fence=partial(_fence, view, generation),
         )
         on_day(day, corrected[day])
     return corrected
+
+
+def _fence(view: Windowed, generation: int, table: DeltaTable) -> None:
+    if generation_of(table) != generation:
+        raise FencedError(
+            f"view {view.name!r} was built anew while it was corrected, and what was computed is of the old one; run "
+            f"`tidemark correct {view.folder}` again."
+        )
 
 
 def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> DataFrame:
@@ -170,8 +183,8 @@ def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> Dat
 
 def read_corrections(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
     """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
-    uri = lake.corrections(view)
-    return None if delta.open_table(uri, version) is None else delta.read(spark, uri, version)
+    table = open_side(lake, view, CORRECTIONS, version)
+    return None if table is None else delta.read(spark, lake.corrections(view), table.version())
 
 
 def corrected_through(lake: Lake, view: Windowed, days: Iterable[date], version: int | None = None) -> dict[date, int]:
@@ -179,9 +192,9 @@ def corrected_through(lake: Lake, view: Windowed, days: Iterable[date], version:
 
     At one Delta `version` or the newest. The table itself keeps these numbers, so that no commit is read.
     """
-    table = delta.open_table(lake.corrections(view), version)
+    table = open_side(lake, view, CORRECTIONS, version)
     through = {} if table is None else {day: table.transaction_version(_corrected_number(day)) for day in days}
-    return {day: batch for day, batch in through.items() if batch is not None}
+    return {day: batch for day, batch in through.items() if batch is not None and batch >= 0}
 
 
 def _corrected_number(day: date) -> str:

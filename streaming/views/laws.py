@@ -14,7 +14,7 @@ from streaming.base import WINDOW, literal
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.operators import Finding, LogAtVersion
+from streaming.operators import Finding, LogAtVersion, open_beside
 from streaming.tables import delta
 from streaming.views.comparison import compare
 from streaming.views.corrections import correction, plan, read_corrections
@@ -22,7 +22,7 @@ from streaming.views.current import current_results
 from streaming.views.first_results import read_first
 from streaming.views.kinds import kind_of
 from streaming.views.position import Position
-from streaming.views.results import aggregate, pairs
+from streaming.views.results import aggregate, counted_by, pairs
 from streaming.views.updates import in_lateness, read_updates, updated_through, updates_between
 
 
@@ -38,8 +38,9 @@ class PinnedView:
     @classmethod
     def now(cls, lake: Lake, view: Windowed) -> PinnedView:
         """As it is now."""
-        uris = (lake.first(view), lake.updates(view), lake.corrections(view))
-        return cls(view, *(delta.BEFORE if version is None else version for version in map(delta.version_of, uris)))
+        first = delta.open_table(lake.first(view))
+        sides = (open_beside(first, uri) for uri in (lake.updates(view), lake.corrections(view)))
+        return cls(view, *(delta.BEFORE if table is None else table.version() for table in (first, *sides)))
 
 
 def audit_view(
@@ -56,9 +57,8 @@ def audit_view(
     view, rows, batches = tables.view, log.rows, log.batches
     watermark = batches[-1].after.watermark if batches else None
     counted = pairs(rows, view)
-    # Batches before the view was declared did not count its late pairs.
-    aware = [batch.number for batch in batches if view.name in (batch.late or {})]
-    unaware = min(aware, default=len(batches)) - 1
+    # Batches before the view was declared, or while it was declared otherwise, did not count its late pairs.
+    unaware = max((batch.number for batch in batches if batch.summary.rows and not _counts(batch, view)), default=-1)
     # Where windows merge, a late row may well belong to a session that is still open.
     closed = F.lit(True) if kind_of(view).merges else F.col(f"{WINDOW}.end") <= literal(watermark)
     counts = counted.agg(
@@ -126,6 +126,12 @@ def audit_view(
             (*view.columns, "_late_rows", "_retracted", "_through_batch"),
             "corrections: computed again, equal",
         )
+
+
+def _counts(batch: Batch, view: Windowed) -> bool:
+    """Whether a batch counted the late pairs of the view as it is declared; those of older versions do not tell."""
+    by = (batch.counted_by or {}).get(view.name)
+    return view.name in (batch.late or {}) and by in (None, counted_by(view))
 
 
 def _not_updated(counted: DataFrame, view: Windowed, through: int) -> set[date]:

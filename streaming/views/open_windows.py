@@ -11,7 +11,7 @@ from streaming.base import ViewError, interval, literal
 from streaming.declare import EACH_BATCH, OPEN, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, read_log
-from streaming.operators import create_table
+from streaming.operators import create_table, open_side
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.results import aggregate, pairs, possibly_in_windows_after
@@ -66,10 +66,10 @@ def read_open(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     Raises:
         ViewError: the view keeps none, or has not run yet.
     """
-    uri = lake.open(view)
-    if not delta.exists(uri):
+    uri, table = lake.open(view), open_side(lake, view, OPEN)
+    if table is None:
         raise ViewError(
             f"view {view.name!r} has no table of open windows at {uri!r}; declare early='each batch' or an interval, "
             f"then run `tidemark run {view.of.name}`, or point TIDEMARK_HOME to the lake that has it."
         )
-    return delta.read(spark, uri)
+    return delta.read(spark, uri, table.version())

@@ -26,12 +26,13 @@ from streaming.operators import (
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan, read_corrections
 from streaming.views.current import current_results
+from streaming.views.explained import explain
 from streaming.views.first_results import read_first
 from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
 from streaming.views.open_windows import OpenWindows, read_open
 from streaming.views.position import check_position
-from streaming.views.results import counted_rows, pairs, possibly_in_windows_after
+from streaming.views.results import counted_by, counted_rows, pairs, possibly_in_windows_after
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
 from streaming.views.updates import read_updates, update
 
@@ -71,6 +72,7 @@ class WindowedRuntime(OperatorRuntime):
         return OperatorCounts(
             late=F.when(counted, view.window.late_windows(time, F.col("_watermark"))),
             unassigned=F.when(counted, view.window.has_no_window(time)),
+            by=counted_by(view),
         )
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
@@ -108,6 +110,9 @@ class WindowedRuntime(OperatorRuntime):
             ),
         }
 
+    def explain(self, spark: SparkSession) -> dict[str, str]:
+        return explain(spark, self.lake, self.operator)
+
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
 
@@ -120,6 +125,9 @@ class WindowedRuntime(OperatorRuntime):
     ) -> dict[date, int]:
         return correct(spark, self.lake, self.operator, days, now, on_day)
 
+    def refresh(self) -> None:
+        self._steps = None
+
     def pin(self, spark: SparkSession) -> PinnedView:
         return PinnedView.now(self.lake, self.operator)
 
@@ -127,9 +135,10 @@ class WindowedRuntime(OperatorRuntime):
         return audit_view(spark, self.lake, pinned, logs[self.operator.of.name])
 
     def _current(self, spark: SparkSession) -> DataFrame:
-        view, lake = self.operator, self.lake
-        corrections, updates = read_corrections(spark, lake, view), read_updates(spark, lake, view)
-        current = current_results(read_first(spark, lake, view), corrections, view, updates)
+        view, lake, at = self.operator, self.lake, self.pin(spark)
+        corrections = read_corrections(spark, lake, view, at.corrections)
+        updates = read_updates(spark, lake, view, at.updates)
+        current = current_results(read_first(spark, lake, view, at.first), corrections, view, updates)
         return current.orderBy("window_start", *view.by)
 
     def _late(self, spark: SparkSession) -> DataFrame:

@@ -97,6 +97,11 @@ class Panes:
         return F.col(_CLOSED).isNull() | (window["end"] > F.col(_CLOSED))
 
 
+def can_fold(view: Windowed, kept: Kept) -> bool:
+    """Whether rows of the view can be folded: aggregates have parts, and it is known which rows share their windows."""
+    return bool(kept.wholes) and view.window.pane(F.lit(None).cast("timestamp")) is not None
+
+
 def first_open(view: Windowed, position: Position) -> datetime | None:
     """No row before it is in a window that the view has yet to publish; null where nobody knows."""
     if position.watermark is None:

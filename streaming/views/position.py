@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from deltalake import DeltaTable
 
 from streaming.base import FencedError, ViewError, optional_instant, to_micros
 from streaming.declare import Windowed
+from streaming.log import Batch
+from streaming.operators import GENERATION, generation_of
 
 _THROUGH, _CLOSED = "through", "closed"
 
@@ -17,11 +19,13 @@ _THROUGH, _CLOSED = "through", "closed"
 class Position:
     """The log's batches up to `batch` are followed (-1 where none is), and what is closed by `watermark` is published.
 
-    The watermark is the clock's after that batch; null before the first valid row.
+    The watermark is the clock's after that batch; null before the first valid row. `generation` counts how often the
+    view was built anew.
     """
 
     batch: int = -1
     watermark: datetime | None = None
+    generation: int = 0
 
     @classmethod
     def of(cls, table: DeltaTable | None) -> Position:
@@ -29,12 +33,17 @@ class Position:
         batch = None if table is None else table.transaction_version(_THROUGH)
         if table is None or batch is None:
             return cls()
-        return cls(batch, optional_instant(table.transaction_version(_CLOSED)))
+        return cls(batch, optional_instant(table.transaction_version(_CLOSED)), generation_of(table))
 
     def numbers(self) -> dict[str, int]:
         """The position as a table keeps it, the watermark in microseconds since the epoch."""
         closed = {} if self.watermark is None else {_CLOSED: to_micros(self.watermark)}
-        return {_THROUGH: self.batch, **closed}
+        generation = {GENERATION: self.generation} if self.generation else {}
+        return {_THROUGH: self.batch, **closed, **generation}
+
+    def after(self, batch: Batch) -> Position:
+        """Where the view is once it has followed the log up to `batch`."""
+        return replace(self, batch=batch.number, watermark=batch.after.watermark)
 
     def fence(self, view: Windowed, table: DeltaTable) -> None:
         """Refuse to write what follows from this position where the table is elsewhere by now.

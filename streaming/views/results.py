@@ -5,6 +5,7 @@ First results, updates, open windows, corrections and the audit all go this way,
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -33,6 +34,12 @@ def counted_rows(view: Windowed) -> Column:
     """True for the valid rows that the view counts, false or null for all others."""
     valid = F.col("_day").isNotNull()
     return valid if view.where is None else valid & F.expr(view.where)
+
+
+def counted_by(view: Windowed) -> str:
+    """A short text that is the same for declarations by which the same pairs are late."""
+    rules = f"{view.of.event_time} {view.window.fingerprint} {view.where}"
+    return hashlib.sha256(rules.encode()).hexdigest()[:8]
 
 
 def possibly_in_windows_after(rows: DataFrame, view: Windowed, instant: datetime | None) -> DataFrame:

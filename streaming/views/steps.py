@@ -6,11 +6,10 @@ Whatever kills a step, the next one goes on from what the tables say; what was p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from streaming.base import FIRST_INSTANT, literal, utc_now
@@ -21,7 +20,7 @@ from streaming.log import Batch, LogFiles
 from streaming.operators import Written, clean_state, create_table
 from streaming.tables import delta, storage
 from streaming.views.kept import kept_of
-from streaming.views.panes import Panes, first_open
+from streaming.views.panes import Panes, can_fold, first_open
 from streaming.views.position import Position
 from streaming.views.results import aggregate, ends_within, finish, pairs
 from streaming.views.sessions import OpenSessions
@@ -65,10 +64,12 @@ class ViewSteps(ABC):
     def repair(self) -> None:
         """Make state fit to what is published, whatever became of either; before the first step of a process.
 
-        State that is ahead is of first results that were deleted since, and follows from the log once more.
+        State that is ahead, or of another generation, is of first results that are there no more, and follows from the
+        log once more.
         """
         uri = self.lake.table(self.view, STATE)
-        if Position.of(delta.open_table(uri)).batch > self.position().batch:
+        kept, published = Position.of(delta.open_table(uri)), self.position()
+        if kept.batch > published.batch or (kept.batch >= 0 and kept.generation != published.generation):
             storage.remove_folder(uri)
 
     @abstractmethod
@@ -101,19 +102,18 @@ class FixedSteps(ViewSteps):
 
     def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
         super().__init__(spark, lake, view, log)
-        folds = self.kept.wholes and view.window.pane(F.lit(None).cast("timestamp")) is not None
-        self._panes = Panes(spark, lake, view, log, self.kept) if folds else None
+        self._panes = Panes(spark, lake, view, log, self.kept) if can_fold(view, self.kept) else None
         self._waiting: list[Batch] = []
 
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
-        before, after = self.position(), position_after(batches[-1])
+        before = self.position()
+        after = before.after(batches[-1])
         rows = self._publish(self._closed(before, after), before, after, now)
         if self._panes is None:
             return Written(rows)
         self._waiting += batches
-        self._waiting = self._still_waiting(after)
-        # As often as they would be read.
-        if sum(batch.summary.rows for batch in self._waiting) * self.view.window.overlap < FOLDED_FROM:
+        self._waiting = still_waiting(self.view, self._waiting, after)
+        if reads_of(self.view, self._waiting) < FOLDED_FROM:
             return Written(rows)
         self._panes.fold(after)
         self._waiting = []
@@ -137,11 +137,17 @@ class FixedSteps(ViewSteps):
         rows = self.log.with_times(self.spark, *window.times_for_ends(since, by), after.batch)
         return aggregate(pairs(rows, self.view).where(ends_within(since, by)).where("not _late"), self.view)
 
-    def _still_waiting(self, after: Position) -> list[Batch]:
-        """The batches that are not folded and may have rows in a window that is still open."""
-        since = first_open(self.view, after) or FIRST_INSTANT
-        newest = [(batch, latest(FIRST_INSTANT, *batch.summary.greatest.values())) for batch in self._waiting]
-        return [batch for batch, instant in newest if instant is not None and instant >= since]
+
+def still_waiting(view: Windowed, batches: Iterable[Batch], at: Position) -> list[Batch]:
+    """Those of the `batches` that may have rows in a window which is still open where the view is."""
+    since = first_open(view, at) or FIRST_INSTANT
+    newest = [(batch, latest(FIRST_INSTANT, *batch.summary.greatest.values())) for batch in batches]
+    return [batch for batch, instant in newest if instant is not None and instant >= since]
+
+
+def reads_of(view: Windowed, batches: Iterable[Batch]) -> int:
+    """How many rows would be read, each as often as it is in a window."""
+    return sum(batch.summary.rows for batch in batches) * view.window.overlap
 
 
 class SessionSteps(ViewSteps):
@@ -152,7 +158,8 @@ class SessionSteps(ViewSteps):
         self._open = OpenSessions(spark, lake, view, log, self.kept)
 
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
-        before, after = self.position(), position_after(batches[-1])
+        before = self.position()
+        after = before.after(batches[-1])
         sessions = self._open.until(before, after).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             results = finish(self._open.closed(sessions, after), self.view)
@@ -167,8 +174,3 @@ class SessionSteps(ViewSteps):
         kept, published = self._open.position(), self.position()
         if kept != published:
             self._open.write_open(self._open.until(kept, published), kept, published)
-
-
-def position_after(batch: Batch) -> Position:
-    """Where a view is that has followed the log up to `batch`."""
-    return Position(batch.number, batch.after.watermark)

@@ -12,7 +12,7 @@ from streaming.base import FIRST_INSTANT, MICROSECOND, WINDOW, from_micros, inte
 from streaming.declare import UPDATES, Windowed
 from streaming.lake import Lake
 from streaming.log import head, read_log
-from streaming.operators import create_table
+from streaming.operators import create_table, open_side
 from streaming.tables import commit_history, delta
 from streaming.views.results import aggregate, pairs, possibly_in_windows_after
 
@@ -86,15 +86,15 @@ def _closed_for_good(lake: Lake, view: Windowed) -> datetime | None:
 
 def updated_through(lake: Lake, view: Windowed, version: int | None = None) -> int:
     """The batch up to which the updates go, at one Delta `version` or the newest; -1 where there are none."""
-    table = delta.open_table(lake.updates(view), version)
+    table = open_side(lake, view, UPDATES, version)
     written = None if table is None else table.transaction_version(_APP)
     return -1 if written is None else written
 
 
 def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
     """The updates as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
-    uri = lake.updates(view)
-    return None if delta.open_table(uri, version) is None else delta.read(spark, uri, version)
+    table = open_side(lake, view, UPDATES, version)
+    return None if table is None else delta.read(spark, lake.updates(view), table.version())
 
 
 def emitted(first: DataFrame, updates: DataFrame | None, view: Windowed) -> DataFrame:

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -24,13 +23,10 @@ from tests.laws.cases import FEEDS
 from tests.laws.readings import VIEWS, pipeline
 from tests.support.feeds import land
 from tests.support.instants import NOW
+from tests.support.killed import Killed, killed_at
 
 SEQUENCES = 5
 DECLARED = pipeline(FEEDS[0].files_per_batch, keep_raw=FEEDS[0].keep_raw)
-
-
-class Killed(BaseException):
-    """The process dies here; nothing that catches exceptions goes on."""
 
 
 @pytest.fixture(scope="module")
@@ -53,20 +49,6 @@ def pieces(batches: Sequence[Batch], chance: random.Random) -> list[Sequence[Bat
     """The batches in order, cut at one to four random places."""
     cuts = sorted(chance.sample(range(1, len(batches)), min(chance.randint(1, 4), len(batches) - 1)))
     return [batches[start:end] for start, end in zip([0, *cuts], [*cuts, len(batches)], strict=True)]
-
-
-def killed_at(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the process die before the nth commit from now on."""
-    commit, commits = DeltaTable.create_write_transaction, 0
-
-    def dies(table: DeltaTable, *args: Any, **kwargs: Any) -> None:
-        nonlocal commits
-        commits += 1
-        if commits == nth:
-            raise Killed
-        commit(table, *args, **kwargs)
-
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", dies)
 
 
 def rows(uri: str) -> list[str]:

@@ -9,12 +9,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from platform_assets.events.backlog import may_need_corrections, waiting
+from platform_assets.events.backlog import backlog_metadata, may_need_corrections, waiting
 from platform_assets.keys import late_key
 from streaming import log
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
+from streaming.operators.runtime import PendingDay
 from streaming.tables import delta, history
 from tests.support.histories import grow_corrections, grow_log
 from tests.support.instants import NOW, T0
@@ -45,14 +46,9 @@ def commits_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable
 
 def count_at(instance: dg.DagsterInstance, lake: Lake, through: int) -> None:
     """Dagster's last count of late pairs, of the day on which the history's first batches lie."""
-    count = {
-        "log": str(delta.open_table(lake.log(stream)).metadata().id),  # type: ignore[union-attr]
-        "corrections": None,
-        "policy": f"{count_by_sensor.late} {count_by_sensor.allowed_lateness}",
-        "through": through,
-        "days": {T0.date().isoformat(): through},
-    }
-    event = dg.AssetObservation(late_key(count_by_sensor), metadata={"backlog": count})
+    day = PendingDay(T0.date(), 1, through, None)
+    count = backlog_metadata(lake, count_by_sensor, [day], through)
+    event = dg.AssetObservation(late_key(count_by_sensor), metadata=count)
     instance.report_runless_asset_event(event)
 
 

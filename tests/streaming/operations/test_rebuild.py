@@ -16,7 +16,8 @@ from streaming.declare.windowed import Windowed
 from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
-from streaming.operations.rebuild import drop, left_tables, rebuild
+from streaming.operations.left import drop, left_tables
+from streaming.operations.rebuild import rebuild
 from streaming.operators.declaration import differences
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan
@@ -75,7 +76,7 @@ def test_a_declaration_that_would_change_results_is_refused_in_words_until_the_v
         run(spark, lake, pipeline_of(adopted))
         assert counts(spark, lake, adopted) == counts(spark, lake, count_by_sensor), name
 
-    rebuilt = rebuild(spark, lake, pipeline_of(halves), halves, lambda: NOW)
+    rebuilt = rebuild(spark, lake, pipeline_of(halves), halves, now=lambda: NOW)
     assert (rebuilt.rows, list(rebuilt.corrected)) == (3, [at(0).date()])
     assert tuples(read_first(spark, lake, halves), "id", "window_end", "readings") == [
         ("a", at(5), 1),

@@ -15,8 +15,9 @@ from streaming.declare.windowed import Windowed
 from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as rooms
 from streaming.lake.lake import Lake
+from streaming.operations.left import left_tables
 from streaming.operations.maintenance import maintain
-from streaming.operations.rebuild import left_tables, rebuild
+from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
 from streaming.sources.files import Files
@@ -67,7 +68,7 @@ def test_two_streams_and_two_kinds_of_operator_run_are_audited_maintained_and_re
     other = replace(tally, of=(rooms,))
     with pytest.raises(ChangedDeclaration, match="streams was readings, yards and is readings"):
         drain(spark, lake, replace(house, operators=(count_by_sensor, by_yard, other)), now=lambda: NOW)
-    assert rebuild(spark, lake, house, tally, lambda: NOW).rows == 4
+    assert rebuild(spark, lake, house, tally, now=lambda: NOW).rows == 4
 
 
 def test_a_pipeline_of_several_streams_says_what_it_lacks() -> None:

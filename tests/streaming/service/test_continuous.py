@@ -58,6 +58,35 @@ def test_a_window_is_published_by_the_batch_whose_clock_closes_it_and_needs_no_o
     assert published_after(spark, lake, 99) == [at(10), at(20), at(30)]  # clock: 94 s, past several
 
 
+def test_a_view_with_every_steps_at_most_so_often_and_follows_all_batches_since(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """Every hour: the first step follows batch 0, and the next one, an hour later, both batches that came since."""
+    counted = pipeline.views[0]
+    hourly = replace(pipeline, operators=(replace(counted, every="1 hour"),), trigger="100 milliseconds")
+    begun, waited = utc_now(), timedelta()
+    followed: list[int] = []
+    landed = land_all(lake, pipeline.stream, [{"id": "a", "at": at(0).isoformat(), "value": 1}])
+
+    def now() -> datetime:
+        return begun + waited
+
+    def ending() -> Ending | None:
+        nonlocal waited
+        batches, position = read_batches(lake, pipeline.stream), Position.of(delta.open_table(lake.first(counted)))
+        if position.batch not in followed:
+            followed.append(position.batch)
+        if len(batches) == 3:
+            waited = timedelta(hours=1)
+        elif len(batches) == len(landed) and position.batch == 0:
+            second = 10 * len(landed)
+            landed.extend(land_all(lake, pipeline.stream, [{"id": "a", "at": at(second).isoformat(), "value": 1}]))
+        return "stop" if position.batch == 2 else None
+
+    Continuous(spark, lake, hourly, now, lambda measures: None, lambda status: None).run(ending, Event())
+    assert followed == [-1, 0, 2]
+
+
 def test_a_stop_during_a_drain_is_heard_and_lets_the_batch_that_runs_end(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

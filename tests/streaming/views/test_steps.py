@@ -33,7 +33,7 @@ from streaming.log.files import LogFiles
 from streaming.tables.history import commit_history
 from streaming.views.first_results import read_first
 from streaming.views.position import Position
-from streaming.views.steps import FixedSteps
+from streaming.views.steps import FixedSteps, SessionSteps
 from tests.support.instants import NOW, T0
 from tests.support.runs import run, tuples
 
@@ -200,6 +200,23 @@ def test_first_results_that_were_deleted_come_back_whatever_state_there_is(
     found, expected = tables(lake, everything), tables(from_the_start, everything)
     assert found.pop("/visits/moving_state")
     assert found == expected
+
+
+@pytest.mark.parametrize(("name", "most"), [("moving", 2), ("sessions", 7), ("stays", 12)])
+def test_a_step_costs_few_spark_jobs_however_many_batches_it_follows(
+    spark: SparkSession, lake: Lake, from_the_start: Lake, name: str, most: int
+) -> None:
+    """Each exchange is a job: groups of new rows, sessions that they merge with, and rows that count once."""
+    view = everything.view(name)
+    shutil.copytree(from_the_start.log(visits), lake.log(visits))
+    batches = log.batches_after(lake, visits, -1)
+    kind = SessionSteps if view.window.merging else FixedSteps
+    steps = kind(spark, lake, view, LogFiles(lake, visits))
+    steps.step(batches[:2], lambda: NOW)
+    spark.sparkContext.setJobGroup("the step", "counted")
+    steps.step(batches[2:], lambda: NOW)
+    spark.sparkContext.setJobGroup("", "")
+    assert 0 < len(spark.sparkContext.statusTracker().getJobIdsForGroup("the step")) <= most
 
 
 def test_a_step_on_tables_that_another_process_has_moved_on_is_refused(spark: SparkSession, lake: Lake) -> None:

@@ -1,0 +1,70 @@
+"""Tables of operators that are not declared: they are named, and removed only when that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from streaming.base import DeclarationError, ViewError
+from streaming.declare import Pipeline
+from streaming.lake import Lake
+from streaming.operations.rebuild import OF_STREAMS
+from streaming.operators import next_of, recorded_declaration
+from streaming.service import take_lease
+from streaming.tables import delta, storage
+
+
+@dataclass(frozen=True)
+class LeftTable:
+    """A table that no declared operator has: `operator` is the one that made it, the others are its own."""
+
+    operator: str
+    name: str
+    uri: str
+
+
+def left_tables(lake: Lake, pipeline: Pipeline) -> Iterator[LeftTable]:
+    """The tables beside the logs of a pipeline that none of its operators has any more, renamed or dropped ones."""
+    declared = {
+        each.table_name(suffix)
+        for operator in pipeline.operators
+        for each in (operator, next_of(operator))
+        for suffix in ("", *operator.reserved_suffixes)
+    }
+    for stream in pipeline.streams:
+        for name in sorted(storage.folders(lake.path(stream.name))):
+            if name in declared or name in OF_STREAMS:
+                continue
+            uri = lake.path(stream.name, name)
+            table = delta.open_table(uri)
+            if table is not None:
+                recorded = recorded_declaration(table)
+                operator = name if recorded is None else recorded["operator"]
+                yield LeftTable(operator, name, uri)
+
+
+def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftTable]:
+    """Remove the tables that an operator has left behind; returns which.
+
+    Raises:
+        DeclarationError: the operator is still declared.
+        ViewError: there is no table of it.
+        LeaseError: the pipeline beside whose log they lie is running.
+    """
+    for pipeline in pipelines:
+        if any(entry.name == operator for entry in pipeline.operators):
+            raise DeclarationError(
+                f"view {operator!r} is declared in pipeline {pipeline.name!r}; take it out of the declaration, or "
+                f"build it anew with `tidemark rebuild {operator}`. Nothing was removed."
+            )
+    left = [(pipeline, table) for pipeline in pipelines for table in left_tables(lake, pipeline)]
+    removed = [(pipeline, table) for pipeline, table in left if table.operator == operator]
+    if not removed:
+        raise ViewError(
+            f"no table in {lake.root!r} was left by a view {operator!r}; left are those of: "
+            f"{', '.join(sorted({table.operator for _, table in left})) or 'none'}."
+        )
+    for pipeline, table in removed:
+        with take_lease(lake, pipeline):
+            storage.remove_folder(table.uri)
+    return [table for _, table in removed]

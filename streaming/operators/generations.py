@@ -1,0 +1,45 @@
+"""Generations: the tables of an operator that was built anew take the place of the old ones all at once.
+
+The commit that replaces the operator's own table is the one that counts. Its other tables are replaced before, and
+until then they are read at the version that goes with the old generation.
+"""
+
+from __future__ import annotations
+
+from deltalake import DeltaTable
+
+from streaming.declare import Operator
+from streaming.lake import Lake
+from streaming.tables import delta
+
+GENERATION, SUPERSEDED, GONE = "generation", "superseded", "gone"
+"""Numbers that a table keeps: its generation, its last version of the one before, 1 if this one has no such table."""
+
+
+def generation_of(table: DeltaTable | None) -> int:
+    """How often an open table was replaced by one that was built anew; 0 also where there is none."""
+    number = None if table is None else table.transaction_version(GENERATION)
+    return number or 0
+
+
+def open_beside(own: DeltaTable | None, uri: str) -> DeltaTable | None:
+    """Another table of the operator as it goes with `own`, its own table; None where there is none."""
+    table = delta.open_table(uri)
+    if table is None:
+        return None
+    if generation_of(table) > generation_of(own):
+        return delta.open_table(uri, table.transaction_version(SUPERSEDED) or 0)
+    return None if is_gone(table) else table
+
+
+def is_gone(table: DeltaTable) -> bool:
+    """Whether an open table is only there for readers of the generation before."""
+    return table.transaction_version(GONE) == 1
+
+
+def open_side(lake: Lake, operator: Operator, suffix: str, version: int | None = None) -> DeltaTable | None:
+    """A table of the operator beside its own: at one `version`, or the newest that goes with its own table now."""
+    uri = lake.table(operator, suffix)
+    if version is not None:
+        return delta.open_table(uri, version)
+    return open_beside(delta.open_table(lake.table(operator)), uri)

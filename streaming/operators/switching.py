@@ -1,0 +1,108 @@
+"""The switch from the tables of an operator to those that were built anew beside them.
+
+Only whoever runs the operator switches, between two of its steps. Whatever kills a switch, until it is finished readers
+see the old tables, and the next start finishes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming.declare import Operator
+from streaming.lake import Lake
+from streaming.operators.declaration import DECLARATION, recorded_declaration
+from streaming.operators.generations import GENERATION, GONE, SUPERSEDED, generation_of, is_gone
+from streaming.tables import delta, location, numbers_of, storage
+
+NEXT = "next"
+"""What the name of an operator gets appended while its tables are built anew."""
+
+_READY = "ready"
+_APPEND_ONLY = "delta.appendOnly"
+_LEAST = "min."
+_FORGOTTEN = -1
+"""What a number of an older generation becomes, which no table can be without again."""
+
+
+def next_of(operator: Operator) -> Operator:
+    """The operator under the name that it has while its tables are built anew."""
+    return operator.renamed(operator.table_name(NEXT))
+
+
+def make_ready(lake: Lake, operator: Operator) -> int:
+    """Say that what was built beside the operator's tables may replace them; returns the generation that it will be."""
+    generation = generation_of(delta.open_table(lake.table(operator))) + 1
+    numbers = {_READY: generation}
+    delta.note(lake.table(next_of(operator)), metadata=numbers, numbers=numbers, fence=lambda table: None)
+    return generation
+
+
+def ready_generation(lake: Lake, operator: Operator) -> int | None:
+    """The generation that was built beside the operator's tables and waits for the switch, or None."""
+    table = delta.open_table(lake.table(next_of(operator)))
+    return None if table is None else table.transaction_version(_READY)
+
+
+def switch(spark: SparkSession, lake: Lake, operator: Operator) -> None:
+    """Put the tables that are ready in place of the operator's; the commit that replaces its own table counts.
+
+    It needs no declaration but the name: the process that runs the operator may have an older one.
+    """
+    generation, beside = ready_generation(lake, operator), next_of(operator)
+    assert generation is not None
+    for suffix in [*operator.reserved_suffixes, ""]:
+        uri, source = lake.table(operator, suffix), lake.table(beside, suffix)
+        there = delta.open_table(uri)
+        if there is not None and generation_of(there) >= generation:
+            continue
+        if delta.exists(source):
+            _take_over(spark, source, uri, generation, operator)
+        elif there is not None:
+            _replace(delta.read(spark, uri).limit(0), uri, generation, {GONE: 1})
+    for uri in (lake.table(operator, suffix) for suffix in operator.reserved_suffixes):
+        there = delta.open_table(uri)
+        if there is not None and is_gone(there):
+            storage.remove_folder(uri)
+    remove_next(lake, operator)
+
+
+def remove_next(lake: Lake, operator: Operator) -> None:
+    """Remove what was built beside the operator's tables, its own table last, which says that it is ready."""
+    beside = next_of(operator)
+    for suffix in [*beside.reserved_suffixes, ""]:
+        storage.remove_folder(lake.table(beside, suffix))
+
+
+def _take_over(spark: SparkSession, source: str, uri: str, generation: int, operator: Operator) -> None:
+    """Rows, columns, declaration and numbers of the table at `source`, in place of those at `uri`."""
+    built = DeltaTable(location(source))
+    metadata, rows = built.metadata(), delta.read(spark, source)
+    there = delta.open_table(uri)
+    if there is not None and there.metadata().partition_columns != metadata.partition_columns:
+        # State of another kind, which nobody but the steps reads.
+        storage.remove_folder(uri)
+    declaration = {DECLARATION: json.dumps({**(recorded_declaration(built) or {}), "operator": operator.name})}
+    about = (metadata.description or "").replace(next_of(operator).name, operator.name)
+    delta.create(uri, rows.schema, append_only=False, description=about, properties=declaration)
+    DeltaTable(location(uri)).alter.set_table_properties(declaration, raise_if_not_exists=False)
+    numbers = {name: number for name, number in numbers_of(built).items() if name != _READY}
+    bounds = [name.removeprefix(_LEAST) for name in built.get_add_actions(flatten=True).schema.names]
+    _replace(rows, uri, generation, numbers, [name for name in bounds if name in rows.columns])
+    if metadata.configuration.get(_APPEND_ONLY) == "true":
+        DeltaTable(location(uri)).alter.set_table_properties({_APPEND_ONLY: "true"})
+
+
+def _replace(
+    rows: DataFrame, uri: str, generation: int, numbers: Mapping[str, int], statistics: Sequence[str] = ()
+) -> None:
+    """All rows of the table at `uri` by `rows`, and all its numbers by `numbers`, in one commit."""
+    table = DeltaTable(location(uri))
+    # An append-only table takes no replacement.
+    table.alter.set_table_properties({_APPEND_ONLY: "false"})
+    forgotten = dict.fromkeys(numbers_of(table), _FORGOTTEN)
+    kept = {**forgotten, **numbers, GENERATION: generation, SUPERSEDED: table.version()}
+    delta.replace_all(rows, uri, metadata=kept, numbers=kept, statistics=statistics)

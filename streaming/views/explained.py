@@ -1,0 +1,85 @@
+"""How a view is computed, in words: the way that was chosen, what it was chosen by, and how far the view is."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from streaming.declare import STATE, Windowed
+from streaming.lake import Lake
+from streaming.log import LogFiles, batches_after, head, require_log
+from streaming.tables import delta
+from streaming.views.kept import kept_of
+from streaming.views.panes import can_fold
+from streaming.views.position import Position
+from streaming.views.results import aggregate, pairs
+from streaming.views.steps import FOLDED_FROM, reads_of, still_waiting
+
+
+def explain(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, str]:
+    """By heading; the view may be there or not.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+    """
+    require_log(lake, view.of)
+    first, state = delta.open_table(lake.first(view)), delta.open_table(lake.table(view, STATE))
+    return {
+        "results": _results(view),
+        "computed": _computed(spark, lake, view, Position.of(first), Position.of(state)),
+        "state": "none" if state is None else f"{delta.size(lake.table(view, STATE)):,} bytes in {view.name}_{STATE}",
+        "late rows": _late(view),
+        "steps": "after each batch of the log" if view.every is None else f"at most every {view.every}",
+        "position": _position(lake, view, Position.of(first)),
+    }
+
+
+def _results(view: Windowed) -> str:
+    keys = f" per {', '.join(view.by)}" if view.by else ""
+    where = f", of the rows where {view.where}" if view.where else ""
+    return f"{', '.join(view.values)}{keys} and window, {view.window.fingerprint}, over {view.of.name}{where}"
+
+
+def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Position, folded: Position) -> str:
+    kept = kept_of(view, aggregate(pairs(LogFiles(lake, view.of).none(spark), view), view).schema)
+    if view.window.merging:
+        what = "the parts of their aggregates" if kept.wholes else f"their rows, because {_untold(view)}"
+        return f"open sessions are kept in a table, with {what}; each step merges its rows into them"
+    closing = "when the clock passes the end of a window, its rows are read from the log"
+    if not can_fold(view, kept):
+        return f"{closing}; they cannot be folded on the way, because {_untold(view)}"
+    waiting = reads_of(view, still_waiting(view, batches_after(lake, view.of, folded.batch), at))
+    reads = f"{waiting:,} reads of rows wait for it now, each row in {_windows(view)}"
+    if folded.batch < 0:
+        return f"{closing}; {reads}, and from {FOLDED_FROM:,} on they are folded into panes"
+    return f"rows up to batch {folded.batch} are folded into panes of partial aggregates; {reads}"
+
+
+def _windows(view: Windowed) -> str:
+    return "one window" if view.window.overlap == 1 else f"at most {view.window.overlap} windows"
+
+
+def _untold(view: Windowed) -> str:
+    """Why partial aggregates do not tell a view's values."""
+    if view.function is not None:
+        return "its function needs all of them"
+    if view.distinct:
+        return f"rows that agree in {', '.join(view.distinct)} count once"
+    whole = [name for name, each in view.aggregates.items() if not each.parts]
+    if whole:
+        return f"{', '.join(whole)} cannot be put together from parts"
+    return "its windows, or decimals made of doubles, cannot be put together from parts"
+
+
+def _late(view: Windowed) -> str:
+    if view.late == "drop":
+        return "are dropped from the results; they stay in the log"
+    updated = f"within {view.allowed_lateness} they are counted at once, as updates; then " if view.updated else ""
+    return f"{updated}they wait for the correction of their day"
+
+
+def _position(lake: Lake, view: Windowed, at: Position) -> str:
+    newest = head(lake, view.of)
+    assert newest is not None
+    watermark = "none" if at.watermark is None else f"{at.watermark:%Y-%m-%d %H:%M:%S}"
+    generation = f"; built anew {at.generation} times" if at.generation else ""
+    return f"batch {at.batch:,} of {newest.number:,}, watermark {watermark}{generation}"

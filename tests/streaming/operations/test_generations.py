@@ -1,0 +1,211 @@
+"""A view that is built anew beside the one that is read takes its place all at once, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import agg
+from streaming.audit.laws import audit
+from streaming.base.errors import DeclarationError, FencedError, LogError
+from streaming.base.intervals import utc_now
+from streaming.declare.pipeline import Pipeline
+from streaming.declare.windowed import Windowed
+from streaming.examples.late_counts import count_by_sensor
+from streaming.examples.late_counts import readings as stream
+from streaming.lake.lake import Lake
+from streaming.operations.left import drop, left_tables
+from streaming.operations.rebuild import RebuildListener, rebuild
+from streaming.operators.generations import generation_of
+from streaming.operators.runtime import runtime_of
+from streaming.operators.switching import make_ready, next_of, ready_generation, switch
+from streaming.service.continuous import Continuous, Ending
+from streaming.service.lease import take_lease
+from streaming.tables import delta
+from streaming.views.corrections import correct, plan
+from streaming.windows.fixed import Tumbling
+from streaming.windows.session import SessionWindow
+from tests.support.feeds import land_all, readings
+from tests.support.instants import NOW, at
+from tests.support.killed import Killed, killed_at
+from tests.support.runs import run, tuples
+
+FIRST, SECOND, LATE, LATER = readings("a@1, b@2, a@12"), readings("a@25"), readings("a@3, b@4"), readings("a@41")
+
+BEFORE = replace(count_by_sensor, name="counted", late="update", allowed_lateness="1 hour", early="each batch")
+REBUILT = {
+    # Columns of other types and names, and other windows.
+    "fixed windows": replace(BEFORE, window=Tumbling("5 seconds"), aggregates={"readings": agg.maximum("id")}),
+    # Other tables: no updates, no open windows, but state.
+    "sessions": replace(
+        count_by_sensor,
+        name="counted",
+        window=SessionWindow("4 seconds"),
+        aggregates={"readings": agg.count(), "newest": agg.maximum("timestamp")},
+    ),
+    # No late rows at all, where there were some.
+    "dropping": replace(BEFORE, late="drop", allowed_lateness=None, early=None, window=Tumbling("30 seconds")),
+}
+
+
+def pipeline_of(view: Windowed) -> Pipeline:
+    return Pipeline(stream, (view,))
+
+
+def current(spark: SparkSession, lake: Lake, view: Windowed) -> list[tuple[Any, ...]]:
+    return tuples(runtime_of(view, lake).readable["current"](spark), *view.columns)
+
+
+def built(spark: SparkSession, lake: Lake, view: Windowed) -> Lake:
+    """A lake on which a view has followed some batches, with late rows in two of them, and is corrected."""
+    run(spark, lake, pipeline_of(view), FIRST, SECOND, LATE)
+    if view.corrected:
+        correct(spark, lake, view, [pending.day for pending in plan(spark, lake, view)], lambda: NOW)
+    return lake
+
+
+@pytest.mark.parametrize("name", REBUILT)
+def test_a_switch_that_is_killed_anywhere_shows_either_generation_whole_and_is_finished_by_the_next_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    after = REBUILT[name]
+    base = built(spark, Lake(str(tmp_path / "base")), BEFORE)
+    # A correction of its own, which an update would have spared.
+    correct(spark, base, BEFORE, [at(0).date()], lambda: NOW)
+    fresh = built(spark, Lake(str(tmp_path / "fresh")), after)
+    old, new = current(spark, base, BEFORE), current(spark, fresh, after)
+    beside = next_of(after)
+    # As `rebuild` leaves it when it dies before it has put anything in place.
+    for suffix in ("", *after.reserved_suffixes):
+        if delta.exists(fresh.table(after, suffix)):
+            shutil.copytree(fresh.table(after, suffix), base.table(beside, suffix))
+    make_ready(base, after)
+
+    kills, killed = 0, True
+    while killed:
+        kills += 1
+        lake = Lake(str(tmp_path / str(kills)))
+        shutil.copytree(base.root, lake.root)
+        with monkeypatch.context() as dying:
+            killed_at(kills, dying)
+            with suppress(Killed):
+                switch(spark, lake, after)
+                killed = False
+        switched = generation_of(delta.open_table(lake.first(after))) == 1
+        if switched:
+            assert current(spark, lake, after) == new, kills
+            assert plan(spark, lake, after) == []
+        else:
+            assert current(spark, lake, BEFORE) == old, kills
+            assert plan(spark, lake, BEFORE) == []
+        if killed and kills != 6:
+            continue  # A drain takes seconds; what readers see is looked at after each kill.
+        run(spark, lake, pipeline_of(after), LATER)
+        assert ready_generation(lake, after) is None
+        assert list(left_tables(lake, pipeline_of(after))) == []
+        shutil.copytree(fresh.root, untouched := f"{lake.root}-fresh")
+        run(spark, Lake(untouched), pipeline_of(after), LATER)
+        assert current(spark, lake, after) == current(spark, Lake(untouched), after)
+        assert [finding for finding in audit(spark, lake, pipeline_of(after)) if not finding.holds] == []
+    assert switched and kills > 3
+
+
+def test_a_view_is_rebuilt_while_its_pipeline_runs_and_read_as_before_until_it_is_put_in_place(
+    spark: SparkSession, lake: Lake
+) -> None:
+    built(spark, lake, count_by_sensor)
+    halves = replace(count_by_sensor, window=Tumbling("5 seconds"))
+    old, ready, done = current(spark, lake, count_by_sensor), Event(), Event()
+    seen: list[list[tuple[Any, ...]]] = []
+
+    class Looks(RebuildListener):
+        def waits(self, holder: str) -> None:
+            if not ready.is_set():
+                assert "this test" not in holder
+                seen.append(current(spark, lake, count_by_sensor))
+            ready.set()
+
+    def build() -> None:
+        rebuild(spark, lake, pipeline_of(halves), halves, now=lambda: NOW, listener=Looks())
+        done.set()
+
+    beside = Thread(target=build, daemon=True)
+
+    # The process has the new declaration, so that the view is paused in it, and goes on once it was rebuilt.
+    continuous = Continuous(spark, lake, pipeline_of(halves), utc_now, lambda measures: None, lambda status: None)
+
+    def ending() -> Ending | None:
+        if not beside.ident:
+            beside.start()
+        if done.is_set() and not seen[1:]:
+            seen.append(current(spark, lake, halves))
+            land_all(lake, stream, LATER)
+        return "stop" if seen[1:] and ("a", at(25), at(30), 1) in current(spark, lake, halves) else None
+
+    with take_lease(lake, pipeline_of(halves)):
+        continuous.run(ending, Event())
+    assert ready.is_set()
+    assert seen[0] == old
+    assert seen[1] == [("a", at(0), at(5), 2), ("a", at(10), at(15), 1), ("b", at(0), at(5), 2)]
+    assert not continuous._run.paused
+
+
+def test_a_rebuild_under_another_name_leaves_the_view_as_it_is_until_it_is_dropped(
+    spark: SparkSession, lake: Lake
+) -> None:
+    built(spark, lake, count_by_sensor)
+    before = current(spark, lake, count_by_sensor)
+    halves = replace(count_by_sensor, window=Tumbling("5 seconds"))
+    done = rebuild(spark, lake, pipeline_of(halves), halves, "halves", now=lambda: NOW)
+    assert (done.uri, done.rows, list(done.corrected)) == (lake.path("readings", "halves"), 3, [at(0).date()])
+    assert current(spark, lake, count_by_sensor) == before
+    assert current(spark, lake, replace(halves, name="halves"))[0] == ("a", at(0), at(5), 2)
+
+    with pytest.raises(DeclarationError, match=r"of another declaration; remove it with `tidemark drop halves`"):
+        rebuild(spark, lake, pipeline_of(halves), count_by_sensor, "halves", now=lambda: NOW)
+    for taken in ("count_by_sensor", "log", "count_by_sensor_corrections"):
+        with pytest.raises(DeclarationError, match="choose another name"):
+            rebuild(spark, lake, pipeline_of(halves), halves, taken, now=lambda: NOW)
+    assert {table.operator for table in left_tables(lake, pipeline_of(count_by_sensor))} == {"halves"}
+    drop(lake, [pipeline_of(count_by_sensor)], "halves")
+    assert list(left_tables(lake, pipeline_of(count_by_sensor))) == []
+
+
+def test_a_correction_of_the_old_generation_is_not_written_into_the_new_one(spark: SparkSession, lake: Lake) -> None:
+    built(spark, lake, count_by_sensor)
+    halves = replace(count_by_sensor, window=Tumbling("5 seconds"))
+
+    def rebuilt_meanwhile() -> Any:
+        rebuild(spark, lake, pipeline_of(halves), halves, now=lambda: NOW)
+        return NOW
+
+    with pytest.raises(FencedError, match="was built anew while it was corrected"):
+        correct(spark, lake, count_by_sensor, [at(0).date()], rebuilt_meanwhile)
+    assert current(spark, lake, halves)[0] == ("a", at(0), at(5), 2)
+
+
+def test_a_rebuild_that_was_killed_goes_on_and_one_of_an_older_declaration_begins_anew(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built(spark, lake, count_by_sensor)
+    halves = replace(count_by_sensor, window=Tumbling("5 seconds"))
+    with monkeypatch.context() as dying:
+        killed_at(2, dying)
+        with pytest.raises(Killed):
+            rebuild(spark, lake, pipeline_of(halves), halves, now=lambda: NOW)
+    assert delta.exists(lake.first(next_of(halves)))
+    thirds = replace(halves, window=Tumbling("3 seconds"))
+    assert rebuild(spark, lake, pipeline_of(thirds), thirds, now=lambda: NOW).rows == 3
+    assert current(spark, lake, thirds)[0] == ("a", at(0), at(3), 1)
+
+
+def test_nothing_can_be_rebuilt_before_anything_was_ingested(spark: SparkSession, lake: Lake) -> None:
+    with pytest.raises(LogError, match="has no event log"):
+        rebuild(spark, lake, pipeline_of(count_by_sensor), count_by_sensor)

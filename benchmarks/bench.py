@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.compare import bars
+from benchmarks.compare import bars, before
 from benchmarks.compare.arena import Arena
 from benchmarks.compare.data import Shape
 from benchmarks.compare.growth import growth
@@ -27,6 +27,7 @@ def main() -> None:
     """Measure; exit 1 where a bar is not met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", type=Path, metavar="PYTHON", help="every bar; takes hours, and a Python with PyFlink")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="another version, to compare the views with")
     parser.add_argument("--only", nargs="*", default=[], metavar="BAR", help="the names of the bars, such as ingest")
     parser.add_argument("--rows", type=int, help="instead of those of the short or the full run")
     parser.add_argument("--times", type=int, default=3, help="how often contenders take turns")
@@ -57,6 +58,11 @@ def main() -> None:
             "many_commits": lambda: bars.many_commits(arena, 2_000),
             "much_data": lambda: bars.much_data(arena, rows),
             "growth": grown,
+        }
+    if arguments.before:
+        measures |= {
+            "views": lambda: before.views(arena, rows, times, arguments.before.resolve()),
+            "answers": lambda: before.answers(arena.work, times, arguments.before.resolve()),
         }
     demands: list[Demand] = []
     shape = Shape(rows).name

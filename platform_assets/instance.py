@@ -11,6 +11,7 @@ import dagster as dg
 
 from platform_assets.errors import InstanceError, RunFailed, UnknownJob
 from platform_assets.tags import LOCATION, PROCESS_TAG
+from streaming.lake import find_project
 
 _REPOSITORY = ".dagster/repository"
 _CONFIG = """\
@@ -36,10 +37,28 @@ code_servers: {local_startup_timeout: 360, wait_for_local_processes_on_shutdown:
 """
 
 
+_WORKSPACE = f"""\
+load_from:
+  - python_module: {{module_name: platform_assets.definitions, location_name: {LOCATION}}}
+"""
+
+
 def project_folder() -> Path:
-    """The checkout that this module runs from, or the current folder where it is installed."""
-    checkout = Path(__file__).resolve().parent.parent
+    """The project that a command is typed in, else the checkout that this module runs from, else the current folder."""
+    project, checkout = find_project(), Path(__file__).resolve().parent.parent
+    if project is not None:
+        return project.folder
     return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
+
+
+def workspace() -> Path:
+    """What Dagster is to load: the project's own `workspace.yaml`, or one that names the code location here."""
+    own = project_folder() / "workspace.yaml"
+    if own.is_file():
+        return own
+    written = dagster_home() / "workspace.yaml"
+    written.write_text(_WORKSPACE)
+    return written
 
 
 def dagster_home() -> Path:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
 from quality.errors import SuiteError
 from quality.expectations import Expectation, Suite
 from quality.generic import corrections_suite, log_suite, view_suite
 from streaming.base import BrokenModule, import_or_explain
-from streaming.declare import CORRECTIONS, UPDATES, Operator, Pipeline, Stream, TableSpec, Windowed
+from streaming.declare import (
+    CORRECTIONS,
+    UPDATES,
+    Operator,
+    Pipeline,
+    Stream,
+    TableSpec,
+    Windowed,
+    package_of,
+    packages,
+)
 
 LOG = "log"
 
@@ -44,20 +54,20 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     """The suite of every table of the pipeline by role: `log`, `<view>`, and `<view>_updates` and `<view>_corrections`
     where the view has them.
 
-    A module `quality.suites.<pipeline>` adds to them with a dict `expectations` from role to expectations. The
-    tables of an operator that is no view have a suite only if that module gives them expectations.
+    A module of the pipeline's name, in a package that `TIDEMARK_SUITES` names, adds to them with a dict `expectations`
+    from role to expectations. The tables of an operator that is no view have a suite only if that module gives them
+    expectations.
 
     Raises:
-        SuiteError: that module cannot be imported, has no such dict, or speaks of a role that there is not. A pipeline
-            is never judged without the expectations that its own module would add.
+        SuiteError: that module cannot be imported, has no such dict, or speaks of a role that there is not, or there
+            are two. A pipeline is never judged without the expectations that its own module would add.
     """
     suites = {role_of_log(pipeline, stream): log_suite(stream) for stream in pipeline.streams}
     tables = _result_tables(pipeline)
     suites |= {
         role: _suite(operator, table) for role, (operator, table) in tables.items() if isinstance(operator, Windowed)
     }
-    module = f"quality.suites.{pipeline.name}"
-    own = _own_expectations(module)
+    module, own = _own_expectations(pipeline.name)
     # No suite follows from the declaration of an operator that is no view.
     suites |= {role: Suite(tuple(own.pop(role))) for role in [*own] if role in tables and role not in suites}
     unknown = sorted(set(own) - set(suites))
@@ -69,16 +79,29 @@ def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     return {role: suite.extended(own.get(role, ())) for role, suite in suites.items()}
 
 
-def _own_expectations(name: str) -> dict[str, Sequence[Expectation]]:
-    if find_spec(name) is None:
-        return {}
+def _own_expectations(pipeline: str) -> tuple[str, dict[str, Sequence[Expectation]]]:
+    """The name of the pipeline's own module, empty where it has none, and the expectations in it."""
+    names = [name for package in packages("suites") for name in _named(package, pipeline)]
+    if not names:
+        return "", {}
+    if len(names) > 1:
+        raise SuiteError(f"pipeline {pipeline!r} has expectations in {' and in '.join(names)}; keep one of them.")
+    (name,) = names
     module = import_or_explain(name)
     if isinstance(module, BrokenModule):
         raise SuiteError(f"{module}. Correct it; until then its pipeline is neither judged nor reported.")
     declared = getattr(module, "expectations", None)
     if not isinstance(declared, dict):
         raise SuiteError(f"module {name!r} has no dict 'expectations'; give it one from role to expectations.")
-    return dict(declared)
+    return name, dict(declared)
+
+
+def _named(package: str, pipeline: str) -> Iterator[str]:
+    """The module of the pipeline's name in a package, if there is one."""
+    if isinstance(broken := package_of("suites", package), BrokenModule):
+        raise SuiteError(f"{broken}. Correct it; until then no pipeline is judged or reported.")
+    if find_spec(f"{package}.{pipeline}") is not None:
+        yield f"{package}.{pipeline}"
 
 
 def _result_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:

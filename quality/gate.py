@@ -19,7 +19,7 @@ from streaming.tables import delta
 from streaming.views import plan
 
 _WAYS_OUT: dict[Why, str] = {
-    "failed": "Correct the data at its source, or the expectation in quality/suites.",
+    "failed": "Correct the data at its source, or the expectation in its suite.",
     "could_not_run": "Remove the cause, then judge these versions again.",
     "missing": "Judge these versions first.",
     "stale": "Judge these versions first.",

@@ -57,8 +57,8 @@ class Arena:
     flink: Path | None = None
     runs: dict[tuple[str, str], list[Measured]] = field(default_factory=dict)
 
-    def run(self, contender: str, shape: Shape, files_per_batch: int = 5) -> Measured:
-        """One run on the files of `shape`.
+    def run(self, contender: str, shape: Shape, files_per_batch: int = 5, project: Path = PROJECT) -> Measured:
+        """One run on the files of `shape`; `project` may be the checkout of another version.
 
         Raises:
             WrongSums: its sums are not those of the generated data.
@@ -69,12 +69,13 @@ class Arena:
         self.work.mkdir(parents=True)
         measured = measure(
             [*self._command(contender), str(source), str(self.work), str(files_per_batch)],
-            {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "2"},
+            {"PYTHONPATH": str(project), "OMP_NUM_THREADS": "2"},
         )
         _check(contender, measured, expected)
-        self.runs.setdefault((contender, shape.name), []).append(measured)
+        name = contender if project == PROJECT else f"{contender} of {project.name}"
+        self.runs.setdefault((name, shape.name), []).append(measured)
         console.print(
-            f"  {contender:9} {shape.rows:>12,} rows  {measured.wall:7.1f} s wall  {measured.cpu:7.1f} s CPU  "
+            f"  {name:9} {shape.rows:>12,} rows  {measured.wall:7.1f} s wall  {measured.cpu:7.1f} s CPU  "
             f"{measured.peak / 2**20:7,.0f} MB",
             highlight=False,
         )

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,7 +42,7 @@ Results = Callable[[], list[float]]
 
 def latency(work: Path, flink: Path, times: int) -> list[Demand]:
     """The 99th percentile over all results, in turn."""
-    ratio = side_by_side(times, lambda: _tidemark(work), lambda: _flink(work, flink))
+    ratio = side_by_side(times, lambda: run_live(work).p99, lambda: _flink(work, flink).p99)
     times_of_each = f"{ratio}; {', '.join(f'{our:.1f}' for our in ratio.ours)} s against " + ", ".join(
         f"{their:.1f}" for their in ratio.theirs
     )
@@ -84,13 +85,22 @@ class Feed:
             self.closed.setdefault(end, time.time())
 
 
-def _tidemark(work: Path) -> float:
+@dataclass(frozen=True)
+class Waits:
+    """Percentiles of how long results took to be readable, in seconds."""
+
+    p50: float
+    p99: float
+
+
+def run_live(work: Path, project: Path = PROJECT) -> Waits:
+    """A stream of Tidemark in a lake at `work`; `project` may be the checkout of another version."""
     shutil.rmtree(work, ignore_errors=True)
     lake = Lake(str(work))
     environment = {
         "TIDEMARK_HOME": lake.root,
         "TIDEMARK_PIPELINES": "benchmarks.pipelines",
-        "PYTHONPATH": str(PROJECT),
+        "PYTHONPATH": str(project),
     }
     versions = [0]
 
@@ -118,7 +128,7 @@ def _ends(table: Path, commit: str) -> list[float]:
     return [end.timestamp() for column in columns for end in column.to_pylist()]
 
 
-def _flink(work: Path, python: Path) -> float:
+def _flink(work: Path, python: Path) -> Waits:
     shutil.rmtree(work, ignore_errors=True)
     landing, windows = work / "in", work / "windows"
     parts_read: set[Path] = set()
@@ -137,8 +147,8 @@ def _flink(work: Path, python: Path) -> float:
     return _measured("flink", [str(python), str(job), str(landing), str(work), "live", "-"], {}, landing, results)
 
 
-def _measured(name: str, command: list[str], environment: dict[str, str], landing: Path, results: Results) -> float:
-    """The 99th percentile, in seconds, of all results of windows that closed once it was warm."""
+def _measured(name: str, command: list[str], environment: dict[str, str], landing: Path, results: Results) -> Waits:
+    """Of all results of windows that closed once it was warm."""
     waits: list[float] = []
     with Feed(landing) as feed, _running(command, environment, landing.parent / "output.log"):
         if until(results, _BEGINS_WITHIN) is None:
@@ -150,7 +160,7 @@ def _measured(name: str, command: list[str], environment: dict[str, str], landin
             time.sleep(_LOOKS_EVERY)
     p50, p99 = np.percentile(waits, [50, 99])
     console.print(f"  {name:9} {len(waits):>8,} results: p50 {p50:.1f} s, p99 {p99:.1f} s", highlight=False)
-    return float(p99)
+    return Waits(float(p50), float(p99))
 
 
 @contextmanager

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
-from typer.core import TyperGroup
 
 from platform_assets.cli.command_log import command_log
 from platform_assets.cli.interrupts import INTERRUPTED, interrupted_line
@@ -19,16 +16,10 @@ from streaming.base import StreamingError
 _ON_PURPOSE = (StreamingError, QualityError, PlatformError)
 
 
-class Commands(TyperGroup):
-    """The commands; Ctrl-C in any of them prints one line."""
-
-    def invoke(self, *context: Any) -> Any:
-        """Run the command that was typed."""
-        try:
-            return super().invoke(*context)
-        except KeyboardInterrupt as interrupt:
-            _print(escape(str(interrupt) or interrupted_line()))
-            raise typer.Exit(INTERRUPTED) from None
+def print_interrupt(interrupt: KeyboardInterrupt) -> int:
+    """Tell in one line that Ctrl-C has ended the command; returns its exit code."""
+    _print(escape(str(interrupt) or interrupted_line()))
+    return INTERRUPTED
 
 
 def print_failure(error: Exception) -> None:

@@ -10,7 +10,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from platform_assets.errors import InstanceError
-from platform_assets.instance import dagster_home, open_instance, project_folder
+from platform_assets.instance import dagster_home, open_instance, project_folder, workspace
 from streaming import Settings
 
 HOST = "127.0.0.1"
@@ -20,7 +20,7 @@ def start_ui(console: Console, port: int = 3000) -> NoReturn:
     """Replace this process by `dagster dev`: the pages, the sensors and the schedules, until it is interrupted.
 
     Raises:
-        InstanceError: the port is taken, or workspace.yaml is missing.
+        InstanceError: the port is taken.
     """
     command, environment = dagster_dev(port)
     console.print(f"Dagster on http://{HOST}:{port} in a few seconds; Ctrl-C stops it.")
@@ -31,11 +31,8 @@ def dagster_dev(port: int) -> tuple[list[str], dict[str, str]]:
     """The command that serves Dagster on `port`, and its environment.
 
     Raises:
-        InstanceError: the port is taken, or workspace.yaml is missing.
+        InstanceError: the port is taken.
     """
-    workspace = project_folder() / "workspace.yaml"
-    if not workspace.is_file():
-        raise InstanceError(f"there is no {str(workspace)!r}; run this in a checkout of the project.")
     with socket.socket() as probe:
         if probe.connect_ex((HOST, port)) == 0:
             raise InstanceError(
@@ -49,6 +46,7 @@ def dagster_dev(port: int) -> tuple[list[str], dict[str, str]]:
         "DAGSTER_HOME": str(dagster_home()),
         # Runs have other working folders.
         "TIDEMARK_HOME": Settings().lake.root,
+        "TIDEMARK_PROJECT": str(project_folder()),
     }
-    command = ["dagster", "dev", "-w", str(workspace), "-h", HOST, "-p", str(port), "--log-level", "warning"]
+    command = ["dagster", "dev", "-w", str(workspace()), "-h", HOST, "-p", str(port), "--log-level", "warning"]
     return [sys.executable, "-W", "ignore", "-m", *command], environment

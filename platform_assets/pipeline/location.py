@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator
 
 import dagster as dg
 
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.reports.registry import broken_reports, declared_reports
+from platform_assets.resources import default_resources
 from quality import SuiteError
 from streaming import broken_modules, declared_pipelines
 
 _log = logging.getLogger("tidemark")
+
+
+def definitions() -> dg.Definitions:
+    """Everything that is declared, for a code location; merge assets of your own with it by `dg.Definitions.merge`."""
+    # Versions are pinned, so that a beta parameter does not change under us.
+    warnings.filterwarnings("ignore", category=dg.BetaWarning)
+    return dg.Definitions.merge(
+        *loadable_definitions(),
+        # One process, and so one JVM, per run: Dagster's own choice would be one per step.
+        dg.Definitions(resources=default_resources(), executor=dg.in_process_executor),
+    )
 
 
 def loadable_definitions() -> Iterator[dg.Definitions]:

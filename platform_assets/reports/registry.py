@@ -1,11 +1,11 @@
-"""Finds the declared reports: every module of `platform_assets.reports` that has a `report`."""
+"""Finds the declared reports: every module with a `report`, in the packages that `TIDEMARK_REPORTS` names."""
 
 from __future__ import annotations
 
-from platform_assets import reports
 from platform_assets.reports.errors import UnknownReport
 from platform_assets.reports.report import Report
-from streaming.base import BrokenModule, Discovery, discover, import_modules
+from streaming.base import BrokenModule, Discovery, discover
+from streaming.declare import modules, packages
 
 
 def declared_reports() -> dict[str, Report]:
@@ -24,11 +24,12 @@ def find_report(name: str) -> Report:
     Raises:
         UnknownReport: there is none; the text lists those there are, then the broken modules, one a line.
     """
-    return _discovery().find(name, "report", "platform_assets/reports", UnknownReport)
+    place = " or ".join(packages("reports")).replace(".", "/")
+    return _discovery().find(name, "report", place, UnknownReport)
 
 
 def _discovery() -> Discovery[Report]:
-    return discover(import_modules(reports), "report", Report, _conflict)
+    return discover(modules("reports"), "report", Report, _conflict)
 
 
 def _conflict(one: Report, other: Report) -> str | None:

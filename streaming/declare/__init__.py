@@ -7,6 +7,7 @@ from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator, TableSpec
+from streaming.declare.packages import modules, package_of, packages
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
 from streaming.declare.restarts import Failure
@@ -37,4 +38,7 @@ __all__ = [
     "declared_pipelines",
     "epoch_millis",
     "find_pipeline",
+    "modules",
+    "package_of",
+    "packages",
 ]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import ModuleType
-
-from streaming.base import BrokenModule, DeclarationError, Discovery, discover, import_modules, import_or_explain
+from streaming.base import BrokenModule, DeclarationError, Discovery, discover
+from streaming.declare.packages import modules, packages
 from streaming.declare.pipeline import Pipeline
-from streaming.lake import Settings
 
 
 def declared_pipelines() -> dict[str, Pipeline]:
@@ -34,12 +31,12 @@ def find_pipeline(name: str) -> Pipeline:
     Raises:
         DeclarationError: there is none; the text lists those there are, then the broken modules, one a line.
     """
-    place = " or ".join(_packages()).replace(".", "/")
+    place = " or ".join(packages("pipelines")).replace(".", "/")
     return _discovery().find(name, "pipeline", place, DeclarationError)
 
 
 def _discovery() -> Discovery[Pipeline]:
-    return discover(_modules(), "pipeline", Pipeline, _conflict)
+    return discover(modules("pipelines"), "pipeline", Pipeline, _conflict)
 
 
 def _conflict(one: Pipeline, other: Pipeline) -> str | None:
@@ -53,21 +50,3 @@ def _conflict(one: Pipeline, other: Pipeline) -> str | None:
             "move what reads the stream into one pipeline"
         )
     return None
-
-
-def _modules() -> Iterator[ModuleType | BrokenModule]:
-    for name in _packages():
-        package = import_or_explain(name)
-        if isinstance(package, ModuleType) and hasattr(package, "__path__"):
-            yield from import_modules(package)
-        elif isinstance(package, BrokenModule) and package.file is not None:
-            yield package
-        else:
-            reason = package.reason if isinstance(package, BrokenModule) else "it is a module"
-            raise DeclarationError(
-                f"TIDEMARK_PIPELINES names {name!r}, which is no package ({reason}); name a package that Python finds."
-            )
-
-
-def _packages() -> list[str]:
-    return [name.strip() for name in Settings().pipelines.split(",") if name.strip()]

@@ -6,25 +6,49 @@ import os
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from streaming.base import SettingsError
 from streaming.lake.lake import Lake
+from streaming.lake.project import find_project
 
 _SPARK_PREFIX = "TIDEMARK_SPARK_"
 
 
 class Settings(BaseSettings):
-    """Read from `TIDEMARK_*` when built: where the lake and the pipelines are, and what Spark is told."""
+    """Where the lake and the declarations are, and what Spark is told.
+
+    Read when built: from variables `TIDEMARK_*` of the environment, then from `[tool.tidemark]` of the project.
+    """
 
     model_config = SettingsConfigDict(env_prefix="TIDEMARK_", extra="ignore")
 
     home: str = Field(default="./lake", description="Root of the lake: a path or any URI Spark can write to.")
     pipelines: str = Field(default="streaming.pipelines", description="Packages of pipelines, separated by commas.")
+    suites: str = Field(default="quality.suites", description="Packages of suites, separated by commas.")
+    reports: str = Field(default="platform_assets.reports", description="Packages of reports, separated by commas.")
     master: str = Field(default="local[*]", description="Spark master.")
     scratch: Path | None = Field(default=None, description="Folder for temporary files of Spark and its JVM.")
     alerts_to: str | None = Field(default=None, description="URL to which alerts of streams are posted as JSON.")
     conf_file: Path | None = Field(default=None, description="Spark settings, `key value` or `key=value` a line.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given wins over the environment, which wins over the project."""
+        project = find_project()
+        return init_settings, env_settings, InitSettingsSource(settings_cls, project.settings if project else {})
 
     @property
     def lake(self) -> Lake:

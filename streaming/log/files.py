@@ -7,10 +7,12 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, literal
+from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, constant
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.tables import FileIndex, read_files
+
+_BATCH = "_batch"
 
 
 class LogFiles:
@@ -22,26 +24,34 @@ class LogFiles:
         self._index = FileIndex(self._uri, stream.event_time)
 
     def with_times(
-        self, spark: SparkSession, since: datetime | None, before: datetime | None, through: int
+        self,
+        spark: SparkSession,
+        since: datetime | None,
+        before: datetime | None,
+        through: int,
+        after: int = -1,
     ) -> DataFrame:
-        """The valid rows with event times in [since, before), null for no bound, of the batches up to `through`."""
+        """The valid rows with event times in [since, before), null for no bound, of the batches in (after, through]."""
         table = self._index.refresh()
         paths = self._index.with_times(since or FIRST_INSTANT, before or LAST_MILLISECOND, through)
-        rows = self._valid(read_files(spark, table, self._uri, paths), through)
+        rows = self._valid(read_files(spark, table, self._uri, paths), after, through)
         if since is not None:
-            rows = rows.where(F.col(self._time) >= literal(since))
-        return rows if before is None else rows.where(F.col(self._time) < literal(before))
+            rows = rows.where(F.col(self._time) >= constant(since, _BATCH))
+        return rows if before is None else rows.where(F.col(self._time) < constant(before, _BATCH))
 
     def with_batches(self, spark: SparkSession, after: int, through: int) -> DataFrame:
-        """The valid rows of the batches after `after` and up to `through`."""
+        """The valid rows of the batches in (after, through]."""
         table = self._index.refresh()
-        paths = self._index.with_batches(after, through)
-        return self._valid(read_files(spark, table, self._uri, paths), through).where(F.col("_batch") > after)
+        return self._valid(
+            read_files(spark, table, self._uri, self._index.with_batches(after, through)), after, through
+        )
 
     def none(self, spark: SparkSession) -> DataFrame:
         """No row, with the log's columns."""
         return read_files(spark, self._index.refresh(), self._uri, ())
 
     @staticmethod
-    def _valid(rows: DataFrame, through: int) -> DataFrame:
-        return rows.where(F.col("_day").isNotNull() & (F.col("_batch") <= through))
+    def _valid(rows: DataFrame, after: int, through: int) -> DataFrame:
+        batch = F.col(_BATCH)
+        newer, older = batch > constant(after, _BATCH), batch <= constant(through, _BATCH)
+        return rows.where(F.col("_day").isNotNull() & newer & older)

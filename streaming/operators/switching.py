@@ -90,10 +90,16 @@ def _take_over(spark: SparkSession, source: str, uri: str, generation: int, oper
     delta.create(uri, rows.schema, append_only=False, description=about, properties=declaration)
     DeltaTable(location(uri)).alter.set_table_properties(declaration, raise_if_not_exists=False)
     numbers = {name: number for name, number in numbers_of(built).items() if name != _READY}
-    bounds = [name.removeprefix(_LEAST) for name in built.get_add_actions(flatten=True).schema.names]
-    _replace(rows, uri, generation, numbers, [name for name in bounds if name in rows.columns])
+    _replace(rows, uri, generation, numbers, _with_bounds(built))
     if metadata.configuration.get(_APPEND_ONLY) == "true":
         DeltaTable(location(uri)).alter.set_table_properties({_APPEND_ONLY: "true"})
+
+
+def _with_bounds(table: DeltaTable) -> list[str]:
+    """The columns of which the files of an open table have bounds."""
+    added = table.get_add_actions(flatten=True)
+    least = {name: added[name].to_pylist() for name in added.schema.names if name.startswith(_LEAST)}
+    return [name.removeprefix(_LEAST) for name, bounds in least.items() if any(bound is not None for bound in bounds)]
 
 
 def _replace(

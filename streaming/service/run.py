@@ -113,7 +113,13 @@ class Run:
                 step.run()
         switch(self.spark, self.lake, runtime.operator)
         runtime.refresh()
+        name = runtime.operator.name
         self._check(runtime)
+        if name in self.paused:
+            self.paused[name] = ViewError(
+                f"view {name!r} was built anew from another declaration than this process has, and waits for one that "
+                f"has it; `tidemark restart {self.pipeline.name}` starts it."
+            )
         return True
 
     def step(self, runtime: OperatorRuntime, until: Callable[[], bool] = lambda: False) -> None:

@@ -11,6 +11,7 @@ from streaming.spark.checkpoint import (
 )
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.files import FileInfo, exists, is_visible, visible_files
+from streaming.spark.jars import jars_folder, spark_jars
 from streaming.spark.java import require_java
 from streaming.spark.session import start_session
 
@@ -21,11 +22,13 @@ __all__ = [
     "check_checkpoint",
     "exists",
     "is_visible",
+    "jars_folder",
     "java",
     "newest_compaction",
     "planned",
     "query_id",
     "require_java",
+    "spark_jars",
     "start_session",
     "taken_entry",
     "visible_files",

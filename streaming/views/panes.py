@@ -11,7 +11,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, WINDOW, date_literal, literal
+from streaming.base import DAY, WINDOW, constant, date_literal
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles
@@ -46,7 +46,7 @@ class Panes:
     def fold(self, position: Position) -> None:
         """Fold the rows up to where the view is, and forget the panes of which every window is published."""
         folded, first = self.position(), first_open(self._view, position)
-        log_rows = self._log.with_times(self._spark, first, None, position.batch).where(F.col("_batch") > folded.batch)
+        log_rows = self._log.with_times(self._spark, first, None, position.batch, after=folded.batch)
         rows = with_order(log_rows.where(has_windows(self._view)), self._view)
         pane = self._view.window.pane(F.col(self._view.of.event_time))
         assert pane is not None
@@ -73,11 +73,11 @@ class Panes:
         Up to `folded_through` they are of the panes, which go as far, and from there on of the log.
         """
         first, before = self._view.window.times_for_ends(since, by)
-        rows = self._log.with_times(self._spark, first, before, through)
-        unfolded = pairs(rows.where(F.col("_batch") > folded_through), self._view).where("not _late")
-        panes = delta.read(self._spark, self.uri).where(F.col(_PANE) < literal(by))
+        rows = self._log.with_times(self._spark, first, before, through, after=folded_through)
+        unfolded = pairs(rows, self._view).where("not _late")
+        panes = delta.read(self._spark, self.uri).where(F.col(_PANE) < constant(by, _PANE))
         if first is not None:
-            panes = panes.where((F.col(DAY) >= date_literal(first.date())) & (F.col(_PANE) >= literal(first)))
+            panes = panes.where((F.col(DAY) >= date_literal(first.date())) & (F.col(_PANE) >= constant(first, _PANE)))
         folded = panes.withColumn(WINDOW, F.explode(self._windows())).where(self._is_on_time(F.col(WINDOW)))
         groups = unfolded.groupBy(*self._view.by, WINDOW).agg(*self._kept.of_rows)
         parts = folded.select(groups.columns).unionByName(groups)

@@ -20,6 +20,7 @@ from streaming.base import (
     FIRST_INSTANT,
     ORDER,
     WINDOW,
+    constant,
     date_literal,
     literal,
 )
@@ -83,8 +84,9 @@ def pairs(rows: DataFrame, view: Windowed) -> DataFrame:
 
 def ends_within(since: datetime | None, by: datetime) -> Column:
     """Whether the window of a pair or group ends in (since, by]; `since` null: by then, however early."""
-    end = F.col(WINDOW)["end"]
-    return end <= literal(by) if since is None else (end <= literal(by)) & (end > literal(since))
+    end = f"{WINDOW}.end"
+    ended = F.col(end) <= constant(by, end)
+    return ended if since is None else ended & (F.col(end) > constant(since, end))
 
 
 def group(of: DataFrame, view: Windowed, *per: str, extra: Mapping[str, Column] | None = None) -> DataFrame:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, literal
+from streaming.base import WINDOW, constant
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles
@@ -91,4 +91,4 @@ class OpenSessions:
 
     def _is_closed(self, at: Position) -> Column:
         by = None if at.watermark is None else self._view.window.closed_by(at.watermark)
-        return F.lit(False) if by is None else F.col(WINDOW)["end"] <= literal(by)
+        return F.lit(False) if by is None else F.col(f"{WINDOW}.end") <= constant(by, f"{WINDOW}.end")

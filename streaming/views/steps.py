@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import FIRST_INSTANT, literal, utc_now
+from streaming.base import FIRST_INSTANT, constant, utc_now
 from streaming.clocks import latest
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
@@ -77,7 +77,7 @@ class ViewSteps(ABC):
 
     def _publish(self, results: DataFrame | None, before: Position, after: Position, now: datetime) -> int:
         """Append first results, null for none, in one commit that also says how far the view is; returns their rows."""
-        written = (self._nothing if results is None else results).withColumn("_written_at", literal(now))
+        written = (self._nothing if results is None else results).withColumn("_written_at", constant(now, "window_end"))
         uri = create_table(self.lake, self.view, "", written.schema)
         metadata = {"through": after.batch, "after": before.batch}
         if results is None:

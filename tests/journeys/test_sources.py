@@ -14,9 +14,10 @@ from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.sources import SourceComparison
-from tests.support.feeds import land, line, readings
+from tests.support.feeds import land, readings
 from tests.support.instants import T0, at
 from tests.support.runs import run, tuples
+from tidemark.testing import line
 
 
 def compared(spark: SparkSession, lake: Lake) -> SourceComparison:

@@ -20,9 +20,9 @@ from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.log.read import read_log
 from streaming.log.validate import RowValidator
-from tests.support.feeds import line
 from tests.support.instants import NOW, at, ms
 from tests.support.runs import run, tuples
+from tidemark.testing import line
 
 MS = timedelta(milliseconds=1)
 FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)

@@ -8,9 +8,9 @@ from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream
 from streaming.lake.lake import Lake
 from streaming.log.unknown import add_unknown, count_unknown
 from streaming.operations.repair import preview, repair
-from tests.support.feeds import line
 from tests.support.instants import NOW, at
 from tests.support.runs import run
+from tidemark.testing import line
 
 ORDERS = Stream(
     name="orders",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.jvm import SHORT_LIVED
+from tidemark.pytest_plugin import JVM_OPTIONS
 
 PROJECT = Path(__file__).parents[3]
 
@@ -18,4 +18,4 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_MASTER", "local[2]")
     monkeypatch.setenv("TIDEMARK_SPARK_DRIVER_MEMORY", "1g")
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", SHORT_LIVED)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", JVM_OPTIONS)

@@ -34,8 +34,8 @@ from tests.streaming.service.streams import (
     supervised,
     until,
 )
-from tests.support.jvm import SHORT_LIVED
 from tests.support.pipelines.beats import by_id, pipeline
+from tidemark.pytest_plugin import JVM_OPTIONS
 
 pytestmark = pytest.mark.processes
 
@@ -111,11 +111,11 @@ def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_
         request(lake, pipeline, "resume", "2", utc_now())
         until(lambda: ingested(lake) == 2, "resumed", lake)
         first = process_of(supervisor)
-        monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"{SHORT_LIVED} -Dbeats.hang=600000")
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"{JVM_OPTIONS} -Dbeats.hang=600000")
         request(lake, pipeline, "restart", "3", utc_now())
         request(lake, pipeline, "restart", "3", utc_now())
         until(lambda: supervisor.status.state == "running" and process_of(supervisor) != first, "restarted", lake)
-        monkeypatch.setenv("JAVA_TOOL_OPTIONS", SHORT_LIVED)
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", JVM_OPTIONS)
         second = process_of(supervisor)
         feeder.beat()
         until(lambda: ingested(lake) == 3, "ingested after the restart", lake)

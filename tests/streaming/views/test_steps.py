@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from streaming import (
     BoundedOutOfOrderness,
@@ -217,6 +218,32 @@ def test_a_step_costs_few_spark_jobs_however_many_batches_it_follows(
     steps.step(batches[2:], lambda: NOW)
     spark.sparkContext.setJobGroup("", "")
     assert 0 < len(spark.sparkContext.statusTracker().getJobIdsForGroup("the step")) <= most
+
+
+def generated_code(frame: DataFrame) -> list[str]:
+    """The Java of each stage, with the place of a constant in it, but not with what is handed over as an object."""
+    stages = frame._jdf.queryExecution().debug().codegenToSeq()
+    return [stages.apply(number)._2() for number in range(stages.size())]
+
+
+def test_every_step_runs_the_same_generated_code_whatever_its_bounds(spark: SparkSession, from_the_start: Lake) -> None:
+    """Or each step would be compiled anew, and begin cold."""
+    compiled = {
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    before = {name: spark.conf.get(name) for name in compiled}
+    try:
+        for name, value in compiled.items():
+            spark.conf.set(name, value)
+        steps = FixedSteps(spark, from_the_start, moving, LogFiles(from_the_start, visits))
+        ends = [Position(0, T0 + 12 * HOUR), Position(2, T0 + 36 * HOUR), Position(3, T0 + 72 * HOUR)]
+        codes = [generated_code(steps._closed(since, by)) for since, by in pairwise(ends)]
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value or "")
+    assert codes[0] == codes[1] != []
 
 
 def test_a_step_on_tables_that_another_process_has_moved_on_is_refused(spark: SparkSession, lake: Lake) -> None:

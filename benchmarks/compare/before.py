@@ -1,0 +1,83 @@
+"""Views beside those of another version of Tidemark, which lies in a checkout of its own.
+
+The checkout needs this version's `benchmarks`, so that both are measured by the same code.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from benchmarks.compare.arena import Arena, side_by_side
+from benchmarks.compare.bars import at_most
+from benchmarks.compare.data import Shape
+from benchmarks.compare.live import run_live
+from benchmarks.demands import PROJECT, Demand, console
+from benchmarks.pipelines.live import per_window, pipeline
+from streaming import Lake
+from streaming.log.batch import Batch
+from streaming.tables.history import actions_of, commit_history
+
+_WARM_AFTER = 40.0
+
+
+def views(arena: Arena, rows: int, times: int, before: Path) -> list[Demand]:
+    """What first results cost in CPU beside their log: a drain with a view less one without."""
+    shape = Shape(rows)
+
+    def part(project: Path) -> float:
+        whole = arena.run("tidemark", shape, project=project).cpu
+        return whole - arena.run("log", shape, project=project).cpu
+
+    ratio = side_by_side(times, lambda: part(PROJECT), lambda: part(before))
+    return [at_most("CPU of the views' part of a drain, vs the version before", ratio, 0.7)]
+
+
+def answers(work: Path, times: int, before: Path) -> list[Demand]:
+    """At ten thousand events a second: from the commit of the log that closes a window to that of its results."""
+
+    def median(project: Path) -> float:
+        run_live(work, project)
+        waits = list(_waits(Lake(str(work))))
+        console.print(
+            f"  {project.name:9} {len(waits):>5} windows: p50 {statistics.median(waits):.2f} s", highlight=False
+        )
+        return statistics.median(waits)
+
+    ratio = side_by_side(times, lambda: median(PROJECT), lambda: median(before))
+    seconds = [", ".join(f"{wait:.2f}" for wait in each) for each in (ratio.ours, ratio.theirs)]
+    what, seen, holds = at_most("log commit to readable result, p50, vs the version before", ratio, 0.4)
+    return [(what, f"{seen}; {seconds[0]} s against {seconds[1]} s", holds)]
+
+
+def _waits(lake: Lake) -> Iterator[float]:
+    """Seconds by which the results of each window followed the commit that closed it, once it was warm."""
+    closings = list(_closings(lake))
+    warm = min(at for _, at in closings) + _WARM_AFTER
+    for end, published in _published(lake.first(per_window)):
+        closed = min((at for watermark, at in closings if watermark >= end), default=published)
+        if closed > warm:
+            yield published - closed
+
+
+def _closings(lake: Lake) -> Iterator[tuple[datetime, float]]:
+    """Each watermark that a commit of the log has left behind, and when, in seconds since the epoch."""
+    for commit in commit_history(lake.log(pipeline.stream)):
+        if isinstance(commit["userMetadata"], dict) and "clock" in commit["userMetadata"]:
+            watermark = Batch.from_json(commit["userMetadata"]).after.watermark
+            if watermark is not None:
+                yield watermark, commit["timestamp"] / 1000
+
+
+def _published(uri: str) -> Iterator[tuple[datetime, float]]:
+    """The ends of windows with results, each with when these were committed, in seconds since the epoch."""
+    table = DeltaTable(uri)
+    for commit in commit_history(uri):
+        added = [action["add"]["path"] for action in actions_of(table, commit["version"]) or () if "add" in action]
+        ends = {end for path in added for end in pq.ParquetFile(Path(uri, path)).read(["window_end"])[0].to_pylist()}
+        yield from ((end, commit["timestamp"] / 1000) for end in ends)

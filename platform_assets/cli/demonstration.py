@@ -1,0 +1,34 @@
+"""`tidemark demo`, `live` and `ui`: the project shown at work, in Dagster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from platform_assets.cli.context import console
+from platform_assets.cli.demonstrated import show_demonstrated
+from platform_assets.cli.render import next_step
+from platform_assets.demo.demo import run_demo
+from platform_assets.demo.live import run_live
+from platform_assets.demo.ui import start_ui
+
+
+def demo() -> None:
+    """Seven days of real flights through Dagster: feed, drain, corrections, gate, report, audit."""
+    if not show_demonstrated(console, run_demo(console)):
+        raise typer.Exit(1)
+
+
+def live(
+    seconds_a_day: Annotated[float, typer.Option(help="How fast days of flights come in.", min=1)] = 30.0,
+    port: Annotated[int, typer.Option(help="Port of Dagster on this machine.")] = 3000,
+) -> None:
+    """Run flights on and on, fed day after day, with Dagster correcting and reporting beside it, until Ctrl-C."""
+    run_live(console, seconds_a_day=seconds_a_day, port=port)
+    next_step(console, "tidemark audit flights", "proves what was published from the log.")
+
+
+def ui(port: Annotated[int, typer.Option(help="Port on this machine.")] = 3000) -> None:
+    """Open Dagster on the runs, the asset graph, the checks and the report of this lake."""
+    start_ui(console, port)

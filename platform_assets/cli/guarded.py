@@ -1,0 +1,34 @@
+"""A command that does not end well ends in one paragraph, or in one line after Ctrl-C, and never in a trace."""
+
+from __future__ import annotations
+
+import warnings
+
+import typer
+from dagster import BetaWarning
+
+from platform_assets.cli.command_log import command_log
+from platform_assets.cli.failures import print_failure
+from streaming.spark import require_java
+
+
+def run(app: typer.Typer) -> int:
+    """Run the command that was typed; returns its exit code."""
+    # Dagster calls half of what it documents a beta.
+    warnings.filterwarnings("ignore", category=BetaWarning)
+    with command_log.collecting():
+        return _run(app)
+
+
+def _run(app: typer.Typer) -> int:
+    try:
+        require_java()
+        app()
+    except SystemExit as ended:
+        command_log.discard()
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    # Whatever is raised becomes one paragraph here; the trace is in the file that it names.
+    except Exception as error:
+        print_failure(error)
+        return 1
+    return 0

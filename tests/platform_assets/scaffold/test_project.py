@@ -1,0 +1,104 @@
+"""A project of one's own, outside this repository, in an environment that has only the wheel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from platform_assets.scaffold import write_project
+from streaming.base.errors import DeclarationError
+from streaming.spark.jars import jars_folder
+from tidemark.pytest_plugin import JVM_OPTIONS
+
+CHECKOUT = Path(__file__).parents[3]
+PACKAGES = ("streaming", "quality", "platform_assets", "tidemark")
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of a shell in which the wheel is installed: what it needs is lent from here, but not this checkout."""
+    root = tmp_path_factory.mktemp("installed")
+    source, python = root / "source", root / "environment" / "bin" / "python"
+    for package in PACKAGES:
+        shutil.copytree(CHECKOUT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(CHECKOUT / "pyproject.toml", source)
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEMARK_", "PYTHON", "PYTEST"))}
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    done(root, [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(root), str(source)], own)
+    done(root, [sys.executable, "-m", "venv", "--without-pip", str(root / "environment")], own)
+    (wheel,) = root.glob("*.whl")
+    done(root, [*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)], own)
+    (site,) = root.glob("environment/lib/python*/site-packages")
+    (site / "lent.pth").write_text(sysconfig.get_path("purelib"))
+    shutil.rmtree(source)
+    return own | {
+        "PATH": f"{python.parent}:{os.environ['PATH']}",
+        "TIDEMARK_JARS": str(jars_folder()),
+        "TIDEMARK_MASTER": "local[2]",
+        "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
+        "DAGSTER_HOME": str(tmp_path_factory.mktemp("dagster")),
+    }
+
+
+def done(folder: Path, command: list[str], environment: dict[str, str]) -> str:
+    """Run a command to its good end; what it has printed."""
+    ended = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=600,
+        check=False,
+    )
+    assert ended.returncode == 0, f"{' '.join(command)}:\n{ended.stdout}"
+    return " ".join(ended.stdout.split())
+
+
+@pytest.mark.processes
+def test_a_project_runs_is_corrected_reported_tested_and_shown_in_dagster_as_it_was_written(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    assert "Next: cd acme && make run" in done(tmp_path, ["tidemark", "init", "acme"], environment)
+    project = tmp_path / "acme"
+
+    def typed(command: str) -> str:
+        return done(project, command.split(), environment)
+
+    assert "3 rows" in typed("make run")
+    assert "1 late" in typed("make late")
+    assert (project / "lake" / "orders" / "log").is_dir()
+    assert "2026-01-05: 1 windows" in typed("tidemark correct orders")
+    reported = typed("tidemark report revenue")
+    assert "2026-01-05" in reported and "144.5" in reported
+    assert "1 passed" in typed("make test")
+    assert "Validation successful" in typed("python -m dagster definitions validate -w workspace.yaml")
+
+
+@pytest.mark.processes
+def test_the_demos_pipelines_are_found_by_the_wheel_alone(environment: dict[str, str], tmp_path: Path) -> None:
+    assert "flights: it was never started here" in done(tmp_path, ["tidemark", "status", "flights"], environment)
+
+
+def test_a_project_is_written_into_no_folder_that_has_something_in_it(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(DeclarationError, match=r"is there already and not empty; choose another folder"):
+        write_project(tmp_path, "acme")
+    with pytest.raises(DeclarationError, match="'my-acme' cannot name a package"):
+        write_project(tmp_path / "new", "my-acme")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_nothing_in_a_project_names_the_templates_or_the_repository(tmp_path: Path) -> None:
+    written = write_project(tmp_path, "acme")
+    assert tmp_path / "acme" / "pipelines" / "orders.py" in written and tmp_path / ".gitignore" in written
+    for path in written:
+        text = path.read_text()
+        assert "$" not in text and "package}" not in text and ".template" not in path.name

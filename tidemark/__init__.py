@@ -1,0 +1,108 @@
+"""Everything that a project of one's own imports, under one name.
+
+What a name stands for is imported when it is first used, so that `import tidemark` loads neither Spark nor Dagster.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from platform_assets.pipeline.location import definitions
+    from platform_assets.reports.report import Report, Section
+    from platform_assets.reports.sources import Sources
+    from quality import Expectation, Suite, always, mostly_absent, nothing_from, of_type, unique
+    from streaming import (
+        Aggregate,
+        Ascending,
+        BoundedOutOfOrderness,
+        Clock,
+        Custom,
+        Files,
+        Json,
+        Lake,
+        LocalDays,
+        Pipeline,
+        Punctuated,
+        Rule,
+        SessionWindow,
+        Settings,
+        Sliding,
+        Stream,
+        StreamingError,
+        Tumbling,
+        Window,
+        Windowed,
+        WindowFunction,
+        agg,
+        correct,
+        drain,
+        epoch_millis,
+        maintain,
+        plan,
+        repair,
+        start_session,
+    )
+
+_HOMES = {
+    "platform_assets.pipeline.location": ("definitions",),
+    "platform_assets.reports.report": ("Report", "Section"),
+    "platform_assets.reports.sources": ("Sources",),
+    "quality": ("Expectation", "Suite", "always", "mostly_absent", "nothing_from", "of_type", "unique"),
+}
+"""The modules of the names that the streaming room does not have."""
+
+__all__ = [
+    "Aggregate",
+    "Ascending",
+    "BoundedOutOfOrderness",
+    "Clock",
+    "Custom",
+    "Expectation",
+    "Files",
+    "Json",
+    "Lake",
+    "LocalDays",
+    "Pipeline",
+    "Punctuated",
+    "Report",
+    "Rule",
+    "Section",
+    "SessionWindow",
+    "Settings",
+    "Sliding",
+    "Sources",
+    "Stream",
+    "StreamingError",
+    "Suite",
+    "Tumbling",
+    "Window",
+    "WindowFunction",
+    "Windowed",
+    "agg",
+    "always",
+    "correct",
+    "definitions",
+    "drain",
+    "epoch_millis",
+    "maintain",
+    "mostly_absent",
+    "nothing_from",
+    "of_type",
+    "plan",
+    "repair",
+    "start_session",
+    "unique",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'tidemark' has no name {name!r}; it has: {', '.join(__all__)}.")
+    home = next((module for module, names in _HOMES.items() if name in names), "streaming")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

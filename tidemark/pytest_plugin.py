@@ -1,0 +1,44 @@
+"""Fixtures for the tests of a project; pytest finds them once the package is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streaming import Lake
+
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that lives for minutes: compiling once more, for speed, takes longer than it saves."""
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark settings for queries over a handful of rows: compiling a query takes longer than interpreting it."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The platform's own session (Delta, UTC) on two threads, hence two shuffle partitions; one for all tests."""
+    # Tests of other packages must not wait for Spark to be imported.
+    from streaming import start_session
+
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TIDEMARK_MASTER", "local[2]")
+        with pytest.MonkeyPatch.context() as start:
+            start.setenv("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
+            for name, value in INTERPRETED.items():
+                start.setenv(f"TIDEMARK_SPARK_{name}", value)
+            session = start_session()
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """An empty lake."""
+    from streaming import Lake
+
+    return Lake(str(tmp_path / "lake"))

@@ -1,0 +1,117 @@
+"""For the tests of a project: feeds drawn as timelines, taken through a pipeline on real Spark, read as plain rows.
+
+The fixtures `spark` (one session for all tests) and `lake` (an empty one for each) come with the package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming import Lake, Pipeline, Stream, Windowed, drain
+from streaming import correct as correct_days
+from streaming import plan as days_to_correct
+from streaming.base import utc_now
+from streaming.operators import runtime_of
+from streaming.service.drain import Drained
+
+Payload = Mapping[str, Any] | str | bytes
+"""A line of a file: a mapping becomes JSON, text and bytes are written as they are."""
+
+Rows = list[tuple[Any, ...]]
+
+_FIRST_FILE = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def timeline(
+    drawn: str, start: datetime, *, key: str = "id", time: str = "at", value: str = "value"
+) -> list[dict[str, Any]]:
+    """Payloads in the notation `a@1, b@3.5=20`: key, seconds after `start`, and a number where there is one.
+
+    They have the fields `key`, `time` (ISO 8601) and `value` (null where none is drawn).
+    """
+    rows = []
+    for entry in drawn.split(","):
+        name, _, rest = entry.strip().partition("@")
+        seconds, _, number = rest.partition("=")
+        at = start + timedelta(seconds=float(seconds))
+        rows.append({key: name, time: at.isoformat(), value: float(number) if number else None})
+    return rows
+
+
+def line(payload: Payload) -> bytes:
+    """The bytes of one line."""
+    if isinstance(payload, bytes):
+        return payload
+    return payload.encode() if isinstance(payload, str) else json.dumps(payload).encode()
+
+
+def land(
+    folder: str | Path, payloads: Iterable[Payload], *, name: str | None = None, modified: datetime | None = None
+) -> Path:
+    """Land one batch as one file: written under a hidden name, then renamed, and later than every file before it."""
+    landing = Path(folder)
+    landing.mkdir(parents=True, exist_ok=True)
+    there = [entry.stat().st_mtime for entry in landing.iterdir()]
+    target = landing / (name or f"{len(there):04}.json")
+    hidden = target.with_name(f".{target.name}")
+    hidden.write_bytes(b"".join(line(payload) + b"\n" for payload in payloads))
+    # Spark takes files in order of modification time.
+    later = max([_FIRST_FILE.timestamp(), *there]) + timedelta(seconds=1).total_seconds()
+    stamp = later if modified is None else modified.timestamp()
+    os.utime(hidden, (stamp, stamp))
+    hidden.rename(target)
+    return target
+
+
+def land_all(lake: Lake, stream: Stream, *batches: Iterable[Payload]) -> list[Path]:
+    """Land each batch as a file of the stream's landing folder."""
+    return [land(stream.source.location(lake), batch) for batch in batches]
+
+
+def run(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    *batches: Iterable[Payload],
+    end_of_input: bool = False,
+    now: Callable[[], datetime] = utc_now,
+) -> Drained:
+    """Land the batches in the first stream's folder, each a file, and take what is there through the pipeline.
+
+    Files that are there together are one batch, unless the source says otherwise (`files_per_batch`), so call it once
+    for each batch whose stamp matters. With `end_of_input` the windows still open are closed.
+    """
+    land_all(lake, pipeline.stream, *batches)
+    return drain(spark, lake, pipeline, end_of_input=end_of_input, now=now)
+
+
+def correct(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], datetime] = utc_now) -> list[str]:
+    """Correct every day that waits for it; returns these days."""
+    days = [pending.day for pending in days_to_correct(spark, lake, view)]
+    if days:
+        correct_days(spark, lake, view, days, now)
+    return [day.isoformat() for day in days]
+
+
+def read(spark: SparkSession, lake: Lake, view: Windowed, what: str = "current", *columns: str) -> Rows:
+    """What `tidemark show` shows of a view (`first`, `late`, `corrections`, `current`, ...), as plain rows, sorted."""
+    return rows(runtime_of(view, lake).readable[what](spark), *columns)
+
+
+def rows(frame: DataFrame, *columns: str) -> Rows:
+    """The rows as plain tuples of `columns` (all by default), instants in UTC, sorted; nulls come first."""
+    collected = (frame.select(*columns) if columns else frame).collect()
+    plain = [tuple(_in_utc(value) for value in row) for row in collected]
+    return sorted(plain, key=lambda row: [(value is not None, str(value)) for value in row])
+
+
+def _in_utc(value: Any) -> Any:
+    # Spark hands over instants as local time without a zone.
+    return value.astimezone(UTC) if isinstance(value, datetime) else value

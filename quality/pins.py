@@ -84,12 +84,11 @@ def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
     """
     pins: list[Pin] = []
     absent: list[str] = []
-    own: dict[str, DeltaTable | None] = {}
+    # The others of an operator are those that go with its own table as it was opened here.
+    own = {operator.name: delta.open_table(lake.table(operator)) for operator in pipeline.operators}
     # The logs are pinned last: every row of the others was computed from log rows committed earlier, so they hold them.
     for role, (operator, table) in judged_tables(pipeline).items():
         uri = lake.table(operator, table.suffix)
-        if operator.name not in own:
-            own[operator.name] = delta.open_table(lake.table(operator))
         newest = _pin(lake, role, uri, open_beside(own[operator.name], uri) if table.suffix else own[operator.name])
         if newest is not None:
             pins.append(newest)

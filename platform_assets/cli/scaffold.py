@@ -33,15 +33,13 @@ def new(
     ] = None,
 ) -> None:
     """Write the skeleton of a new pipeline: a declaration that runs as a stream and as a batch."""
-    package = _package_folder()
-    target = folder or package
-    declaration, *others = write_skeleton(target, name)
-    for path in (declaration, *others):
+    paths = write_skeleton(folder or _package_folder(), name)
+    for path in paths:
         console.print(f"wrote {path}", highlight=False)
-    if target.resolve() == package.resolve():
+    if folder is None:
         next_step(console, f"tidemark run {name}", "after a first file is in its landing folder.")
     else:
-        next_step(console, f"python {declaration}", "runs it over a sample.")
+        next_step(console, f"python {paths[0]}", "runs it over a sample.")
 
 
 def _package_folder() -> Path:

@@ -1,13 +1,12 @@
 """Where everything lies, and the settings that say so."""
 
 from streaming.lake.lake import Lake, Named
-from streaming.lake.project import Project, find_project, make_importable
+from streaming.lake.project import find_project, make_importable
 from streaming.lake.settings import Settings
 
 __all__ = [
     "Lake",
     "Named",
-    "Project",
     "Settings",
     "find_project",
     "make_importable",

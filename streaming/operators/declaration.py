@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from streaming.base import ChangedDeclaration
 from streaming.declare import Operator
 from streaming.lake import Lake
-from streaming.operators.generations import GENERATION, generation_of
+from streaming.operators.generations import BORN, generation_of
 from streaming.tables import delta
 
 DECLARATION = "tidemark.declaration"
@@ -32,17 +32,17 @@ def create_table(lake: Lake, operator: Operator, suffix: str, schema: StructType
     """
     spec = next(table for table in operator.tables if table.suffix == suffix)
     uri = lake.table(operator, suffix)
+    if delta.exists(uri):
+        return uri
+    generation = generation_of(delta.open_table(lake.table(operator)))
+    born = {BORN: str(generation)} if generation else {}
     delta.create(
         uri,
         schema,
         append_only=spec.written_by == "stream" and not (spec.is_replaced or spec.is_state),
         description=spec.description,
-        properties=declaration_properties(operator),
+        properties={**declaration_properties(operator), **born},
     )
-    generation = generation_of(delta.open_table(lake.table(operator))) if suffix else 0
-    if generation > generation_of(delta.open_table(uri)):
-        numbers = {GENERATION: generation}
-        delta.note(uri, metadata=numbers, numbers=numbers, fence=lambda table: None)
     return uri
 
 

@@ -16,10 +16,16 @@ GENERATION, SUPERSEDED, GONE = "generation", "superseded", "gone"
 """Numbers that a table keeps: its generation, its last version of the one before, 1 if this one has no such table."""
 
 
+BORN = "tidemark.generation"
+"""The property of a table that was created in a later generation than the first."""
+
+
 def generation_of(table: DeltaTable | None) -> int:
     """How often an open table was replaced by one that was built anew; 0 also where there is none."""
-    number = None if table is None else table.transaction_version(GENERATION)
-    return number or 0
+    if table is None:
+        return 0
+    number = table.transaction_version(GENERATION)
+    return int(table.metadata().configuration.get(BORN, 0)) if number is None else number
 
 
 def open_beside(own: DeltaTable | None, uri: str) -> DeltaTable | None:

@@ -33,12 +33,10 @@ def next_of(operator: Operator) -> Operator:
     return operator.renamed(operator.table_name(NEXT))
 
 
-def make_ready(lake: Lake, operator: Operator) -> int:
-    """Say that what was built beside the operator's tables may replace them; returns the generation that it will be."""
-    generation = generation_of(delta.open_table(lake.table(operator))) + 1
-    numbers = {_READY: generation}
-    delta.note(lake.table(next_of(operator)), metadata=numbers, numbers=numbers, fence=lambda table: None)
-    return generation
+def make_ready(lake: Lake, operator: Operator) -> None:
+    """Say that what was built beside the operator's tables may replace them, and which generation it will be."""
+    numbers = {_READY: generation_of(delta.open_table(lake.table(operator))) + 1}
+    delta.note(lake.table(next_of(operator)), metadata=numbers, numbers=numbers)
 
 
 def ready_generation(lake: Lake, operator: Operator) -> int | None:

@@ -107,7 +107,7 @@ class Run:
             return False
         built = runtime_of(next_of(runtime.operator), self.lake)
         # Its declaration may be another one than this process has.
-        with suppress(ViewError):
+        with suppress(ViewError), explained(runtime.operator):
             built.check()
             for step in built.steps(self.spark, self._now):
                 step.run()

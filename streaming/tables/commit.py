@@ -101,7 +101,11 @@ def commit_rows(
 
 
 def note(
-    uri: str, *, metadata: Mapping[str, Any], numbers: Mapping[str, int], fence: Callable[[DeltaTable], None]
+    uri: str,
+    *,
+    metadata: Mapping[str, Any],
+    numbers: Mapping[str, int],
+    fence: Callable[[DeltaTable], None] = lambda table: None,
 ) -> None:
     """A commit without rows, which starts no Spark: the table keeps `numbers` from now on, as `delta.append` says."""
     table = DeltaTable(location(uri))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
@@ -16,6 +16,8 @@ from streaming.tables import delta
 from streaming.tables.storage import files_of
 
 _READ_AT_ONCE = 16
+
+Read = TypeVar("Read")
 
 
 def commit_history(uri: str, limit: int | None = None) -> list[dict[str, Any]]:
@@ -35,30 +37,40 @@ def newest_commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
     The entries are read one by one: delta-rs's own history counts versions down from the one that was opened, but
     begins with the newest there is, so that while somebody writes every commit gets the version of an older one.
     """
+    return _newest(table, _commit_of)
+
+
+def _newest(table: DeltaTable, read: Callable[[pa_fs.FileSystem, int], Read | None]) -> Iterator[Read]:
+    """What `read` makes of each version up to that of an open table, newest first, until there is nothing to read."""
     entries, version = files_of(table), table.version()
-    newest = _commit_of(entries, version)
+    newest = read(entries, version)
     if newest is None:
         return
     yield newest
     with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
         for start in range(version - 1, -1, -_READ_AT_ONCE):
             chunk = range(start, max(-1, start - _READ_AT_ONCE), -1)
-            for commit in pool.map(partial(_commit_of, entries), chunk):
-                if commit is None:
+            for older in pool.map(partial(read, entries), chunk):
+                if older is None:
                     return
-                yield commit
+                yield older
 
 
 def numbers_of(table: DeltaTable) -> dict[str, int]:
     """The numbers that an open table keeps, but for those that only entries tell of which were cleaned away."""
     numbers: dict[str, int] = {}
-    for version in range(table.version(), -1, -1):
-        actions = _lines_of(files_of(table), version)
-        if actions is None:
-            break
-        kept = (json.loads(action)["txn"] for action in actions if action.startswith(b'{"txn"'))
-        numbers = {**{number["appId"]: number["version"] for number in kept}, **numbers}
+    for older in _newest(table, _numbers_in):
+        numbers = older | numbers
     return numbers
+
+
+def _numbers_in(entries: pa_fs.FileSystem, version: int) -> dict[str, int] | None:
+    """The numbers that a version has set, or None where its entry was cleaned away."""
+    actions = _lines_of(entries, version)
+    if actions is None:
+        return None
+    kept = (json.loads(action)["txn"] for action in actions if action.startswith(b'{"txn"'))
+    return {number["appId"]: number["version"] for number in kept}
 
 
 def _entry(version: int) -> str:

@@ -9,11 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
+from streaming.operators.runtime import runtime_of
 from streaming.service.drain import Drained
-from streaming.views.corrections import read_corrections
-from streaming.views.current import current_results
-from streaming.views.first_results import read_first
-from streaming.views.updates import read_updates
 from tests.support.instants import NOW
 from tidemark import testing
 from tidemark.testing import Payload
@@ -34,6 +31,5 @@ def run(
 
 
 def read_current(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
-    """First results overlaid with corrections."""
-    corrections, updates = read_corrections(spark, lake, view), read_updates(spark, lake, view)
-    return current_results(read_first(spark, lake, view), corrections, view, updates)
+    """First results overlaid with updates and corrections."""
+    return runtime_of(view, lake).readable["current"](spark)

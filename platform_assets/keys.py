@@ -72,6 +72,11 @@ def report_key(name: str) -> dg.AssetKey:
     return dg.AssetKey(["reports", name])
 
 
+def dimension_key(name: str) -> dg.AssetKey:
+    """A dimension of reports."""
+    return dg.AssetKey(["dimensions", name])
+
+
 Kind = Literal[
     # Jobs
     "control",

@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from platform_assets.pipeline.component import PipelinesComponent
     from platform_assets.pipeline.location import definitions
+    from platform_assets.reports.dimension import Dimension
     from platform_assets.reports.report import Report, Section
     from platform_assets.reports.sources import Sources
     from quality import Expectation, Suite, always, mostly_absent, nothing_from, of_type, unique
@@ -46,7 +48,9 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "platform_assets.pipeline.component": ("PipelinesComponent",),
     "platform_assets.pipeline.location": ("definitions",),
+    "platform_assets.reports.dimension": ("Dimension",),
     "platform_assets.reports.report": ("Report", "Section"),
     "platform_assets.reports.sources": ("Sources",),
     "quality": ("Expectation", "Suite", "always", "mostly_absent", "nothing_from", "of_type", "unique"),
@@ -59,12 +63,14 @@ __all__ = [
     "BoundedOutOfOrderness",
     "Clock",
     "Custom",
+    "Dimension",
     "Expectation",
     "Files",
     "Json",
     "Lake",
     "LocalDays",
     "Pipeline",
+    "PipelinesComponent",
     "Punctuated",
     "Report",
     "Rule",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Annotated
 from uuid import uuid4
 
@@ -22,6 +23,6 @@ def report(name: Annotated[str, typer.Argument(help="Name of a report, such as o
         print_table(console, table, title)
     for note in published.footnotes:
         console.print(f"note: {note}", highlight=False)
-    for path in (*published.csv.values(), *filter(None, [published.png])):
+    for path in (*chain.from_iterable(published.files.values()), *filter(None, [published.png])):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     next_step(console, f"tidemark audit {declared.pipeline.name}", "proves every number again from the log.")

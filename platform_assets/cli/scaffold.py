@@ -1,18 +1,23 @@
-"""`tidemark init` and `tidemark new`: a project of one's own, and the skeleton of a pipeline."""
+"""`tidemark init` and `tidemark new`: a project of one's own, and the pieces that are added to it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from types import ModuleType
+from typing import Annotated, Literal
 
 import typer
 
 from platform_assets.cli.context import console
 from platform_assets.cli.render import next_step
-from platform_assets.scaffold import write_project
+from platform_assets.reports.registry import declared_reports
+from platform_assets.scaffold import add_view, write_project, write_report, write_stream, write_suite
 from streaming.base import BrokenModule, DeclarationError
-from streaming.declare import package_of, packages
-from streaming.operations import write_skeleton
+from streaming.declare import Pipeline, declared_pipelines, find_pipeline, modules, package_of, packages
+
+Kind = Literal["stream", "view", "suite", "report"]
 
 
 def init(
@@ -27,24 +32,83 @@ def init(
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the new pipeline.")],
+    kind: Annotated[Kind, typer.Argument(help="What to add.")],
+    name: Annotated[str, typer.Argument(help="Its name; of a suite, that of the pipeline whose tables it judges.")],
+    of: Annotated[
+        str | None, typer.Option(help="The pipeline of a view or report; not needed where there is one only.")
+    ] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Where to write it; where pipelines are found if left out.")
+        Path | None, typer.Option(help="Where to write it; where the project keeps such modules if left out.")
     ] = None,
 ) -> None:
-    """Write the skeleton of a new pipeline: a declaration that runs as a stream and as a batch."""
-    paths = write_skeleton(folder or _package_folder(), name)
-    for path in paths:
+    """Add a piece to a project: a stream with its pipeline, a view, a suite of expectations, or a report."""
+    added = _ADD[kind](name, of, folder)
+    for path in added.paths:
         console.print(f"wrote {path}", highlight=False)
-    if folder is None:
-        next_step(console, f"tidemark run {name}", "after a first file is in its landing folder.")
-    else:
-        next_step(console, f"python {paths[0]}", "runs it over a sample.")
+    next_step(console, added.command, added.why)
 
 
-def _package_folder() -> Path:
-    """The folder of the first package that holds pipelines."""
-    package = package_of("pipelines", packages("pipelines")[0])
+@dataclass(frozen=True)
+class _Added:
+    """The files that were written, and what to type next and why."""
+
+    paths: list[Path]
+    command: str
+    why: str
+
+
+def _stream(name: str, of: str | None, folder: Path | None) -> _Added:
+    paths = write_stream(folder or _folder("pipelines"), name)
+    if folder is not None:
+        return _Added(paths, f"python {paths[0]}", "runs it over a sample.")
+    return _Added(paths, f"tidemark run {name}", f"after a first file has landed in landing/{name} of the lake.")
+
+
+def _view(name: str, of: str | None, folder: Path | None) -> _Added:
+    pipeline, module = _pipeline(of)
+    assert module.__file__ is not None
+    path = add_view(Path(module.__file__), name)
+    return _Added([path], f"tidemark run {pipeline.name}", "builds it from all that the log holds.")
+
+
+def _suite(name: str, of: str | None, folder: Path | None) -> _Added:
+    pipeline, _ = _pipeline(name)
+    paths = write_suite(folder or _folder("suites"), pipeline)
+    reports = [report.name for report in declared_reports().values() if report.pipeline == pipeline]
+    if reports:
+        return _Added(paths, f"tidemark report {reports[0]}", "is published only if all of it holds.")
+    return _Added(paths, f"tidemark new report NAME --of {name}", "writes a report that asks for it.")
+
+
+def _report(name: str, of: str | None, folder: Path | None) -> _Added:
+    pipeline, module = _pipeline(of)
+    paths = write_report(folder or _folder("reports"), name, pipeline, module.__name__)
+    return _Added(paths, f"tidemark report {name}", "publishes it, if all that it reads is as expected.")
+
+
+_ADD: dict[Kind, Callable[[str, str | None, Path | None], _Added]] = {
+    "stream": _stream,
+    "view": _view,
+    "suite": _suite,
+    "report": _report,
+}
+
+
+def _folder(kind: Literal["pipelines", "suites", "reports"]) -> Path:
+    """The folder of the first package that holds declarations of this kind."""
+    package = package_of(kind, packages(kind)[0])
     if isinstance(package, BrokenModule):
         raise DeclarationError(f"{package}. Correct it first.")
     return Path(next(iter(package.__path__)))
+
+
+def _pipeline(name: str | None) -> tuple[Pipeline, ModuleType]:
+    """The pipeline of that name, or the only one there is, and the module that declares it."""
+    declared = declared_pipelines()
+    if name is None and len(declared) != 1:
+        raise DeclarationError(
+            f"there are {len(declared)} pipelines: {', '.join(declared) or 'none'}; say which one with --of."
+        )
+    pipeline = find_pipeline(name or next(iter(declared)))
+    found = [module for module in modules("pipelines") if isinstance(module, ModuleType)]
+    return pipeline, next(module for module in found if getattr(module, "pipeline", None) is pipeline)

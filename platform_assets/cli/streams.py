@@ -218,7 +218,7 @@ def _say_why(overviews: Sequence[Overview]) -> None:
     if broken:
         next_step(console, f"tidemark logs {broken[0]}", "shows what led to it.")
     elif not overviews:
-        next_step(console, "tidemark new NAME", "writes the skeleton of a pipeline.")
+        next_step(console, "tidemark new stream NAME", "writes the skeleton of a pipeline.")
     elif len(idle) == len(overviews):
         next_step(console, f"tidemark up {idle[0]}", "starts it.")
     else:

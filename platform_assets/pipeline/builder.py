@@ -17,7 +17,7 @@ from platform_assets.pipeline.drain import drain_assets
 from platform_assets.pipeline.jobs import corrections_job, drain_job, report_job
 from platform_assets.pipeline.maintenance import maintenance_job
 from platform_assets.pipeline.repair import repair_job
-from platform_assets.pipeline.reports import report_asset, report_checks
+from platform_assets.pipeline.reports import dimension_assets, report_asset, report_checks
 from platform_assets.pipeline.schedules import corrections_schedule, maintenance_schedule
 from platform_assets.pipeline.sensors import backlog_sensor, report_sensor
 from platform_assets.pipeline.stream import control_job, keeper_sensor, stream_job
@@ -59,7 +59,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
 def _report_definitions(report: Report, after: Sequence[AssetJob | dg.JobDefinition]) -> dg.Definitions:
     job = report_job(report)
     return dg.Definitions(
-        assets=[report_asset(report)],
+        assets=[report_asset(report), *dimension_assets(report)],
         asset_checks=[report_checks(section, report) for section in report.sections],
         jobs=[job],
         sensors=[report_sensor(report, job, after)],

@@ -29,10 +29,13 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
     specs = [
         dg.AssetSpec(
             keys.report_key(section.table),
-            deps=keys.result_keys(report.pipeline),
+            deps=[
+                *keys.result_keys(report.pipeline),
+                *(keys.dimension_key(dimension.name) for dimension in report.dimensions),
+            ],
             group_name=keys.REPORTS,
             description=section.description,
-            kinds={"delta", "csv"},
+            kinds={"delta", *section.files},
             owners=[report.pipeline.owner],
         )
         for section in report.sections
@@ -62,6 +65,15 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
                 },
                 allow_retries=False,
             ) from closed
+        for name, pinned in published.dimensions.items():
+            # The report's page leads from here to the very version that it was made of.
+            context.log_event(
+                dg.AssetObservation(
+                    keys.dimension_key(name),
+                    metadata={"delta_version": pinned.version, **table_metadata(pinned.uri)},
+                    tags={"dagster/data_version": f"{pinned.table_id}/{pinned.version}"},
+                )
+            )
         for section in report.sections:
             yield dg.MaterializeResult(
                 asset_key=keys.report_key(section.table),
@@ -69,6 +81,19 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
             )
 
     return run
+
+
+def dimension_assets(report: Report) -> list[dg.AssetSpec]:
+    """The dimensions of a report: assets that somebody else keeps."""
+    return [
+        dg.AssetSpec(
+            keys.dimension_key(dimension.name),
+            group_name=keys.REPORTS,
+            description=f"{dimension.place}, one row per {', '.join(dimension.key)}.",
+            kinds={dimension.format},
+        )
+        for dimension in report.dimensions
+    ]
 
 
 def reported_pins(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline) -> Pins:
@@ -113,9 +138,12 @@ def _suite(section: Section, report: Report) -> Suite:
 
 def _metadata(section: Section, published: Published, lake: LakeResource) -> dict[str, Any]:
     metadata: dict[str, Any] = {
-        "csv": dg.MetadataValue.path(published.csv[section.table]),
+        **{path.rpartition(".")[2]: dg.MetadataValue.path(path) for path in published.files[section.table]},
         "pinned_versions": dg.MetadataValue.json(published.pins.versions()),
     }
+    if published.dimensions:
+        versions = {name: pinned.version for name, pinned in published.dimensions.items()}
+        metadata["pinned_dimensions"] = dg.MetadataValue.json(versions)
     if published.footnotes:
         metadata["footnotes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in published.footnotes))
     picture = None if published.png is None else lake.lake.local(published.png)

@@ -15,3 +15,7 @@ class UnknownReport(ReportError):
 
 class NothingToReport(ReportError):
     """The pinned versions hold nothing that the report could tell."""
+
+
+class DimensionError(ReportError):
+    """There is nothing where a dimension should be, or it is not what is declared."""

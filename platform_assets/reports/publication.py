@@ -2,7 +2,7 @@
 
 Sections are tables of their own and cannot be committed together. So each is written first, as a version that nobody
 asks for yet; then this file is put in place whole, and that is the publication. A process that dies before it leaves
-the report as it was; one that dies after it leaves at most CSV and chart of the report before, and their digests tell.
+the report as it was; one that dies after it leaves at most the files of the report before, and their digests tell.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
-from quality import Pins
+from quality import Pin, Pins
 from streaming.lake import Lake
 from streaming.tables import delta, storage
 
@@ -26,7 +26,8 @@ from streaming.tables import delta, storage
 class Publication:
     """What was published: by which run and when, from which `pins`, and the Delta version of each section by table.
 
-    `footnotes` are what a reader must know; `files` are the SHA-256 digests of CSV and chart by file name.
+    `dimensions` are the versions of what the report joins, by name; `footnotes` are what a reader must know; `files`
+    are the SHA-256 digests of what lies beside the tables, by file name.
     """
 
     report: str
@@ -36,6 +37,7 @@ class Publication:
     versions: Mapping[str, int]
     footnotes: tuple[str, ...]
     files: Mapping[str, str]
+    dimensions: Mapping[str, Pin]
 
     def to_json(self) -> dict[str, Any]:
         """The publication as JSON values."""
@@ -47,6 +49,7 @@ class Publication:
             "versions": dict(self.versions),
             "footnotes": list(self.footnotes),
             "files": dict(self.files),
+            "dimensions": {name: asdict(pin) for name, pin in self.dimensions.items()},
         }
 
     @classmethod
@@ -60,6 +63,8 @@ class Publication:
             value["versions"],
             tuple(value["footnotes"]),
             value["files"],
+            # Reports that were published before there were any.
+            {name: Pin(**pin) for name, pin in value.get("dimensions", {}).items()},
         )
 
 
@@ -85,7 +90,7 @@ def read_report(lake: Lake, report: str) -> dict[str, pa.Table] | None:
 
 
 def outdated_files(lake: Lake, publication: Publication) -> list[str]:
-    """The CSV and chart files that are missing, or are not of this publication, because a process died."""
+    """The files that are missing, or are not of this publication, because a process died."""
     folder = lake.path("reports")
     return [
         name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from platform_assets.reports.errors import NothingToReport
-from platform_assets.reports.files import as_csv, as_png, put
+from platform_assets.reports.files import FileFormat, as_csv, as_html, as_parquet, as_png, put
+from platform_assets.reports.landed import land_dimension, newest_pin
 from platform_assets.reports.publication import (
     Publication,
     digest,
@@ -22,12 +23,14 @@ from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from quality import (
     GateClosed,
+    Pin,
     Pins,
     Reason,
     Subject,
     Verdict,
     judge,
     judge_frame,
+    judge_table,
     open_gate,
     pin,
     reasons_of,
@@ -40,9 +43,10 @@ from streaming.tables import delta
 
 @dataclass(frozen=True)
 class Published:
-    """What was published: Delta version, rows and CSV per section by table name (`on_time_performance`), and the chart.
+    """What was published: version, rows and files per section by table name (`on_time_performance`), and the chart.
 
-    `verdicts` are those on the sections, `pins` the versions that were read, `footnotes` what a reader must know.
+    `verdicts` are those on the sections, `pins` and `dimensions` the versions that were read, `footnotes` what a reader
+    must know.
     """
 
     report: str
@@ -50,10 +54,11 @@ class Published:
     pins: Pins
     versions: Mapping[str, int]
     tables: Mapping[str, pa.Table]
-    csv: Mapping[str, str]
+    files: Mapping[str, tuple[str, ...]]
     png: str | None
     verdicts: tuple[Verdict, ...]
     footnotes: tuple[str, ...]
+    dimensions: Mapping[str, Pin]
 
 
 def judge_and_publish(
@@ -81,9 +86,12 @@ def publish(
     Raises:
         GateClosed: a pinned version or the computed report is not known to be good.
         NothingToReport: no window is closed yet.
+        DimensionError: a dimension is not there, or not what is declared.
     """
     open_gate(spark, lake, report.pipeline, pins)
-    sources = Sources(spark, report.pipeline, pins)
+    dimensions = {dimension.name: land_dimension(lake, dimension) for dimension in report.dimensions}
+    _judge_dimensions(spark, lake, report, dimensions, run_id, now)
+    sources = Sources(spark, report.pipeline, pins, dimensions)
     tables = {section.table: section.rows(sources).toArrow() for section in report.sections}
     if not tables[report.name].num_rows:
         raise NothingToReport(
@@ -91,12 +99,21 @@ def publish(
             f"data, or close what is open with `tidemark run {report.pipeline.name} --end-of-input`."
         )
     verdicts = _judge_sections(lake, report, sources, tables, run_id, now)
-    files = {f"{name}.csv": as_csv(table) for name, table in tables.items()}
     chart = None if report.chart is None else f"{report.name}.png"
+    files = {
+        section.table: _files(section, tables[section.table], sources.footnotes, chart) for section in report.sections
+    }
+    contents = {name: content for of_section in files.values() for name, content in of_section.items()}
     if report.chart is not None and chart is not None:
-        files[chart] = as_png(report.chart(tables))
+        contents[chart] = as_png(report.chart(tables))
 
-    metadata = {"report": report.name, "run_id": run_id, "pins": pins.to_json(), "footnotes": list(sources.footnotes)}
+    metadata = {
+        "report": report.name,
+        "run_id": run_id,
+        "pins": pins.to_json(),
+        "dimensions": {name: pin.version for name, pin in dimensions.items()},
+        "footnotes": list(sources.footnotes),
+    }
     versions = {
         section.table: write_rows(
             lake.report(section.table),
@@ -107,9 +124,11 @@ def publish(
         )
         for section in report.sections
     }
-    digests = {name: digest(content) for name, content in files.items()}
-    put_publication(lake, Publication(report.name, run_id, now(), pins, versions, sources.footnotes, digests))
-    for name, content in files.items():
+    digests = {name: digest(content) for name, content in contents.items()}
+    put_publication(
+        lake, Publication(report.name, run_id, now(), pins, versions, sources.footnotes, digests, dimensions)
+    )
+    for name, content in contents.items():
         put(spark, lake.path("reports", name), content)
     return Published(
         report.name,
@@ -117,17 +136,48 @@ def publish(
         pins,
         versions,
         tables,
-        {name: lake.path("reports", f"{name}.csv") for name in tables},
+        {table: tuple(lake.path("reports", name) for name in of_section) for table, of_section in files.items()},
         None if chart is None else lake.path("reports", chart),
         tuple(verdicts),
         sources.footnotes,
+        dimensions,
     )
 
 
 def is_up_to_date(lake: Lake, report: Report, pins: Pins) -> bool:
-    """Whether exactly these versions are published, and CSV and chart with them; then there is nothing to publish."""
+    """Whether exactly these versions are published, and what lies beside them; then there is nothing to publish."""
     publication = read_publication(lake, report.name)
-    return publication is not None and publication.pins == pins and not outdated_files(lake, publication)
+    if publication is None or publication.pins != pins:
+        return False
+    dimensions = {dimension.name: newest_pin(lake, dimension) for dimension in report.dimensions}
+    return publication.dimensions == dimensions and not outdated_files(lake, publication)
+
+
+def _files(section: Section, table: pa.Table, footnotes: Sequence[str], chart: str | None) -> dict[str, bytes]:
+    """What lies beside a section's table, by the name of the file."""
+    written: dict[FileFormat, Callable[[], bytes]] = {
+        "csv": lambda: as_csv(table),
+        "parquet": lambda: as_parquet(table),
+        "html": lambda: as_html(table, section.description, footnotes, chart),
+    }
+    return {f"{section.table}.{format}": written[format]() for format in section.files}
+
+
+def _judge_dimensions(
+    spark: SparkSession,
+    lake: Lake,
+    report: Report,
+    pins: Mapping[str, Pin],
+    run_id: str,
+    now: Callable[[], datetime],
+) -> None:
+    reasons: list[Reason] = []
+    for dimension in report.dimensions:
+        pin = pins[dimension.name]
+        found = judge_table(spark, lake, pin, dimension.suite, run_id, now)
+        reasons += reasons_of(dimension.suite, pin.subject, {verdict.expectation: verdict for verdict in found})
+    if reasons:
+        raise GateClosed(reasons, "Nothing was published. Correct the dimension at its place, or its expectations.")
 
 
 def _judge_sections(

@@ -35,4 +35,8 @@ def _discovery() -> Discovery[Report]:
 def _conflict(one: Report, other: Report) -> str | None:
     tables = {section.table for section in other.sections}
     shared = [section.table for section in one.sections if section.table in tables]
-    return f"write table {shared[0]!r}; rename that section in one of them" if shared else None
+    if shared:
+        return f"write table {shared[0]!r}; rename that section in one of them"
+    declared = {dimension.name: dimension for dimension in other.dimensions}
+    differ = [dimension.name for dimension in one.dimensions if declared.get(dimension.name, dimension) != dimension]
+    return f"declare dimension {differ[0]!r} differently; rename it in one of them, or share it" if differ else None

@@ -9,32 +9,59 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 from pyspark.sql import DataFrame
 
+from platform_assets.reports.dimension import Dimension
+from platform_assets.reports.files import FORMATS, FileFormat
 from platform_assets.reports.sources import Sources
 from quality import Suite
+from streaming.base import DeclarationError, check_tuple
 from streaming.declare import Pipeline
 
 
 @dataclass(frozen=True)
 class Section:
-    """One table of a report: `reports/<table>`. `rows` computes it in the order to print, `suite` judges it."""
+    """One table of a report: `reports/<table>`. `rows` computes it in the order to print, `suite` judges it.
+
+    The Delta table is the report; `files` are written beside it: `csv`, `parquet`, `html`.
+
+    Raises:
+        DeclarationError: there is no such file.
+    """
 
     table: str
     description: str
     rows: Callable[[Sources], DataFrame]
     suite: Callable[[Sources], Suite]
+    files: tuple[FileFormat, ...] = ("csv",)
+
+    def __post_init__(self) -> None:
+        what = f"the files of section {self.table!r}"
+        check_tuple(what, self.files, str, 'a tuple, such as files=("csv", "html")')
+        unknown = [format for format in self.files if format not in FORMATS]
+        if unknown:
+            raise DeclarationError(f"{what} have {unknown[0]!r}; there are: {', '.join(FORMATS)}.")
 
 
 @dataclass(frozen=True)
 class Report:
     """A report on one pipeline; the first section carries the report's name.
 
-    `chart` draws the sections' tables, by table name.
+    `chart` draws the sections' tables, by table name; `dimensions` are tables kept elsewhere that sections join.
+
+    Raises:
+        DeclarationError: two dimensions have one name.
     """
 
     pipeline: Pipeline
     description: str
     sections: tuple[Section, ...]
     chart: Callable[[Mapping[str, pa.Table]], Figure] | None = None
+    dimensions: tuple[Dimension, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [dimension.name for dimension in self.dimensions]
+        repeated = [name for name in names if names.count(name) > 1]
+        if repeated:
+            raise DeclarationError(f"report {self.name!r} has two dimensions {repeated[0]!r}; rename one.")
 
     @property
     def name(self) -> str:

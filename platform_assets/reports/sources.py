@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from quality import Pins, QualityError, role_of_corrections, role_of_updates
+from platform_assets.reports.errors import DimensionError
+from quality import Pin, Pins, QualityError, role_of_corrections, role_of_updates
 from streaming.base import literal
 from streaming.declare import Pipeline, Windowed
 from streaming.log import valid
@@ -19,11 +21,12 @@ from streaming.views import Position, current_results, late_pairs
 
 @dataclass(frozen=True)
 class Sources:
-    """The tables of a pipeline at exactly the pinned versions, as batch frames."""
+    """The tables of a pipeline, and the dimensions, at exactly the pinned versions, as batch frames."""
 
     spark: SparkSession
     pipeline: Pipeline
     pins: Pins
+    dimensions: Mapping[str, Pin] = field(default_factory=dict)
 
     @cached_property
     def log(self) -> DataFrame:
@@ -45,6 +48,19 @@ class Sources:
     def current(self, view: Windowed) -> DataFrame:
         """First results overlaid with updates and corrections."""
         return current_results(self.first(view), self.corrections(view), view, self.updates(view))
+
+    def dimension(self, name: str) -> DataFrame:
+        """A dimension of the report.
+
+        Raises:
+            DimensionError: the report declares none of that name.
+        """
+        if name not in self.dimensions:
+            declared = ", ".join(self.dimensions) or "none"
+            raise DimensionError(
+                f"the report has no dimension {name!r}, it has: {declared}. Declare it: Report(..., dimensions=(...,))."
+            )
+        return self.dimensions[name].read(self.spark)
 
     @cached_property
     def footnotes(self) -> tuple[str, ...]:

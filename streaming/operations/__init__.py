@@ -1,4 +1,4 @@
-"""What is done to a pipeline besides running it: maintenance, repair, bench, scaffold."""
+"""What is done to a pipeline besides running it: maintenance, repair, bench."""
 
 from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, Bench, Stage, bench
 from streaming.operations.class_sharing import make_class_archive
@@ -6,7 +6,6 @@ from streaming.operations.left import drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
 from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.repair import ChangedWindow, Preview, preview, repair
-from streaming.operations.scaffold import write_skeleton
 
 __all__ = [
     "APPEND",
@@ -28,5 +27,4 @@ __all__ = [
     "preview",
     "rebuild",
     "repair",
-    "write_skeleton",
 ]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.scaffold import write_stream
 from streaming.base.errors import DeclarationError
 from streaming.lake.lake import Lake
-from streaming.operations.scaffold import write_skeleton
 from tests.support.runs import tuples
 from tidemark.pytest_plugin import JVM_OPTIONS
 
@@ -31,7 +31,7 @@ SAMPLE_RESULTS = [
 def test_o17_the_skeletons_agree_as_stream_and_batch_on_one_machine_and_on_a_cluster(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = write_skeleton(tmp_path / "code", "orders_o17")
+    written = write_stream(tmp_path / "code", "orders_o17")
     monkeypatch.syspath_prepend(str(tmp_path / "code"))
     stream, batch = importlib.import_module("orders_o17"), importlib.import_module("orders_o17_batch")
     here, cluster = Lake(str(tmp_path / "here")), Lake(str(tmp_path / "cluster"))
@@ -68,11 +68,11 @@ def test_o17_a_skeleton_overwrites_nothing_and_wants_a_name_that_can_be_a_module
     mine.write_text("mine")
 
     with pytest.raises(DeclarationError, match=r"orders_batch\.py' exists already.*another name than 'orders'"):
-        write_skeleton(tmp_path, "orders")
+        write_stream(tmp_path, "orders")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
     with pytest.raises(DeclarationError, match="'my-orders' cannot name a pipeline; use lower-case letters"):
-        write_skeleton(tmp_path, "my-orders")
+        write_stream(tmp_path, "my-orders")
 
 
 def test_o17_skeletons_in_a_package_import_each_other_by_their_full_names(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_o17_skeletons_in_a_package_import_each_other_by_their_full_names(tmp_pa
     for folder in (package, package.parent):
         (folder / "__init__.py").touch()
 
-    _, batch = write_skeleton(package, "orders")
+    _, batch = write_stream(package, "orders")
 
     assert "from outer.inner.orders import orders_by_hour, orders" in batch.read_text()
     assert "python -m outer.inner.orders_batch" in batch.read_text()

@@ -34,4 +34,4 @@ def test_every_command_that_looks_for_a_pipeline_names_the_broken_module(shop: P
 
 def test_status_names_a_broken_module_that_is_the_only_one(shop: Path, tidemark: Tidemark) -> None:
     code, text = tidemark("status")
-    assert (code, "module shop.bad is broken" in text, "Next: tidemark new NAME" in text) == (0, True, True)
+    assert (code, "module shop.bad is broken" in text, "Next: tidemark new stream NAME" in text) == (0, True, True)

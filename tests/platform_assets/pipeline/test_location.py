@@ -9,9 +9,24 @@ import pytest
 
 import quality.suites
 from platform_assets import reports
-from platform_assets.pipeline.location import loadable_definitions
+from platform_assets.pipeline.component import PipelinesComponent
+from platform_assets.pipeline.location import definitions, loadable_definitions
 from platform_assets.resources import default_resources
+from streaming.base.errors import DeclarationError
 from tests.support.packages import importable, pipeline_module, write_modules
+
+
+def test_a_component_holds_the_pipelines_that_it_names_and_stands_beside_others() -> None:
+    def held(*names: str) -> dg.Definitions:
+        return PipelinesComponent(pipelines=[*names]).build_defs(dg.ComponentTree.for_test().load_context)
+
+    assert held().assets == []
+    # The location that the folder of components is may have several of them.
+    both = dg.Definitions.merge(held("flights"), held())
+    everything = definitions().resolve_asset_graph().get_all_asset_keys()
+    assert both.resolve_asset_graph().get_all_asset_keys() == everything
+    with pytest.raises(DeclarationError, match="there is no pipeline 'fligths'; declared are: flights"):
+        held("fligths")
 
 
 def test_broken_pipelines_reports_and_suites_are_left_out_each_with_one_line(

@@ -72,14 +72,21 @@ def test_a_project_runs_is_corrected_reported_tested_and_shown_in_dagster_as_it_
     def typed(command: str) -> str:
         return done(project, command.split(), environment)
 
+    assert "Next: tidemark run orders" in typed("tidemark new view orders_again")
+    assert "Next: tidemark report by_hour" in typed("tidemark new report by_hour")
+    assert "Next: tidemark run shops" in typed("tidemark new stream shops")
+    assert "Next: tidemark new report NAME --of shops" in typed("tidemark new suite shops")
+
     assert "3 rows" in typed("make run")
     assert "1 late" in typed("make late")
     assert (project / "lake" / "orders" / "log").is_dir()
     assert "2026-01-05: 1 windows" in typed("tidemark correct orders")
     reported = typed("tidemark report revenue")
     assert "2026-01-05" in reported and "144.5" in reported
+    assert "2026-01-05" in typed("tidemark report by_hour")
     assert "1 passed" in typed("make test")
     assert "Validation successful" in typed("python -m dagster definitions validate -w workspace.yaml")
+    assert "All definitions loaded successfully" in typed("dg check defs")
 
 
 @pytest.mark.processes

@@ -1,0 +1,107 @@
+"""The declaration of a dimension: a table that is kept elsewhere, such as names and places, and that a report joins."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from quality import Expectation, Suite, always, unique
+from streaming.base import Column, DeclarationError, check_name, check_tuple, columns_of
+
+Format = Literal["csv", "parquet", "delta"]
+_SUFFIXES: dict[str, Format] = {".csv": "csv", ".parquet": "parquet"}
+_TYPES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """How Arrow reads a column of a CSV file.
+
+    Raises:
+        DeclarationError: it cannot.
+    """
+    digits = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", column.type)
+    if digits is not None:
+        return pa.decimal128(int(digits[1]), int(digits[2]))
+    if column.type not in _TYPES:
+        raise DeclarationError(
+            f"column {column.name!r} has type {column.type!r}, which a CSV file cannot carry here; use "
+            f"{', '.join(_TYPES)} or decimal(p, s)."
+        )
+    return _TYPES[column.type]
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A table that is kept elsewhere, and that a report joins as `sources.dimension(name)`.
+
+    `place` is a file `*.csv` with a header, a file `*.parquet`, or else the folder of a Delta table: a path below the
+    lake, an absolute one, or a URI. `columns` are those of a CSV file in Spark DDL, as `Json` takes them; the others
+    know theirs. No two rows may agree in `key` and none may lack it, or a join would count rows twice or lose them;
+    `expectations` come on top of that. The gate asks for all of them before the report is published.
+
+    A report is of one version: that of the Delta table, or that of `dimensions/<name>` in the lake, which holds every
+    content of the file that a report was made of.
+
+    Raises:
+        DeclarationError: a name or type is not allowed, there is no key, or columns are missing or declared in vain.
+    """
+
+    name: str
+    place: str
+    key: tuple[str, ...]
+    columns: str = ""
+    expectations: tuple[Expectation, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name("dimension", self.name)
+        what = f"dimension {self.name!r}"
+        check_tuple(f"the key of {what}", self.key, str, 'a tuple of columns, such as key=("sensor",)')
+        check_tuple(f"the expectations of {what}", self.expectations, Expectation, "a tuple, such as (always(...),)")
+        if not self.key:
+            raise DeclarationError(f'{what} has no key; name the columns that tell its rows apart: key=("id",).')
+        if (self.format == "csv") != bool(self.columns):
+            raise DeclarationError(
+                f"{what} at {self.place!r} {'needs' if self.format == 'csv' else 'must not have'} columns: a CSV file "
+                "does not know its types, Parquet and Delta do. Write them as columns='id string, name string'."
+            )
+        for column in self.declared:
+            arrow_type(column)
+        names = [column.name for column in self.declared]
+        unknown = [name for name in self.key if names and name not in names]
+        if unknown:
+            raise DeclarationError(f"{what} has no column {unknown[0]!r} for its key; it has: {', '.join(names)}.")
+
+    @property
+    def format(self) -> Format:
+        """What lies at its place, as the end of its name says."""
+        return next((format for suffix, format in _SUFFIXES.items() if self.place.endswith(suffix)), "delta")
+
+    @property
+    def declared(self) -> tuple[Column, ...]:
+        """The columns of a CSV file; of the others none is declared."""
+        return columns_of(self.columns) if self.columns else ()
+
+    @property
+    def suite(self) -> Suite:
+        """What every version must be."""
+        present = " and ".join(f"`{name}` is not null" for name in self.key)
+        named = ", ".join(self.key)
+        return Suite(
+            (
+                unique("unique_key", tuple(f"`{name}`" for name in self.key)),
+                always("key_present", present, f"every row has its {named}"),
+                *self.expectations,
+            )
+        )

@@ -1,0 +1,71 @@
+"""GUIDE.md as a script: its files are written, its commands are run in order, and what they print is compared."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LEFT_OUT = "..."
+
+
+@dataclass(frozen=True)
+class Step:
+    """A block of the guide: the line it begins in, what it is, and its text."""
+
+    line: int
+    kind: str
+    text: str
+
+
+def steps(guide: str) -> Iterator[Step]:
+    """The blocks in order: `bash` is to be run, `python` to be saved, `text` is what the commands before it print."""
+    for block in _BLOCK.finditer(guide):
+        yield Step(guide.count("\n", 0, block.start()) + 1, block[1], block[2])
+
+
+def save(step: Step, folder: Path) -> None:
+    """Write a file, whose name is the comment that the block begins with."""
+    comment = step.text.partition("\n")[0]
+    assert comment.startswith("# ") and comment.endswith(".py"), f"line {step.line} names no file: {comment}"
+    target = folder / comment.removeprefix("# ")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(step.text, encoding="utf-8")
+
+
+def execute(step: Step, folder: Path, environment: dict[str, str]) -> tuple[str, Path]:
+    """Run the commands of a block in `folder`: what they print, and the folder in which they end."""
+    where = Path(environment["DAGSTER_HOME"]) / "folder"
+    ended = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", f'{step.text}\npwd > "{where}"'],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=600,
+        check=False,
+    )
+    assert ended.returncode == 0, f"line {step.line}:\n{step.text}\nprinted:\n{ended.stdout}"
+    return ended.stdout, Path(where.read_text().strip())
+
+
+def missing(expected: str, printed: str) -> list[str]:
+    """The lines of a block `text` that were not printed, in their order and but for white space; `...` stands for any.
+
+    A line of the guide may be a part of one that was printed.
+    """
+    rest = [" ".join(line.split()) for line in printed.splitlines()]
+    absent = []
+    for line in filter(None, (" ".join(line.split()) for line in expected.splitlines())):
+        places = [place for place, candidate in enumerate(rest) if line in candidate]
+        if line == _LEFT_OUT:
+            continue
+        if places:
+            rest = rest[places[0] + 1 :]
+        else:
+            absent.append(line)
+    return absent

@@ -56,16 +56,14 @@ def execute(step: Step, folder: Path, environment: dict[str, str]) -> tuple[str,
 def missing(expected: str, printed: str) -> list[str]:
     """The lines of a block `text` that were not printed, in their order and but for white space; `...` stands for any.
 
-    A line of the guide may be a part of one that was printed.
+    A line of the guide may be a part of a line that was printed, and the next line another part of it.
     """
-    rest = [" ".join(line.split()) for line in printed.splitlines()]
+    rest = " ".join(printed.split())
     absent = []
     for line in filter(None, (" ".join(line.split()) for line in expected.splitlines())):
-        places = [place for place, candidate in enumerate(rest) if line in candidate]
-        if line == _LEFT_OUT:
-            continue
-        if places:
-            rest = rest[places[0] + 1 :]
-        else:
+        _, there, after = rest.partition(line)
+        if line != _LEFT_OUT and there:
+            rest = after
+        elif line != _LEFT_OUT:
             absent.append(line)
     return absent

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     done(root, [*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)], own)
     (site,) = root.glob("environment/lib/python*/site-packages")
     (site / "lent.pth").write_text(sysconfig.get_path("purelib"))
+    scripts = entry_points(group="console_scripts")
+    for command in (*scripts.select(name="dagster"), *scripts.select(name="dg")):
+        # The one that is lent would run in this environment.
+        script = python.with_name(command.name)
+        script.write_text(f"#!{python}\nfrom {command.module} import {command.attr}\n{command.attr}()\n")
+        script.chmod(0o755)
     shutil.rmtree(source)
     return own | {
         "PATH": f"{python.parent}:{os.environ['PATH']}",

@@ -19,3 +19,7 @@ class BadDay(PlatformError):
 
 class InstanceError(PlatformError):
     """The Dagster instance or its user interface cannot be started."""
+
+
+class BadSelection(PlatformError):
+    """Rows or columns to show were asked for that the table does not have."""

@@ -12,6 +12,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from platform_assets.cli.exit_codes import table_of_codes
+
 COMMANDS = {
     "feed": "pipelines",
     "run": "pipelines",
@@ -19,20 +21,20 @@ COMMANDS = {
     "repair": "repair",
     "rebuild": "rebuild",
     "drop": "rebuild",
-    "show": "pipelines",
+    "show": "show",
     "explain": "explain",
     "lateness": "lateness",
     "bench": "bench",
-    "audit": "pipelines",
+    "audit": "audit",
     "maintain": "pipelines",
     "up": "streams",
-    "status": "streams",
-    "logs": "streams",
+    "status": "status",
+    "logs": "status",
     "pause": "streams",
     "resume": "streams",
     "restart": "streams",
     "down": "streams",
-    "metrics": "streams",
+    "metrics": "metrics",
     "report": "reports",
     "demo": "demonstration",
     "live": "demonstration",
@@ -43,17 +45,28 @@ COMMANDS = {
 }
 """Each command, which is a function of its name, and the module beside this one that has it."""
 
+_PANELS = {
+    "Bring a pipeline on": ("pipelines", "repair", "rebuild"),
+    "Look, check, publish": ("show", "explain", "lateness", "bench", "audit", "reports"),
+    "Streams that run on and on": ("streams", "status", "metrics"),
+    "The demo, and a project of your own": ("demonstration", "setup", "scaffold"),
+}
+"""Under which heading help lists the commands of a module."""
+_OTHERS = "Other commands"
+
 
 class Commands(TyperGroup):
     """The commands by name; only the one that is typed is imported."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All, in the order in which one needs them."""
-        return list(COMMANDS)
+        """All, in the order in which help lists them."""
+        return sorted(COMMANDS, key=lambda name: [*_PANELS, _OTHERS].index(_panel(name)))
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         """What help says of a command."""
-        return TyperCommand(name=cmd_name, help=_first_line(cmd_name)) if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(name=cmd_name, help=_first_line(cmd_name), rich_help_panel=_panel(cmd_name))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The command that was typed, ready to be run."""
@@ -71,7 +84,7 @@ class Commands(TyperGroup):
             raise typer.Exit(_module("failures").print_interrupt(interrupt)) from None
 
 
-app = typer.Typer(cls=Commands, add_completion=False, no_args_is_help=True)
+app = typer.Typer(cls=Commands, no_args_is_help=True, epilog=table_of_codes())
 
 
 @app.callback()
@@ -81,13 +94,18 @@ def tidemark() -> None:
 
 def main() -> None:
     """Run the command; whatever goes wrong is one paragraph on the terminal, and its trace is in a file."""
-    if "--help" in sys.argv or not sys.argv[1:]:
-        app()
+    # Help and completion need no Java, and a shell that asks for completions passes no arguments.
+    if "--help" in sys.argv or not sys.argv[1:] or sys.argv[1].startswith("-"):
+        app(prog_name="tidemark")
     sys.exit(_module("guarded").run(app))
 
 
 def _module(name: str) -> Any:
     return import_module(f"{__package__}.{name}")
+
+
+def _panel(command: str) -> str:
+    return next((panel for panel, modules in _PANELS.items() if COMMANDS[command] in modules), _OTHERS)
 
 
 def _first_line(command: str) -> str:

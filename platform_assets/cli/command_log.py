@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from pyspark.logger import PySparkLogger
 
@@ -60,16 +61,18 @@ class CommandLog:
             threading.excepthook = hook
 
     @contextmanager
-    def takes_stderr(self) -> Iterator[None]:
-        """Processes that are started in the body, such as Spark's JVM, have the file as their standard error."""
-        terminal = os.dup(2)
-        try:
-            with self.file.open("ab") as file:
-                os.dup2(file.fileno(), 2)
-            yield
-        finally:
-            os.dup2(terminal, 2)
-            os.close(terminal)
+    def takes_stderr(self) -> Iterator[TextIO]:
+        """Processes that are started in the body, such as Spark's JVM, have the file as their standard error.
+
+        Gives what leads to the terminal meanwhile.
+        """
+        with os.fdopen(os.dup(2), "w") as terminal:
+            try:
+                with self.file.open("ab") as file:
+                    os.dup2(file.fileno(), 2)
+                yield terminal
+            finally:
+                os.dup2(terminal.fileno(), 2)
 
     def write(self, text: str) -> None:
         """Add to the file."""

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from platform_assets.cli.command_log import command_log
+from platform_assets.cli.completion import operator_names, pipeline_names, view_names
 from platform_assets.cli.interrupts import leave_at_once, on_interrupt
 from streaming.base import DeclarationError
 from streaming.declare import Operator, Pipeline, broken_modules, declared_pipelines
@@ -19,9 +20,33 @@ from streaming.spark import start_session
 
 console = Console()
 
-PipelineName = Annotated[str, typer.Argument(help="Name of a declared pipeline, such as flights.")]
-OperatorName = Annotated[str, typer.Argument(help="Name of a view, or PIPELINE/VIEW where two have the same name.")]
-ViewName = Annotated[str | None, typer.Option("--view", help="Name of a view; the pipeline's first one if left out.")]
+PipelineName = Annotated[
+    str,
+    typer.Argument(
+        metavar="PIPELINE", help="Name of a declared pipeline, such as flights.", autocompletion=pipeline_names
+    ),
+]
+OperatorName = Annotated[
+    str,
+    typer.Argument(
+        metavar="VIEW",
+        help="Name of a view, or PIPELINE/VIEW where two have the same name.",
+        autocompletion=operator_names,
+    ),
+]
+ViewName = Annotated[
+    str | None,
+    typer.Option("--view", help="Name of a view; the pipeline's first one if left out.", autocompletion=view_names),
+]
+AnyNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PIPELINE...",
+        help="Names of declared pipelines; all, if none is given.",
+        autocompletion=pipeline_names,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
 def current_lake() -> Lake:
@@ -52,7 +77,8 @@ def spark_session() -> Iterator[SparkSession]:
     if running is not None:
         yield running
         return
-    with console.status("starting Spark"), command_log.takes_stderr():
+    # On stderr, because what a command prints may be read by a program.
+    with command_log.takes_stderr() as terminal, Console(file=terminal).status("starting Spark"):
         spark = start_session()
     # Spark's own handler would break off whatever call is under way.
     with on_interrupt(leave_at_once):

@@ -8,6 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from platform_assets.cli.next_steps import after_demo
 from platform_assets.cli.render import next_step, print_findings
 from platform_assets.demo.demo import REPORT, Demonstrated
 from platform_assets.instance import dagster_home
@@ -34,7 +35,7 @@ def show_demonstrated(console: Console, done: Demonstrated) -> bool:
         ("Dagster", str(dagster_home())),
     ):
         console.print(f"  {what:8} {where}", highlight=False, soft_wrap=True)
-    next_step(console, "make ui", "opens Dagster on the runs, the graph, the checks and the chart.")
+    next_step(console, *after_demo())
     return held
 
 

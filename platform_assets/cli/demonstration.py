@@ -8,6 +8,7 @@ import typer
 
 from platform_assets.cli.context import console
 from platform_assets.cli.demonstrated import show_demonstrated
+from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.render import next_step
 from platform_assets.demo.demo import run_demo
 from platform_assets.demo.live import run_live
@@ -15,20 +16,23 @@ from platform_assets.demo.ui import start_ui
 
 
 def demo() -> None:
-    """Seven days of real flights through Dagster: feed, drain, corrections, gate, report, audit."""
+    """Seven days of real flights through Dagster, from feed to audit."""
     if not show_demonstrated(console, run_demo(console)):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.LAW_BROKEN)
 
 
 def live(
     seconds_a_day: Annotated[float, typer.Option(help="How fast days of flights come in.", min=1)] = 30.0,
     port: Annotated[int, typer.Option(help="Port of Dagster on this machine.")] = 3000,
 ) -> None:
-    """Run flights on and on, fed day after day, with Dagster correcting and reporting beside it, until Ctrl-C."""
+    """Run flights on and on, with Dagster beside it, until Ctrl-C.
+
+    They are fed day after day; Dagster corrects and reports.
+    """
     run_live(console, seconds_a_day=seconds_a_day, port=port)
     next_step(console, "tidemark audit flights", "proves what was published from the log.")
 
 
 def ui(port: Annotated[int, typer.Option(help="Port on this machine.")] = 3000) -> None:
-    """Open Dagster on the runs, the asset graph, the checks and the report of this lake."""
+    """Open Dagster on the runs, the graph, the checks and the report."""
     start_ui(console, port)

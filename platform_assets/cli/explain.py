@@ -10,7 +10,7 @@ from streaming.operators import runtime_of
 
 
 def explain(view: OperatorName) -> None:
-    """How a view is computed and by what that was chosen, what it keeps, what becomes of late rows, how far it is."""
+    """How a view is computed and why so, what it keeps, how far it is."""
     pipeline, operator = find_operator(view)
     with spark_session() as spark:
         lines = runtime_of(operator, current_lake()).explain(spark)

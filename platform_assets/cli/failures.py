@@ -1,4 +1,4 @@
-"""How a command ends that does not end well: one paragraph on the terminal, and the trace in a file."""
+"""How a command ends that does not end well: one paragraph on the terminal, the trace in a file, and an exit code."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from rich.console import Console
 from rich.markup import escape
 
 from platform_assets.cli.command_log import command_log
-from platform_assets.cli.interrupts import INTERRUPTED, interrupted_line
+from platform_assets.cli.exit_codes import ExitCode
+from platform_assets.cli.interrupts import interrupted_line
 from platform_assets.errors import PlatformError
-from quality.errors import QualityError
+from quality.errors import GateClosed, QualityError
 from streaming.base import StreamingError
 
 _ON_PURPOSE = (StreamingError, QualityError, PlatformError)
 
 
-def print_interrupt(interrupt: KeyboardInterrupt) -> int:
+def print_interrupt(interrupt: KeyboardInterrupt) -> ExitCode:
     """Tell in one line that Ctrl-C has ended the command; returns its exit code."""
     _print(escape(str(interrupt) or interrupted_line()))
-    return INTERRUPTED
+    return ExitCode.INTERRUPTED
 
 
-def print_failure(error: Exception) -> None:
-    """Tell what went wrong and what to do; where the text cannot tell all, the trace goes to a file that is named."""
+def print_failure(error: Exception) -> ExitCode:
+    """Tell what went wrong and what to do; where the text cannot tell all, the trace goes to a file that is named.
+
+    Returns the exit code of the command.
+    """
     on_purpose = isinstance(error, _ON_PURPOSE)
     if on_purpose and error.__cause__ is None:
         command_log.discard()
@@ -37,6 +41,14 @@ def print_failure(error: Exception) -> None:
         )
     trace = "" if on_purpose and error.__cause__ is None else f" The trace is in {command_log.file}."
     _print(f"[bold red]{type(error).__name__}:[/] {escape(text)}{escape(trace)}")
+    return exit_code(error)
+
+
+def exit_code(error: Exception) -> ExitCode:
+    """The exit code of a command that an error has ended."""
+    if isinstance(error, GateClosed):
+        return ExitCode.GATE_CLOSED
+    return ExitCode.FAILED if isinstance(error, _ON_PURPOSE) else ExitCode.DEFECT
 
 
 def _print(text: str) -> None:

@@ -5,30 +5,26 @@ from __future__ import annotations
 import warnings
 
 import typer
-from dagster import BetaWarning
 
 from platform_assets.cli.command_log import command_log
 from platform_assets.cli.failures import print_failure
-from streaming.spark import require_java
 
 
 def run(app: typer.Typer) -> int:
     """Run the command that was typed; returns its exit code."""
-    # Dagster calls half of what it documents a beta.
-    warnings.filterwarnings("ignore", category=BetaWarning)
+    # Dagster calls half of what it documents a beta; its category is not imported, for most commands need no Dagster.
+    warnings.filterwarnings("ignore", message=".*is currently in beta")
     with command_log.collecting():
         return _run(app)
 
 
 def _run(app: typer.Typer) -> int:
     try:
-        require_java()
-        app()
+        app(prog_name="tidemark")
     except SystemExit as ended:
         command_log.discard()
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     # Whatever is raised becomes one paragraph here; the trace is in the file that it names.
     except Exception as error:
-        print_failure(error)
-        return 1
+        return print_failure(error)
     return 0

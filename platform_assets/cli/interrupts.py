@@ -11,11 +11,9 @@ from contextlib import contextmanager
 from types import FrameType
 
 from platform_assets.cli.command_log import command_log
+from platform_assets.cli.exit_codes import ExitCode
 from streaming.base import utc_now
 from streaming.service import Watch
-
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it."""
 
 _BATCH_ENDS_WITHIN = 5.0
 _SHOW_CURSOR = "\x1b[?25h"
@@ -34,7 +32,7 @@ def leave_at_once(number: int = signal.SIGINT, frame: FrameType | None = None) -
     cursor = _SHOW_CURSOR if sys.stdout.isatty() else ""
     os.write(2, f"{cursor}\n{interrupted_line()}\n".encode())
     command_log.discard()
-    os._exit(INTERRUPTED)
+    os._exit(ExitCode.INTERRUPTED)
 
 
 @contextmanager

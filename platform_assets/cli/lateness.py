@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from platform_assets.cli.context import PipelineName, ViewName, console, current_lake, spark_session
+from platform_assets.cli.context import AsJson, PipelineName, ViewName, console, current_lake, spark_session
+from platform_assets.cli.documents import LatenessDocument
+from platform_assets.cli.next_steps import shows_results
 from platform_assets.cli.render import next_step, print_rows
 from platform_assets.reports.files import as_png, put
-from platform_assets.texts.lateness import OUTCOMES, SPREADS, outcome_row, spread_row
+from platform_assets.texts.lateness import OUTCOMES, SPREADS, explained, outcome_row, spread_row
 from platform_assets.texts.lateness_chart import draw
 from streaming.base import interval
-from streaming.declare import find_pipeline
+from streaming.declare import Pipeline, find_pipeline
 from streaming.lateness import Profile, profile
 
 
@@ -24,17 +25,25 @@ def lateness(
         list[str] | None, typer.Option(help="A delay to look at, such as '10 minutes'; repeatable.")
     ] = None,
     complete: Annotated[float, typer.Option(help="The share of rows that shall be on time.", min=0.01, max=1.0)] = 0.99,
+    as_json: AsJson = False,
 ) -> None:
-    """Show how late rows come, what other delays would have meant, and which delay makes enough rows come on time."""
+    """How late rows come, and which delay would make enough be on time.
+
+    For each delay: how many rows would have been late, how long results would have waited.
+    """
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
     windowed = pipeline.view(view)
     with spark_session() as spark:
         result = profile(spark, lake, windowed, delay or (), complete)
         picture = f"{lake.report(f'lateness_{windowed.name}')}.png"
         put(spark, picture, as_png(draw(result)))
+    if as_json:
+        LatenessDocument.of(lake.root, pipeline.name, result, explained(result), picture).print()
+        return
     _print(result)
+    console.print(explained(result), highlight=False, markup=False)
     console.print(f"wrote {picture}", highlight=False, soft_wrap=True)
-    _advise(result, pipeline_name)
+    next_step(console, *_next(result, pipeline))
 
 
 def _print(result: Profile) -> None:
@@ -47,35 +56,18 @@ def _print(result: Profile) -> None:
         rows = [spread_row(spread) for spread in result.by_key]
         print_rows(console, "by key, those that need most", ("key", *SPREADS), rows)
     rows = [outcome_row(outcome, interval(result.declared)) for outcome in result.outcomes]
-    print_rows(console, "with a delay of", OUTCOMES, rows)
+    print_rows(console, "with a delay of: late rows, how long results wait, how many windows are open", OUTCOMES, rows)
 
 
-def _advise(result: Profile, pipeline_name: str) -> None:
+def _next(result: Profile, pipeline: Pipeline) -> tuple[str, str]:
     if result.recommended is None:
-        console.print(
-            f"No delay makes {result.complete:.1%} of the rows come on time: {result.needed.never:,} came after an end "
-            "of input had closed their windows.",
-            highlight=False,
-        )
-        next_step(console, f"tidemark run {pipeline_name}", "ingests without --end-of-input while rows still come.")
-        return
-    console.print(
-        f"A delay of {result.recommended} makes {result.complete:.1%} of the rows come on time; declared is "
-        f"{result.declared}.",
-        highlight=False,
+        return f"tidemark run {pipeline.name}", "ingests without --end-of-input while rows still come."
+    if interval(result.recommended) == interval(result.declared):
+        return shows_results(pipeline)
+    return (
+        f"tidemark lateness {pipeline.name} --view {result.view} --complete {_more(result.complete)}",
+        f"weighs another completeness; or declare delay={result.recommended!r} in the clock of its stream.",
     )
-    if _same(result.recommended, result.declared):
-        next_step(console, f"tidemark show {pipeline_name} current", "shows the results.")
-    else:
-        next_step(
-            console,
-            f"tidemark lateness {pipeline_name} --view {result.view} --complete {_more(result.complete)}",
-            f"weighs another completeness; or declare the delay {result.recommended!r} in its clock.",
-        )
-
-
-def _same(one: str, other: str) -> bool:
-    return interval(one) - interval(other) == timedelta()
 
 
 def _more(complete: float) -> str:

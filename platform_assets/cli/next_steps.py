@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from platform_assets.reports.registry import declared_reports
 from streaming.declare import Pipeline
 from streaming.lake import Lake
@@ -15,7 +17,21 @@ def after_audit(pipeline: Pipeline) -> tuple[str, str]:
     for report in declared_reports().values():
         if report.pipeline.name == pipeline.name:
             return f"tidemark report {report.name}", "publishes the report, if its gate opens."
-    return f"tidemark show {pipeline.name} current", "shows the results."
+    return shows_results(pipeline)
+
+
+def shows_results(pipeline: Pipeline) -> tuple[str, str]:
+    """What to type to see what a pipeline has computed, and why."""
+    others = ", ".join(operator.name for operator in pipeline.operators[1:])
+    what = " current" if pipeline.operators[0] in pipeline.views else ""
+    why = f"shows the results; --view shows those of {others}." if others else "shows the results."
+    return f"tidemark show {pipeline.name}{what}", why
+
+
+def after_demo() -> tuple[str, str]:
+    """What to type after a demo, and why: as it was started, by make or by the command."""
+    command = "make ui" if "MAKELEVEL" in os.environ else "tidemark ui"
+    return command, "opens Dagster on the runs, the graph, the checks and the chart."
 
 
 def when_nothing_arrived(lake: Lake, pipeline: Pipeline) -> tuple[str, str]:

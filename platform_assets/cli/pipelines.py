@@ -1,4 +1,4 @@
-"""The commands on one pipeline: feed, run, correct, show, audit."""
+"""The commands that bring a pipeline on: feed, run, correct, maintain."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ import typer
 from pyspark.sql import SparkSession
 from rich.progress import Progress as Bar
 
-from platform_assets.cli.context import PipelineName, ViewName, console, current_lake, spark_session
+from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
 from platform_assets.cli.interrupts import stopping_between_batches
-from platform_assets.cli.next_steps import FEEDS, after_audit, when_nothing_arrived
-from platform_assets.cli.render import next_step, print_findings, print_frame
-from platform_assets.cli.tables import read_named
+from platform_assets.cli.next_steps import FEEDS, shows_results, when_nothing_arrived
+from platform_assets.cli.render import next_step
 from platform_assets.pipeline.maintenance import told
-from streaming.audit import audit as audit_laws
 from streaming.base import StreamingError, utc_now
 from streaming.declare import Pipeline, find_pipeline
 from streaming.feeds import feed_flights
-from streaming.log import QUERY
+from streaming.log import QUERY, require_log
 from streaming.operations import maintain as keep_tidy
 from streaming.operators import runtime_of
 from streaming.service import drain, shown_on
@@ -36,7 +34,10 @@ def feed(
         float, typer.Option(help="Share of lines damaged on purpose, reproducibly.", min=0, max=1)
     ] = 0.005,
 ) -> None:
-    """Replay real flights into the landing folder, as the airports' systems would report them."""
+    """Replay real flights into the landing folder.
+
+    They come as the airports' systems would report them: when a flight leaves.
+    """
     pipeline = find_pipeline(stream)
     if pipeline.name not in FEEDS:
         where = pipeline.stream.source.location(current_lake())
@@ -61,7 +62,7 @@ def run(
     pipeline_name: PipelineName,
     end_of_input: Annotated[bool, typer.Option("--end-of-input", help="Close the windows still open.")] = False,
 ) -> None:
-    """Ingest everything that has arrived, then bring the views up to date."""
+    """Ingest all that has arrived, then bring the views up to date."""
     pipeline = find_pipeline(pipeline_name)
     with spark_session() as spark:
         with stopping_between_batches() as watch, shown_on(console) as progress:
@@ -78,7 +79,10 @@ def correct(
     pipeline_name: PipelineName,
     day: Annotated[list[datetime] | None, typer.Option(formats=["%Y-%m-%d"], help="A day, UTC; repeatable.")] = None,
 ) -> None:
-    """Recompute the windows that late data has changed: the given days, or all that need it."""
+    """Recompute the windows that late data has changed.
+
+    Without --day, on all days that need it.
+    """
     pipeline = find_pipeline(pipeline_name)
     lake = current_lake()
     with spark_session() as spark, Bar(console=console, transient=True) as bar:
@@ -95,42 +99,23 @@ def correct(
 
             if not runtime.correct(spark, days, utc_now, show_progress):
                 bar.console.print(f"{operator.name}: no day has late pairs that are not corrected yet.")
-    next_step(console, f"tidemark show {pipeline_name} current", "shows first results overlaid with corrections.")
-
-
-def show(
-    pipeline_name: PipelineName,
-    table: Annotated[
-        str | None, typer.Argument(help="Which table or read: current, first, late, log, clock, rejected, ...")
-    ] = None,
-    view: ViewName = None,
-    limit: Annotated[int, typer.Option(help="Rows to print.", min=1)] = 20,
-) -> None:
-    """Print rows of the event log, its side outputs, or a view."""
-    pipeline = find_pipeline(pipeline_name)
-    name, read = read_named(current_lake(), pipeline, pipeline.operator(view), table)
-    with spark_session() as spark:
-        print_frame(console, read(spark), f"{pipeline_name} {name}", limit)
-    next_step(console, f"tidemark audit {pipeline_name}", "recomputes everything from the log and checks every law.")
-
-
-def audit(pipeline_name: PipelineName) -> None:
-    """Check every law on the lake as it stands, recomputing all results from the log; exit 1 if one is broken."""
-    pipeline = find_pipeline(pipeline_name)
-    with spark_session() as spark:
-        held = print_findings(console, audit_laws(spark, current_lake(), pipeline))
-    if not held:
-        why = "looks at the rows; a broken law for which nothing is advised above is a defect: report it."
-        next_step(console, f"tidemark show {pipeline_name} log", why)
-        raise typer.Exit(1)
-    next_step(console, *after_audit(pipeline))
+    next_step(console, *shows_results(pipeline))
 
 
 def maintain(pipeline_name: PipelineName) -> None:
-    """Compact the tables of a pipeline and remove what nobody needs any more, while its stream goes on."""
+    """Compact the tables and remove what nobody needs any more.
+
+    The stream of the pipeline may go on meanwhile.
+    """
     pipeline = find_pipeline(pipeline_name)
-    for entry in keep_tidy(current_lake(), pipeline):
+    lake = current_lake()
+    for stream in pipeline.streams:
+        require_log(lake, stream)
+    done = keep_tidy(lake, pipeline)
+    for entry in done:
         console.print(told(entry), highlight=False)
+    if not done:
+        console.print(f"No table of {pipeline.name} was written since it was maintained last.", highlight=False)
     next_step(console, f"tidemark audit {pipeline_name}", "shows that no result has changed.")
 
 
@@ -154,4 +139,4 @@ def _say_backlog(spark: SparkSession, pipeline: Pipeline) -> None:
         console.print(f"Late data has changed windows of {len(days)} days already published as first results.")
         next_step(console, f"tidemark correct {pipeline.name}", "recomputes exactly those windows.")
     else:
-        next_step(console, f"tidemark show {pipeline.name} current", "shows the results.")
+        next_step(console, *shows_results(pipeline))

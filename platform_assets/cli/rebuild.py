@@ -30,8 +30,9 @@ def rebuild(
         str | None, typer.Option("--as", help="Keep the old tables in place, and build new ones under this name.")
     ] = None,
 ) -> None:
-    """Build a view anew from the log while everything runs, then let the new tables take the place of the old ones.
+    """Build a view anew from the log, then put it in place at once.
 
+    Everything may run meanwhile, and the old tables are read until the new ones take their place.
     Corrections are built with it, and reports are published again. With --as nothing is replaced.
     """
     pipeline, operator = find_operator(view)
@@ -73,7 +74,10 @@ def drop(
     view: Annotated[str, typer.Argument(help="Name of a view that is not declared.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Remove the tables of a view that is not declared, a renamed or dropped one; the log and everything else stays."""
+    """Remove the tables of a view that is not declared any more.
+
+    The log and everything else stays.
+    """
     if not yes:
         typer.confirm(f"Remove every table of {view!r} in {current_lake().root}?", abort=True)
     for table in drop_tables(current_lake(), list(declared_pipelines().values()), view):

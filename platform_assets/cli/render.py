@@ -11,39 +11,96 @@ from pyspark.sql import DataFrame
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from streaming.operators import Finding
 
-_WIDEST = 60
+_WIDEST, _WIDEST_IN_BLOCK = 60, 2_000
+_ROWS, _BLOCKS = 20, 5
 
 
-def print_frame(console: Console, frame: DataFrame, title: str, limit: int) -> None:
-    """The first `limit` rows of `frame`, payloads as text, and whether there are more."""
-    rows = frame.limit(limit + 1).collect()
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for name in frame.columns:
-        table.add_column(name, overflow="fold")
-    for row in rows[:limit]:
-        table.add_row(*(_text(value) for value in row))
-    console.print(table)
-    if len(rows) > limit:
-        console.print(f"... and more; --limit {limit * 10} shows more of them.")
+def print_frame(console: Console, frame: DataFrame, title: str, limit: int | None) -> None:
+    """The first rows of `frame`, and whether there are more: `limit`, or as many as can be taken in at a glance."""
+    rows = frame.limit((limit or _ROWS) + 1).toArrow()
+    table = _table(title, rows.slice(0, limit or _ROWS))
+    if not rows.num_rows:
+        console.print(f"{title}: no rows", highlight=False, markup=False, soft_wrap=True)
+        return
+    if _fits(console, table):
+        shown = limit or _ROWS
+        console.print(table)
+    else:
+        shown = limit or _BLOCKS
+        _print_blocks(console, title, rows.slice(0, shown))
+        if fitting := _fitting(console, rows):
+            names = ",".join(rows.column_names[place] for place in fitting)
+            text = f"--columns {names} makes a table of what fits."
+            console.print(text, highlight=False, soft_wrap=True)
+    if rows.num_rows > shown:
+        console.print(f"... and more; --limit {shown * 10} shows more of them.", highlight=False)
 
 
 def print_table(console: Console, rows: pa.Table, title: str) -> None:
-    """All rows of a report's section."""
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for name in rows.column_names:
-        table.add_column(name, overflow="fold")
-    for row in rows.to_pylist():
-        table.add_row(*(_text(value) for value in row.values()))
-    console.print(table)
+    """All rows of a report's section, with as many of its columns as the terminal has room for."""
+    shown = _fitting(console, rows)
+    if not shown:
+        _print_blocks(console, title, rows)
+        return
+    console.print(_table(title, rows.select(shown)))
+    hidden = [name for place, name in enumerate(rows.column_names) if place not in shown]
+    if hidden:
+        text = f"Wider than the terminal; its files also have {', '.join(hidden)}."
+        console.print(text, highlight=False, markup=False)
+
+
+def _table(title: str, rows: pa.Table) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        table.add_column(escape(name), justify="right" if _is_number(column.type) else "left", overflow="fold")
+    for row in _values(rows):
+        table.add_row(*(escape(_text(value, _WIDEST)) for value in row))
+    return table
+
+
+def _fits(console: Console, table: Table) -> bool:
+    return Measurement.get(console, console.options.update(width=10_000), table).maximum <= console.width
+
+
+def _fitting(console: Console, rows: pa.Table) -> list[int]:
+    """The places of as many columns, from the first on, as a table on the terminal has room for."""
+    fitting: list[int] = []
+    for place in range(rows.num_columns):
+        if _fits(console, _table("", rows.select([*fitting, place]))):
+            fitting.append(place)
+    return fitting
+
+
+def _print_blocks(console: Console, title: str, rows: pa.Table) -> None:
+    """Each row as a block of lines, `name  value`."""
+    console.print(f"[italic]{escape(title)}[/]", highlight=False)
+    for number, row in enumerate(_values(rows), 1):
+        console.rule(f"row {number}", align="left", style="dim")
+        block = Table.grid(padding=(0, 2))
+        block.add_column(style="bold", no_wrap=True)
+        block.add_column(overflow="fold")
+        for name, value in zip(rows.column_names, row, strict=True):
+            block.add_row(escape(name), escape(_text(value, _WIDEST_IN_BLOCK)))
+        console.print(block)
+
+
+def _values(rows: pa.Table) -> Iterable[tuple[Any, ...]]:
+    # Not as dictionaries: a name may be there twice.
+    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def print_rows(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Rows of text under their heads."""
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     for head in heads:
         table.add_column(head, overflow="fold")
     for row in rows:
@@ -53,7 +110,15 @@ def print_rows(console: Console, title: str, heads: Sequence[str], rows: Iterabl
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> bool:
     """The audit, law by law; returns whether every law holds."""
-    table = Table(title="Audit", title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    table = Table(
+        title="Audit",
+        title_justify="left",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     table.add_column("law")
     table.add_column("compared")
     table.add_column("checked", justify="right")
@@ -79,16 +144,25 @@ def next_step(console: Console, command: str, why: str) -> None:
     console.print(f"\nNext: [bold]{command}[/]  {why}", highlight=False)
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bytes | bytearray):
-        value = bytes(value).decode(errors="backslashreplace")
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    if isinstance(value, list):
-        value = "; ".join(map(str, value))
-    text = str(value).replace("[", "\\[")
-    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
+def _text(value: Any, widest: int) -> str:
+    text = _whole_text(value)
+    return text if len(text) <= widest else f"{text[:widest]}..."
+
+
+def _whole_text(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bytes():
+            return value.decode(errors="backslashreplace")
+        case float():
+            return f"{value:.3f}"
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M:%S}"
+        case dict():
+            return ", ".join(f"{name}={_whole_text(part)}" for name, part in value.items() if part is not None)
+        case tuple():
+            return "=".join(map(_whole_text, value))
+        case list():
+            return "; ".join(map(_whole_text, value))
+    return str(value)

@@ -21,7 +21,7 @@ def repair(
     pipeline_name: PipelineName,
     only_preview: Annotated[bool, typer.Option("--preview", help="Tell what would change, and write nothing.")] = False,
 ) -> None:
-    """Judge the rejected rows anew; those that are valid now come back, each exactly once."""
+    """Judge the rejected rows anew; those valid now come back, once."""
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
     with spark_session() as spark:
         if only_preview:

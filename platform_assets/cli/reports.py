@@ -2,27 +2,67 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from itertools import chain
 from typing import Annotated
 from uuid import uuid4
 
 import typer
 
-from platform_assets.cli.context import console, current_lake, spark_session
+from platform_assets.cli.completion import beginning, silent
+from platform_assets.cli.context import AsJson, console, current_lake, spark_session
+from platform_assets.cli.documents import ReportDocument
 from platform_assets.cli.render import next_step, print_table
-from platform_assets.reports.publish import judge_and_publish
-from platform_assets.reports.registry import find_report
+from platform_assets.cli.rows import json_lines
+from platform_assets.reports.publish import Published, judge_and_publish
+from platform_assets.reports.registry import declared_reports, find_report
+from quality import GateClosed
 
 
-def report(name: Annotated[str, typer.Argument(help="Name of a report, such as on_time_performance.")]) -> None:
-    """Judge the tables that a report reads, and publish it if its gate opens."""
-    declared = find_report(name)
+@silent
+def report_names(incomplete: str) -> Iterable[str]:
+    """The declared reports."""
+    return beginning(incomplete, declared_reports())
+
+
+ReportName = Annotated[
+    str,
+    typer.Argument(
+        metavar="REPORT", help="Name of a report, such as on_time_performance.", autocompletion=report_names
+    ),
+]
+
+
+def report(name: ReportName, as_json: AsJson = False) -> None:
+    """Judge what a report reads, and publish it if its gate opens.
+
+    Exits with 4 if the gate is closed: the report before this one stays as it was.
+    """
+    declared, lake = find_report(name), current_lake()
     with spark_session() as spark:
-        published = judge_and_publish(spark, current_lake(), declared, run_id=f"cli-{uuid4().hex[:12]}")
+        try:
+            published = judge_and_publish(spark, lake, declared, run_id=f"cli-{uuid4().hex[:12]}")
+        except GateClosed as closed:
+            if as_json:
+                ReportDocument.refused(lake.root, declared, closed.reasons).print()
+            raise
+        if as_json:
+            sections = {
+                title: [json.loads(line) for line in json_lines(spark.createDataFrame(table))]
+                for title, table in published.tables.items()
+            }
+            ReportDocument.of(lake.root, declared, published, sections).print()
+            return
     for title, table in published.tables.items():
         print_table(console, table, title)
     for note in published.footnotes:
         console.print(f"note: {note}", highlight=False)
-    for path in (*chain.from_iterable(published.files.values()), *filter(None, [published.png])):
+    for path in _files(published):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     next_step(console, f"tidemark audit {declared.pipeline.name}", "proves every number again from the log.")
+
+
+def _files(published: Published) -> Iterable[str]:
+    of_sections = chain.from_iterable(published.files.values())
+    return (*of_sections, *filter(None, [published.png]))

@@ -30,7 +30,10 @@ def ask(action: Action, names: Sequence[str] | None) -> list[Pipeline]:
     lake = current_lake()
     asked = [pipeline for pipeline in named_pipelines(names) if names or look(lake, pipeline).running]
     if not asked:
-        raise SupervisorError("no stream is running; `tidemark up NAME` starts one.")
+        raise SupervisorError(
+            f"no stream is running in the lake {lake.root!r}; `tidemark up NAME` starts one, or point TIDEMARK_HOME to "
+            "the lake where it runs."
+        )
     for pipeline in asked:
         request(lake, pipeline, action, uuid4().hex, utc_now())
     return asked
@@ -43,8 +46,8 @@ def ends_within(pipelines: Sequence[Pipeline]) -> float:
 
 def wait_for(
     lake: Lake, pipelines: Sequence[Pipeline], reached: Callable[[Overview], bool], doing: str, within: float
-) -> None:
-    """Wait until every pipeline has `reached` what was asked for, and say how each is then.
+) -> list[Overview]:
+    """Wait until every pipeline has `reached` what was asked for, say how each is then, and return it.
 
     Raises:
         SupervisorError: one has not after `within` seconds.
@@ -59,8 +62,10 @@ def wait_for(
                         f"{pipeline.name}` shows why."
                     )
                 time.sleep(_LOOKS_EVERY)
-    for pipeline in pipelines:
-        console.print(f"{pipeline.name}: {look(lake, pipeline).state}", highlight=False)
+    overviews = [look(lake, pipeline) for pipeline in pipelines]
+    for overview in overviews:
+        console.print(f"{overview.pipeline.name}: {overview.state}", highlight=False)
+    return overviews
 
 
 def wait_for_drain(lake: Lake, pipelines: Sequence[Pipeline]) -> list[Overview]:

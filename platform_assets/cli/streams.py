@@ -1,31 +1,30 @@
-"""The commands on streams that run: up, down, restart, pause, resume, status, logs, metrics."""
+"""The commands that change how streams run: up, down, restart, pause, resume."""
 
 from __future__ import annotations
 
-import signal
+import logging
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from prometheus_client import CollectorRegistry, start_http_server
-from rich.live import Live
 
-from platform_assets.cli.broken import print_broken
-from platform_assets.cli.context import console, current_lake
+from platform_assets.cli.completion import pipeline_names
+from platform_assets.cli.context import AnyNames, console, current_lake
+from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.render import next_step
-from platform_assets.cli.requests import ask, ends_within, named_pipelines, wait_for, wait_for_drain
+from platform_assets.cli.requests import ask, ends_within, wait_for, wait_for_drain
+from platform_assets.cli.status import say_why
 from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, utc_now
-from streaming.declare import Pipeline, broken_modules, declared_pipelines, find_pipeline
-from streaming.lake import Lake
-from streaming.operations import left_tables
-from streaming.service import ControlFolder, Overview, StreamCollector, look, supervise
+from streaming.declare import Pipeline, find_pipeline
+from streaming.lake import Lake, Settings
+from streaming.service import ControlFolder, Overview, look, supervise
 
-Names = Annotated[list[str], typer.Argument(help="Names of declared pipelines.")]
-AnyNames = Annotated[list[str] | None, typer.Argument(help="Names of declared pipelines; all, if none is given.")]
+Names = Annotated[
+    list[str], typer.Argument(metavar="PIPELINE...", help="Names of declared pipelines.", autocompletion=pipeline_names)
+]
 
 _STARTS_WITHIN = 120.0
 
@@ -36,14 +35,16 @@ def up(
         bool, typer.Option("--foreground", help="Supervise in this terminal until Ctrl-C; one pipeline only.")
     ] = False,
 ) -> None:
-    """Run each pipeline on and on, under a supervisor that starts it again when it dies."""
+    """Run pipelines on and on, under supervisors that restart them."""
     lake, wanted = current_lake(), [find_pipeline(name) for name in pipelines]
     if foreground:
         if len(wanted) != 1:
             raise SupervisorError(
                 f"--foreground supervises one pipeline, not {len(wanted)}; leave it out, or name one."
             )
-        raise typer.Exit(supervise(lake, wanted[0]))
+        logging.getLogger("tidemark").setLevel(Settings().log_level)
+        console.print(f"Ctrl-C ends {wanted[0].name} at the boundary of a batch.", highlight=False)
+        raise typer.Exit(ExitCode.STREAM_FAILED if supervise(lake, wanted[0]) else ExitCode.DONE)
     started = {pipeline.name: _start(lake, pipeline) for pipeline in wanted}
     asked_at = utc_now()
 
@@ -56,9 +57,7 @@ def up(
     wait_for(lake, wanted, begun, "starting", _STARTS_WITHIN)
     overviews = [look(lake, pipeline) for pipeline in wanted]
     console.print(status_table(overviews, utc_now()))
-    if not all(overview.running for overview in overviews):
-        _say_why(overviews)
-        raise typer.Exit(1)
+    _end_if(any(not overview.running for overview in overviews), overviews)
     next_step(console, "tidemark status --watch", "shows them live; `tidemark down` ends them.")
 
 
@@ -68,39 +67,45 @@ def down(
         bool, typer.Option("--drain", help="Take no more input, publish all that was taken, then end.")
     ] = False,
 ) -> None:
-    """End streams at the boundary of a batch; the next start goes on from there."""
+    """End streams between two batches; the next start goes on there."""
     lake, ended = current_lake(), ask("drain" if drain else "stop", pipelines)
     if drain:
         overviews = wait_for_drain(lake, ended)
         for overview in overviews:
             console.print(f"{overview.pipeline.name}: {overview.state}", highlight=False)
-        if any(overview.state == "failed" for overview in overviews):
-            _say_why(overviews)
-            raise typer.Exit(1)
+        _end_if_failed(overviews)
     else:
         wait_for(lake, ended, lambda overview: not overview.running, "stopping", ends_within(ended))
     next_step(console, f"tidemark up {' '.join(entry.name for entry in ended)}", "starts them again.")
 
 
 def pause(pipelines: AnyNames = None) -> None:
-    """End the stream processes, but keep their supervisors, which hold the pipelines for `resume`."""
+    """End the stream processes, but keep their supervisors.
+
+    They hold the pipelines for `resume`.
+    """
     paused = ask("pause", pipelines)
     ended = ("paused", "failed", "stopped")
-    wait_for(current_lake(), paused, lambda overview: overview.state in ended, "pausing", ends_within(paused))
-    next_step(console, "tidemark resume", "goes on where they were paused.")
+    lake = current_lake()
+    _end_if_failed(wait_for(lake, paused, lambda overview: overview.state in ended, "pausing", ends_within(paused)))
+    next_step(console, f"tidemark resume {' '.join(entry.name for entry in paused)}", "goes on from there.")
 
 
 def resume(pipelines: AnyNames = None) -> None:
     """Go on with streams that were paused."""
     resumed = ask("resume", pipelines)
-    wait_for(
-        current_lake(), resumed, lambda overview: overview.state in ("running", "failed"), "starting", _STARTS_WITHIN
+    ended = ("running", "failed")
+    _end_if_failed(
+        wait_for(current_lake(), resumed, lambda overview: overview.state in ended, "starting", _STARTS_WITHIN)
     )
     next_step(console, "tidemark status --watch", "shows them live.")
 
 
 def restart(pipelines: AnyNames = None) -> None:
-    """End each stream process at the boundary of a batch, and start it again: with new code, or new settings."""
+    """End stream processes between two batches, and start them again.
+
+    They run with new code and new settings then.
+    """
     asked_at = utc_now()
     restarted = ask("restart", pipelines)
 
@@ -108,70 +113,19 @@ def restart(pipelines: AnyNames = None) -> None:
         begun = overview.state == "running" and overview.process is not None and overview.process.started > asked_at
         return begun or overview.state == "failed"
 
-    wait_for(current_lake(), restarted, again, "restarting", ends_within(restarted) + _STARTS_WITHIN)
+    within = ends_within(restarted) + _STARTS_WITHIN
+    _end_if_failed(wait_for(current_lake(), restarted, again, "restarting", within))
     next_step(console, "tidemark status --watch", "shows them live.")
 
 
-def status(
-    pipelines: AnyNames = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until Ctrl-C.")] = False,
-) -> None:
-    """What every stream does: state, rates, watermark, backlog, failures."""
-    lake, shown = current_lake(), named_pipelines(pipelines)
-    print_broken(broken_modules())
-
-    def look_at_all() -> list[Overview]:
-        return [look(lake, pipeline) for pipeline in shown]
-
-    if not watch:
-        overviews = look_at_all()
-        console.print(status_table(overviews, utc_now()))
-        _say_left_tables(lake, shown)
-        _say_why(overviews)
-        return
-    with Live(console=console, refresh_per_second=2, screen=False) as live:
-        try:
-            while True:
-                live.update(status_table(look_at_all(), utc_now()))
-                time.sleep(0.5)
-        except KeyboardInterrupt:
-            return
+def _end_if_failed(overviews: Sequence[Overview]) -> None:
+    _end_if(any(overview.state == "failed" for overview in overviews), overviews)
 
 
-def logs(
-    pipeline_name: Annotated[str, typer.Argument(help="Name of a declared pipeline.")],
-    lines: Annotated[int, typer.Option("-n", help="How many lines from the end.", min=1)] = 50,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on printing until Ctrl-C.")] = False,
-) -> None:
-    """What a stream process and its supervisor have said."""
-    output = ControlFolder(current_lake(), find_pipeline(pipeline_name)).output
-    if not output.is_file():
-        raise SupervisorError(f"stream {pipeline_name!r} was never started here; `tidemark up {pipeline_name}` does.")
-    command = ["tail", "-n", str(lines), *(["-F"] if follow else []), str(output)]
-    try:
-        subprocess.run(command, check=False)
-    except KeyboardInterrupt:
-        return
-
-
-def metrics(
-    port: Annotated[int, typer.Option(help="Port on this machine.")] = 9464,
-) -> None:
-    """Serve every stream's state to Prometheus, until Ctrl-C; it may run beside the streams or without any."""
-    lake = current_lake()
-    registry = CollectorRegistry()
-    registry.register(
-        StreamCollector(lambda: [look(lake, pipeline) for pipeline in declared_pipelines().values()], utc_now)
-    )
-    try:
-        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
-    except OSError as error:
-        raise SupervisorError(f"port {port} cannot be had ({error.strerror}); choose another with --port.") from error
-    console.print(f"metrics on http://127.0.0.1:{port}/metrics; Ctrl-C stops it.", highlight=False)
-    try:
-        signal.pause()
-    except KeyboardInterrupt:
-        server.shutdown()
+def _end_if(failed: bool, overviews: Sequence[Overview]) -> None:
+    if failed:
+        say_why(overviews)
+        raise typer.Exit(ExitCode.STREAM_FAILED)
 
 
 def _start(lake: Lake, pipeline: Pipeline) -> subprocess.Popen[bytes] | None:
@@ -191,35 +145,3 @@ def _start(lake: Lake, pipeline: Pipeline) -> subprocess.Popen[bytes] | None:
             # It outlives this command and its terminal.
             start_new_session=True,
         )
-
-
-def _say_left_tables(lake: Lake, pipelines: Sequence[Pipeline]) -> None:
-    """Tables of views that are not declared: dropped or renamed ones, and those built beside others."""
-    for table in (table for pipeline in pipelines for table in left_tables(lake, pipeline)):
-        console.print(
-            f"{table.uri} belongs to view {table.operator!r}, which is not declared; `tidemark drop "
-            f"{table.operator}` removes it.",
-            highlight=False,
-            soft_wrap=True,
-        )
-
-
-def _say_why(overviews: Sequence[Overview]) -> None:
-    """What is the matter with those that do not run or whose source is amiss, and what to do next."""
-    for overview in overviews:
-        if overview.why:
-            console.print(f"{overview.pipeline.name}: {overview.why}", highlight=False, markup=False, soft_wrap=True)
-        for backlog in () if overview.process is None else overview.process.backlog:
-            if backlog.warning:
-                warning = f"{overview.pipeline.name}: {backlog.warning}"
-                console.print(warning, highlight=False, markup=False, soft_wrap=True)
-    broken = [overview.pipeline.name for overview in overviews if overview.state == "failed"]
-    idle = [overview.pipeline.name for overview in overviews if overview.state == "stopped"]
-    if broken:
-        next_step(console, f"tidemark logs {broken[0]}", "shows what led to it.")
-    elif not overviews:
-        next_step(console, "tidemark new stream NAME", "writes the skeleton of a pipeline.")
-    elif len(idle) == len(overviews):
-        next_step(console, f"tidemark up {idle[0]}", "starts it.")
-    else:
-        next_step(console, "tidemark status --watch", "shows it live; `tidemark down` ends streams.")

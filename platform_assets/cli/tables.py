@@ -14,6 +14,9 @@ from streaming.operators import runtime_of
 
 Read = Callable[[SparkSession], DataFrame]
 
+OF_STREAM = ("log", "clock", "rejected")
+"""What is shown of the stream that an operator reads first, whatever the operator."""
+
 
 def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str, Read]:
     """What can be shown of an operator and of the log that it reads, by name, in an order for people.
@@ -31,7 +34,7 @@ def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str,
 
 
 def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | None) -> tuple[str, Read]:
-    """What is shown under that name; without a name, what the operator shows first.
+    """What is shown under that name, with a title; without a name, what the operator shows first.
 
     Raises:
         DeclarationError: there is no such thing to show; the text lists those there are.
@@ -43,7 +46,8 @@ def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | N
             f"there is no {chosen!r} to show of view {operator.name!r} of {pipeline.name!r}; there are: "
             f"{', '.join(reads)}."
         )
-    return chosen, reads[chosen]
+    of_stream = chosen in OF_STREAM
+    return f"{operator.reads[0].name if of_stream else f'{pipeline.name}/{operator.name}'}: {chosen}", reads[chosen]
 
 
 def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream) -> DataFrame:

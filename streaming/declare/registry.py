@@ -29,10 +29,19 @@ def find_pipeline(name: str) -> Pipeline:
     """The pipeline of that name.
 
     Raises:
-        DeclarationError: there is none; the text lists those there are, then the broken modules, one a line.
+        DeclarationError: there is none; the text lists those there are, then the broken modules, one a line. Where it
+            is the name of a stream, the text names the pipeline that ingests it.
     """
     place = " or ".join(packages("pipelines")).replace(".", "/")
-    return _discovery().find(name, "pipeline", place, DeclarationError)
+    discovery = _discovery()
+    owner = next((pipeline.name for pipeline in discovery.declared if name in _streams(pipeline)), name)
+    if owner != name and name not in discovery.by_name:
+        raise DeclarationError(f"{name!r} is a stream, not a pipeline; the pipeline that ingests it is {owner!r}.")
+    return discovery.find(name, "pipeline", place, DeclarationError)
+
+
+def _streams(pipeline: Pipeline) -> set[str]:
+    return {stream.name for stream in pipeline.streams}
 
 
 def _discovery() -> Discovery[Pipeline]:
@@ -42,7 +51,7 @@ def _discovery() -> Discovery[Pipeline]:
 def _conflict(one: Pipeline, other: Pipeline) -> str | None:
     if one.name == other.name:
         return f"declare pipeline {one.name!r}; rename one"
-    names = {stream.name for stream in other.streams}
+    names = _streams(other)
     shared = [stream.name for stream in one.streams if stream.name in names]
     if shared:
         return (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -18,6 +19,9 @@ from streaming.lake.lake import Lake
 from streaming.lake.project import find_project
 
 _SPARK_PREFIX = "TIDEMARK_SPARK_"
+
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+LogFormat = Literal["text", "json"]
 
 
 class Settings(BaseSettings):
@@ -35,6 +39,8 @@ class Settings(BaseSettings):
     master: str = Field(default="local[*]", description="Spark master.")
     scratch: Path | None = Field(default=None, description="Folder for temporary files of Spark and its JVM.")
     alerts_to: str | None = Field(default=None, description="URL to which alerts of streams are posted as JSON.")
+    log_level: LogLevel = Field(default="INFO", description="From which level on a stream's log has lines.")
+    log_format: LogFormat = Field(default="text", description="Lines of text, or a JSON object on each line.")
     conf_file: Path | None = Field(default=None, description="Spark settings, `key value` or `key=value` a line.")
 
     @classmethod
@@ -49,6 +55,16 @@ class Settings(BaseSettings):
         """What is given wins over the environment, which wins over the project."""
         project = find_project()
         return init_settings, env_settings, InitSettingsSource(settings_cls, project.settings if project else {})
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _known_level(cls, value: str) -> str:
+        return _one_of("TIDEMARK_LOG_LEVEL", value.upper(), get_args(LogLevel))
+
+    @field_validator("log_format", mode="before")
+    @classmethod
+    def _known_format(cls, value: str) -> str:
+        return _one_of("TIDEMARK_LOG_FORMAT", value.lower(), get_args(LogFormat))
 
     @property
     def lake(self) -> Lake:
@@ -81,6 +97,12 @@ class Settings(BaseSettings):
                 raise SettingsError(f"line {line!r} of {self.conf_file} has no value; write 'spark.key value'.")
             entries[key.strip()] = value.strip()
         return entries
+
+
+def _one_of(name: str, value: str, valid: tuple[str, ...]) -> str:
+    if value not in valid:
+        raise SettingsError(f"{name}={value!r} is none of {', '.join(valid)}; set it to one of them, or unset it.")
+    return value
 
 
 def _from_environment() -> list[tuple[str, str]]:

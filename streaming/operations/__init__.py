@@ -2,7 +2,7 @@
 
 from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, Bench, Stage, bench
 from streaming.operations.class_sharing import make_class_archive
-from streaming.operations.left import drop, left_tables
+from streaming.operations.left import LeftTable, drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
 from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.repair import ChangedWindow, Preview, preview, repair
@@ -14,6 +14,7 @@ __all__ = [
     "PLAN",
     "Bench",
     "ChangedWindow",
+    "LeftTable",
     "Maintained",
     "Preview",
     "RebuildListener",

@@ -5,24 +5,26 @@ from streaming.service.alerts import ALERTS, AlertStatus, evaluate
 from streaming.service.drain import drain
 from streaming.service.lease import holder_of, take_lease
 from streaming.service.measures import Measure, together
-from streaming.service.metrics import StreamCollector
+from streaming.service.metrics import METRICS, StreamCollector, samples
 from streaming.service.overview import Overview, look, request
 from streaming.service.progress import shown_on
 from streaming.service.progress_table import forget_progress, read_progress
 from streaming.service.query_errors import await_queries, explained
 from streaming.service.run import Run, ingest_query
-from streaming.service.status import Action, ControlFolder, QueryStatus, SupervisorStatus
+from streaming.service.status import Action, ControlFolder, ProcessStatus, QueryStatus, SupervisorStatus
 from streaming.service.supervise import supervise
 from streaming.service.supervisor import Supervisor
 from streaming.service.watch import Watch
 
 __all__ = [
     "ALERTS",
+    "METRICS",
     "Action",
     "AlertStatus",
     "ControlFolder",
     "Measure",
     "Overview",
+    "ProcessStatus",
     "QueryStatus",
     "Run",
     "StreamCollector",
@@ -42,6 +44,7 @@ __all__ = [
     "progress_table",
     "read_progress",
     "request",
+    "samples",
     "shown_on",
     "supervise",
     "take_lease",

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from streaming.declare import Pipeline
 from streaming.lake import Lake
+from streaming.service.logs import RUN, current_run
 from streaming.service.pulse import Pulse, PulseReader
 from streaming.service.status import LastWords
 
@@ -51,7 +52,12 @@ class Child:
         with output.open("ab") as stream_log, os.fdopen(last_words_to, "wb"), os.fdopen(pulse_to, "wb"):
             self._process = subprocess.Popen(
                 [sys.executable, "-u", "-m", *self.module, *arguments],
-                env={**os.environ, "TIDEMARK_HOME": lake.root, "TIDEMARK_SCRATCH": str(self._scratch)},
+                env={
+                    **os.environ,
+                    "TIDEMARK_HOME": lake.root,
+                    "TIDEMARK_SCRATCH": str(self._scratch),
+                    RUN: current_run(),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=stream_log,
                 stderr=stream_log,

@@ -56,7 +56,8 @@ def look(lake: Lake, pipeline: Pipeline) -> Overview:
     holder = holder_of(lake, pipeline)
     status = control.read(SUPERVISOR, SupervisorStatus)
     if status is None:
-        return Overview(pipeline, "stopped", None, "it was never started here", holder, 0, (), None)
+        why = f"it was never started here, in the lake {lake.root!r}"
+        return Overview(pipeline, "stopped", None, why, holder, 0, (), None)
     state, why = status.state, ""
     if status.state == "failed" and status.failures:
         why = status.failures[-1].error
@@ -89,7 +90,7 @@ def request(lake: Lake, pipeline: Pipeline, action: Action, id_: str, now: datet
     if not overview.running:
         held = "" if overview.holder is None else f"; {overview.holder} holds it, which this command does not end"
         raise SupervisorError(
-            f"stream {pipeline.name!r} is not running{held}. `tidemark up {pipeline.name}` starts it, "
-            f"`tidemark status {pipeline.name}` says why it ended."
+            f"stream {pipeline.name!r} is not running in the lake {lake.root!r}{held}. `tidemark up {pipeline.name}` "
+            f"starts it, `tidemark status {pipeline.name}` says why it ended."
         )
     ControlFolder(lake, pipeline).write(REQUEST, Request(id=id_, action=action, at=now))

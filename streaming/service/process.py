@@ -32,6 +32,7 @@ from streaming.declare import Pipeline, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.log import QUERY
 from streaming.service.continuous import Continuous, Ending
+from streaming.service.logs import RUN, configure_logs, new_run
 from streaming.service.progress_table import ProgressTable
 from streaming.service.pulse import BEATS_EVERY, Pulse, send_pulse
 from streaming.service.repeated import Repeated
@@ -85,13 +86,13 @@ class StreamProcess:
                 self._continuous = Continuous(
                     self._spark, self._lake, self._pipeline, utc_now, progress.add, self._write_status
                 )
-                _log.info("%s: running", self._pipeline.name)
+                _log.info("running")
                 self._continuous.run(lambda: self._ending, self._wake)
         # Whatever ends the process is told to its supervisor, which decides what comes next.
         except Exception as error:
             self._explain_end(error)
             return 1
-        _log.info("%s: ended as asked (%s)", self._pipeline.name, self._ending)
+        _log.info("ended as asked (%s)", self._ending)
         return 0
 
     def _state(self) -> Pulse:
@@ -115,7 +116,7 @@ class StreamProcess:
         while True:
             time.sleep(_SUPERVISOR_LOOKED_AT_EVERY)
             if orphaned is None and os.getppid() != self._supervisor:
-                _log.warning("%s: the supervisor is gone, stopping", self._pipeline.name)
+                _log.warning("the supervisor is gone, stopping")
                 orphaned = time.monotonic()
                 self._end("stop")
             if orphaned is not None and (self._spark is None or time.monotonic() - orphaned > ORPHAN_STOPS_WITHIN):
@@ -143,7 +144,8 @@ class StreamProcess:
         )
 
     def _last_words(self, words: LastWords) -> None:
-        _log.error("%s: %s%s", self._pipeline.name, f"{words.batch}: " if words.batch else "", words.error)
+        query, _, batch = words.batch.removeprefix(f"{self._pipeline.name}.").rpartition(" ")
+        _log.error("%s", words.error, extra={"query": query, "batch": int(batch)} if batch else None)
         # Through a pipe: on a disk that is full no file would take them.
         os.write(self._last_words_to, words.model_dump_json().encode())
 
@@ -152,8 +154,7 @@ class StreamProcess:
         if time.monotonic() - self._logged_at >= _LOGGED_EVERY and status.phase == "running":
             self._logged_at = time.monotonic()
             _log.info(
-                "%s: batch %s, %.0f rows/s, watermark %s, %s",
-                self._pipeline.name,
+                "batch %s of the log, %.0f rows/s, watermark %s, %s",
                 "-" if status.newest_batch is None else status.newest_batch,
                 status.input_rate,
                 "-" if status.watermark is None else f"{status.watermark:%Y-%m-%d %H:%M:%S}",
@@ -196,11 +197,8 @@ def _jvm_exit(spark: SparkSession | None, wait: float = 0.0) -> int | None:
 
 def process_main(name: str, supervisor: str, last_words: str, pulse: str) -> NoReturn:
     """Run the pipeline `name` under the process that started this one."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    _log.setLevel(logging.INFO)
-    # It prints the trace of every failed batch, which Spark prints anyway.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     settings = Settings()
+    configure_logs(settings, name, os.environ.get(RUN) or new_run())
     code = StreamProcess(settings.lake, find_pipeline(name), int(supervisor), int(last_words), int(pulse)).run()
     logging.shutdown()
     sys.stderr.flush()

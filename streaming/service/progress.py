@@ -45,7 +45,7 @@ class QueryProgress:
 
     def text(self) -> str:
         """One plain line."""
-        parts = [f"{self.query}: {self.batches} batches", f"{self.rows:,} rows"]
+        parts = [f"{self.query}: {self.batches:,} batch{'' if self.batches == 1 else 'es'}", f"{self.rows:,} rows"]
         if self.rejected is not None:
             parts.append(f"{self.rejected:,} rejected")
         if self.late is not None:

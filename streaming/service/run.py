@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -18,7 +19,11 @@ from streaming.lake import Lake
 from streaming.log import QUERY, Batch, OperatorCounts, widen_log
 from streaming.operators import OperatorRuntime, Written, next_of, ready_generation, runtime_of, switch
 from streaming.service.log_writer import LogWriter
+from streaming.service.logs import in_batch
 from streaming.service.query_errors import explained
+from streaming.spark import mark_tasks
+
+_log = logging.getLogger("tidemark")
 
 
 def ingest_query(pipeline: Pipeline, stream: Stream) -> str:
@@ -55,8 +60,8 @@ class Run:
         self.paused: dict[str, ViewError] = {}
         """Why an operator does not step, by its name: its tables are not of its declaration. The others go on."""
         self._now = now
-        self._on_batch = on_batch
-        self._around = around
+        self._notify = on_batch
+        self._enter = around
         self.writers = tuple(
             LogWriter(spark, lake, stream, self._counts(stream), now, partial(self._on_log_batch, stream))
             for stream in pipeline.streams
@@ -175,6 +180,17 @@ class Run:
         for runtime in filter(self.goes_on, self.operators):
             with explained(runtime.operator):
                 runtime.catch_up(self.spark, self._head(runtime), self._now)
+
+    def _on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
+        place = "" if batch is None else f" as batch {batch.number} of the log, {batch.rejected:,} of them rejected"
+        _log.debug("%s rows committed%s", f"{written.rows:,}", place)
+        self._notify(query, written, batch)
+
+    @contextmanager
+    def _around(self, query: str, number: int) -> Iterator[None]:
+        with in_batch(query, number), self._enter(query, number):
+            mark_tasks(self.spark, query, number)
+            yield
 
     def _check(self, runtime: OperatorRuntime) -> None:
         self.paused.pop(runtime.operator.name, None)

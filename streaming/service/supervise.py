@@ -9,6 +9,7 @@ import sys
 from streaming.base import StreamingError
 from streaming.declare import Pipeline, find_pipeline
 from streaming.lake import Lake, Settings
+from streaming.service.logs import configure_logs
 from streaming.service.process import DRAIN, STOP
 from streaming.service.supervisor import Supervisor
 
@@ -30,10 +31,10 @@ def supervise(lake: Lake, pipeline: Pipeline) -> int:
 
 def supervise_main(name: str) -> None:
     """Supervise the pipeline `name`; the exit code tells whether it failed."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("tidemark").setLevel(logging.INFO)
+    settings = Settings()
+    configure_logs(settings, name)
     try:
-        sys.exit(supervise(Settings().lake, find_pipeline(name)))
+        sys.exit(supervise(settings.lake, find_pipeline(name)))
     except StreamingError as error:
-        logging.getLogger("tidemark").error("%s: %s", name, error)
+        logging.getLogger("tidemark").error("%s", error)
         sys.exit(1)

@@ -16,6 +16,7 @@ from streaming.service.child import Child
 from streaming.service.continuous import Ending
 from streaming.service.hangs import hang
 from streaming.service.lease import Lease, take_lease
+from streaming.service.logs import begin_run, new_run
 from streaming.service.process import DRAIN, STOP, origins
 from streaming.service.status import REQUEST, Action, ControlFolder, LastWords, Request, SupervisorStatus
 from streaming.service.supervisor_state import SupervisorState
@@ -150,6 +151,7 @@ class Supervisor:
     def _start(self, held: Lease) -> None:
         self._ending, self._kill_at, self._killed_for = None, None, None
         self._started = self._now()
+        begin_run(new_run())
         try:
             self._child = Child(self._lake, self._pipeline, held.fileno(), self._control.output)
         except OSError as error:
@@ -180,7 +182,7 @@ class Supervisor:
         asked_for = self._ending is not None and code == 0
         # A process that is killed at the deadline of its stop leaves a batch, which the next start runs again.
         if asked_for or (self._ending == "stop" and words is None):
-            _log.info("%s: process %s ended", self._pipeline.name, child.pid)
+            _log.info("process %s ended", child.pid)
             return
         ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} though nobody asked it to"
         self._fail(words or self._killed_for or LastWords(error=f"the process {ended}"))
@@ -212,7 +214,7 @@ class Supervisor:
             )
 
     def _kill(self, why: LastWords) -> None:
-        _log.warning("%s: killing the stream process, %s", self._pipeline.name, why.error)
+        _log.warning("killing the stream process, %s", why.error)
         self._killed_for = why
         if self._child is not None:
             self._child.kill()

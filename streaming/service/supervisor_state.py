@@ -42,7 +42,7 @@ class SupervisorState:
         since = before.since if state == before.state else self._now()
         self.update(state=state, since=since, **{"next_start": None, **changes})
         if state != before.state:
-            _log.info("%s: %s", self._pipeline, state)
+            _log.info("%s", state)
             self._on_state(self.status)
 
     def update(self, **changes: object) -> None:
@@ -60,7 +60,7 @@ class SupervisorState:
             self._control.write(SUPERVISOR, self.status, _ROOM)
         except OSError as error:
             if not self._unwritten:
-                _log.warning("%s: its state could not be written (%s)", self._pipeline, error)
+                _log.warning("the state could not be written (%s)", error)
             self._unwritten = True
         else:
             self._unwritten = False

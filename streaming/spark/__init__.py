@@ -13,7 +13,7 @@ from streaming.spark.class_sharing import archive_path
 from streaming.spark.files import FileInfo, exists, is_visible, visible_files
 from streaming.spark.jars import jars_folder, spark_jars
 from streaming.spark.java import require_java
-from streaming.spark.session import start_session
+from streaming.spark.session import mark_tasks, start_session
 
 __all__ = [
     "FileInfo",
@@ -24,6 +24,7 @@ __all__ = [
     "is_visible",
     "jars_folder",
     "java",
+    "mark_tasks",
     "newest_compaction",
     "planned",
     "query_id",

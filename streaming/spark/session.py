@@ -17,13 +17,14 @@ from streaming.spark.sketches import silence_sketches
 
 JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Variables of the environment from which Java or Spark take options of the JVM."""
-_QUIET = (Path(__file__).parent / "log4j2.properties").as_uri()
+_LOGGING = {"text": "log4j2.properties", "json": "log4j2-json.properties"}
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def spark_conf(settings: Settings) -> dict[str, str]:
     """Every Spark setting of the platform, the user's own on top."""
     *delta, local_files = spark_jars()
+    logging = (Path(__file__).parent / _LOGGING[settings.log_format]).as_uri()
     conf = {
         "spark.master": settings.master,
         "spark.app.name": "tidemark",
@@ -49,7 +50,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={_QUIET} {archive_options()}",
+        "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={logging} {archive_options()}",
     }
     if settings.master.partition("[")[0] == "local":
         # Hadoop looks for the class where Spark's own are, which is here, and not on the workers of a cluster.
@@ -82,6 +83,12 @@ def start_session(settings: Settings | None = None) -> SparkSession:
     session = builder.getOrCreate()
     silence_sketches(session)
     return session
+
+
+def mark_tasks(spark: SparkSession, query: str, batch: int) -> None:
+    """What Spark logs of the tasks that this thread starts from now on says of which batch they are."""
+    spark.sparkContext.setLocalProperty("mdc.query", query)
+    spark.sparkContext.setLocalProperty("mdc.batch", str(batch))
 
 
 def _collector() -> str:

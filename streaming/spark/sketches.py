@@ -14,6 +14,17 @@ def silence_sketches(spark: SparkSession) -> None:
     it for.
     """
     java: Any = spark.sparkContext._jvm
+    system = java.java.lang.System
+    stderr = system.err
+    # The very first look at the class prints it, too.
+    system.setErr(java.java.io.PrintStream(java.java.io.OutputStream.nullOutputStream()))
+    try:
+        _say_that_it_was_printed(java)
+    finally:
+        system.setErr(stderr)
+
+
+def _say_that_it_was_printed(java: Any) -> None:
     printed = java.java.lang.Class.forName(_RESOURCE).getDeclaredField("JAVA_VERSION_WARNING_PRINTED")
     printed.setAccessible(True)
     printed.get(None).set(True)

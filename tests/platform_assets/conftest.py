@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 
 import dagster as dg
@@ -16,24 +17,36 @@ from streaming.lake.lake import Lake
 from streaming.pipelines.flights import pipeline
 
 Tidemark = Callable[[str], tuple[int, str]]
+Typed = Callable[[str], tuple[int, str, str]]
 
 
 @pytest.fixture
-def tidemark(lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tidemark:
-    """Types a command; gives exit code and all that was printed, on one line."""
+def typed(lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """Types a command; gives exit code, stdout and stderr."""
     monkeypatch.setenv("TIDEMARK_HOME", lake.root)
-    monkeypatch.setattr(console, "width", 400)  # wide enough that nothing is folded
 
-    def typed(command: str) -> tuple[int, str]:
-        monkeypatch.setattr("sys.argv", ["tidemark", *command.split()])
+    def type_(command: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["tidemark", *shlex.split(command)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             main()
         captured = capsys.readouterr()
         code = left.value.code
-        return code if isinstance(code, int) else 0, " ".join((captured.out + captured.err).split())
+        return code if isinstance(code, int) else 0, captured.out, captured.err
 
-    return typed
+    return type_
+
+
+@pytest.fixture
+def tidemark(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> Tidemark:
+    """Types a command; gives exit code and all that was printed, on one line."""
+    monkeypatch.setattr(console, "width", 400)  # wide enough that nothing is folded
+
+    def on_one_line(command: str) -> tuple[int, str]:
+        code, out, err = typed(command)
+        return code, " ".join((out + err).split())
+
+    return on_one_line
 
 
 @pytest.fixture

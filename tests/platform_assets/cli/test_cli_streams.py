@@ -45,13 +45,17 @@ def told(lake: Lake, supervisor: SupervisorStatus, process: ProcessStatus | None
         control.write(PROCESS, process)
 
 
-def test_a_lake_where_nothing_ever_ran_says_how_to_begin(tidemark: Tidemark) -> None:
+def test_a_lake_where_nothing_ever_ran_is_named_and_says_how_to_begin(lake: Lake, tidemark: Tidemark) -> None:
     code, text = tidemark("status")
-    assert (code, "it was never started here" in text, "Next: tidemark up beats" in text) == (0, True, True)
+    assert (
+        code,
+        f"it was never started here, in the lake '{lake.root}'" in text,
+        "Next: tidemark up beats" in text,
+    ) == (0, True, True)
     code, text = tidemark("down")
-    assert (code, "no stream is running; `tidemark up NAME` starts one" in text) == (1, True)
+    assert (code, f"no stream is running in the lake '{lake.root}'; `tidemark up NAME` starts" in text) == (1, True)
     code, text = tidemark("logs beats")
-    assert (code, "stream 'beats' was never started here" in text) == (1, True)
+    assert (code, f"stream 'beats' was never started here, in the lake '{lake.root}'" in text) == (1, True)
     code, text = tidemark("up beets")
     assert (code, "there is no pipeline 'beets'; declared are: beats" in text) == (1, True)
 
@@ -125,7 +129,7 @@ def test_ctrl_c_while_a_drain_is_waited_for_leaves_it_draining_and_says_so(lake:
     assert asked is not None and asked.action == "drain"
 
 
-def test_a_drain_that_failed_exits_with_1_and_says_why(
+def test_a_drain_that_failed_exits_with_5_and_says_why(
     lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = Failure(at=utc_now(), ran=timedelta(seconds=1), error="its drain did not end: the view is broken")
@@ -133,5 +137,5 @@ def test_a_drain_that_failed_exits_with_1_and_says_why(
     told(lake, status)
     monkeypatch.setattr("platform_assets.cli.streams.ask", lambda action, names: [pipeline])
     code, text = tidemark("down beats --drain")
-    assert (code, "beats: its drain did not end: the view is broken" in text) == (1, True)
+    assert (code, "beats: its drain did not end: the view is broken" in text) == (5, True)
     assert "Next: tidemark logs beats" in text

@@ -117,10 +117,10 @@ def test_what_nobody_foresaw_is_a_paragraph_too(
 ) -> None:
     monkeypatch.setenv("TIDEMARK_PIPELINES", "tests.support.pipelines")
     Path(lake.root).mkdir()
-    monkeypatch.setattr("platform_assets.cli.pipelines.find_pipeline", lambda name: 1 // 0)
+    monkeypatch.setattr("platform_assets.cli.audit.find_pipeline", lambda name: 1 // 0)
     code, text = tidemark("audit beats")
     (log,) = (Path(lake.root) / "_logs").glob("audit-*.log")
-    assert (code, "Traceback" in text) == (1, False)
+    assert (code, "Traceback" in text) == (70, False)
     assert "ZeroDivisionError: integer division or modulo by zero This was not foreseen" in text
     assert f"The trace is in {log}." in text and "1 // 0" in log.read_text()
 

@@ -100,7 +100,7 @@ def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_
     published."""
     feeder = Feeder(lake)
     feeder.beat()
-    with pytest.raises(SupervisorError, match=r"'beats' is not running. `tidemark up beats` starts it"):
+    with pytest.raises(SupervisorError, match=r"'beats' is not running in the lake '.+'. `tidemark up beats`"):
         request(lake, pipeline, "pause", "0", utc_now())
     with supervised(lake, replace(pipeline, hangs_after="15 seconds")) as supervisor:
         until(lambda: ingested(lake) == 1, "ingested", lake)

@@ -1,0 +1,36 @@
+"""`tidemark audit`: every law, recomputed from the log."""
+
+from __future__ import annotations
+
+import typer
+
+from platform_assets.cli.context import AsJson, PipelineName, console, current_lake, spark_session
+from platform_assets.cli.documents import AuditDocument
+from platform_assets.cli.exit_codes import ExitCode
+from platform_assets.cli.next_steps import after_audit
+from platform_assets.cli.render import next_step, print_findings
+from streaming.audit import audit as audit_laws
+from streaming.declare import find_pipeline
+
+
+def audit(pipeline_name: PipelineName, as_json: AsJson = False) -> None:
+    """Check every law by recomputing all results from the log.
+
+    On the lake as it stands, also while its stream runs; exits with 3 if a law is broken.
+    """
+    pipeline, lake = find_pipeline(pipeline_name), current_lake()
+    with spark_session() as spark:
+        findings = audit_laws(spark, lake, pipeline)
+        if as_json:
+            document = AuditDocument.of(lake.root, pipeline.name, list(findings))
+            document.print()
+            held = document.holds
+        else:
+            held = print_findings(console, findings)
+    if not as_json and held:
+        next_step(console, *after_audit(pipeline))
+    elif not as_json:
+        why = "looks at the rows; a broken law for which nothing is advised above is a defect: report it."
+        next_step(console, f"tidemark show {pipeline_name} log", why)
+    if not held:
+        raise typer.Exit(ExitCode.LAW_BROKEN)

@@ -1,0 +1,66 @@
+"""What a shell proposes for the names that commands take; declarations are imported, Spark is not started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import ParamSpec
+
+import typer
+
+from platform_assets.cli.tables import readable
+from streaming.declare import Pipeline, declared_pipelines
+from streaming.lake import Settings
+
+Asked = ParamSpec("Asked")
+
+
+def silent(propose: Callable[Asked, Iterable[str]]) -> Callable[Asked, list[str]]:
+    """Nothing is proposed where the declarations or settings are broken: a shell has no place for an error."""
+
+    @wraps(propose)
+    def proposed(*args: Asked.args, **kwargs: Asked.kwargs) -> list[str]:
+        try:
+            return list(propose(*args, **kwargs))
+        # Whatever user code raises.
+        except Exception:
+            return []
+
+    return proposed
+
+
+@silent
+def pipeline_names(incomplete: str) -> Iterable[str]:
+    """The declared pipelines."""
+    return beginning(incomplete, declared_pipelines())
+
+
+@silent
+def operator_names(incomplete: str) -> Iterable[str]:
+    """The views of all pipelines."""
+    names = (operator.name for pipeline in declared_pipelines().values() for operator in pipeline.operators)
+    return beginning(incomplete, names)
+
+
+@silent
+def view_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    """The views of the pipeline that was typed; of all, where the shell does not tell what was."""
+    typed = ctx.params.get("pipeline_name")
+    among = declared_pipelines().values() if typed is None else [_typed_pipeline(ctx)]
+    return beginning(incomplete, (operator.name for pipeline in among for operator in pipeline.operators))
+
+
+@silent
+def readable_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    """What `tidemark show` shows of the pipeline and the view that were typed."""
+    pipeline = _typed_pipeline(ctx)
+    return beginning(incomplete, readable(Settings().lake, pipeline, pipeline.operator(ctx.params.get("view"))))
+
+
+def _typed_pipeline(ctx: typer.Context) -> Pipeline:
+    return declared_pipelines()[ctx.params["pipeline_name"]]
+
+
+def beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    """Those of the names that begin with what was typed."""
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,219 @@
+"""What commands print with `--json`. The fields are stable: one may be added, none is renamed or taken away.
+
+Instants are ISO 8601 in UTC, lengths of time are seconds, shares are between 0 and 1; what is not known is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel
+
+from platform_assets.reports.publish import Published
+from platform_assets.reports.report import Report
+from quality import Reason
+from streaming.base import interval
+from streaming.lateness import Outcome, Profile, Spread
+from streaming.operators import Finding
+
+
+class Document(BaseModel):
+    """What one command prints."""
+
+    def print(self) -> None:
+        """To stdout, indented for people who look at it."""
+        print(self.model_dump_json(indent=2))
+
+
+class FindingDocument(BaseModel):
+    """One law: `checked` is how many things were compared, `broken` how many of them break it."""
+
+    law: str
+    subject: str
+    compared: str
+    checked: int
+    broken: int
+    holds: bool
+    advice: str
+
+
+class AuditDocument(Document):
+    """`tidemark audit --json`."""
+
+    lake: str
+    pipeline: str
+    holds: bool
+    findings: list[FindingDocument]
+
+    @classmethod
+    def of(cls, lake: str, pipeline: str, findings: Sequence[Finding]) -> AuditDocument:
+        """The document of an audit."""
+        held = all(finding.holds for finding in findings)
+        return cls(lake=lake, pipeline=pipeline, holds=held, findings=[_finding(finding) for finding in findings])
+
+
+class SpreadDocument(BaseModel):
+    """The delay that half, 90 %, 99 % and all of some pairs of row and window need; null where none is enough."""
+
+    of: list[str]
+    pairs: int
+    p50_seconds: float | None
+    p90_seconds: float | None
+    p99_seconds: float | None
+    greatest_seconds: float | None
+
+
+class OutcomeDocument(BaseModel):
+    """What a delay would have meant; see `streaming.lateness.Outcome`."""
+
+    delay_seconds: float
+    pairs: int
+    late_pairs: int
+    share_on_time: float
+    results: int
+    mean_wait_seconds: float | None
+    max_wait_seconds: float | None
+    mean_open_windows: float
+    max_open_windows: int
+
+
+class LatenessDocument(Document):
+    """`tidemark lateness --json`; `recommended_delay` is null where no delay makes the share `complete` be on time."""
+
+    lake: str
+    pipeline: str
+    view: str
+    complete: float
+    declared_delay: str
+    declared_delay_seconds: float
+    recommended_delay: str | None
+    recommended_delay_seconds: float | None
+    explanation: str
+    overall: SpreadDocument
+    by_partition: list[SpreadDocument]
+    by_key: list[SpreadDocument]
+    outcomes: list[OutcomeDocument]
+    chart: str
+
+    @classmethod
+    def of(cls, lake: str, pipeline: str, profile: Profile, explanation: str, chart: str) -> LatenessDocument:
+        """The document of a profile."""
+        recommended = profile.recommended
+        return cls(
+            lake=lake,
+            pipeline=pipeline,
+            view=profile.view,
+            complete=profile.complete,
+            declared_delay=profile.declared,
+            declared_delay_seconds=interval(profile.declared).total_seconds(),
+            recommended_delay=recommended,
+            recommended_delay_seconds=None if recommended is None else interval(recommended).total_seconds(),
+            explanation=explanation,
+            overall=_spread(profile.overall),
+            by_partition=[_spread(spread) for spread in profile.by_partition],
+            by_key=[_spread(spread) for spread in profile.by_key],
+            outcomes=[_outcome(outcome) for outcome in profile.outcomes],
+            chart=chart,
+        )
+
+
+class VerdictDocument(BaseModel):
+    """What an expectation on a section of a report came to."""
+
+    table: str
+    version: int
+    expectation: str
+    outcome: str
+    observed: str
+
+
+class ReasonDocument(BaseModel):
+    """Why the gate is closed; see `quality.Reason`."""
+
+    why: str
+    table: str
+    version: int | None
+    expectation: str | None
+    observed: str | None
+    text: str
+
+
+class ReportDocument(Document):
+    """`tidemark report --json`: the rows of each section where it was `published`, otherwise the `reasons` why not."""
+
+    lake: str
+    report: str
+    pipeline: str
+    published: bool
+    run_id: str | None = None
+    read_versions: dict[str, int | None] = {}
+    versions: dict[str, int] = {}
+    sections: dict[str, list[dict[str, Any]]] = {}
+    footnotes: list[str] = []
+    files: dict[str, list[str]] = {}
+    dimensions: dict[str, int] = {}
+    chart: str | None = None
+    verdicts: list[VerdictDocument] = []
+    reasons: list[ReasonDocument] = []
+
+    @classmethod
+    def of(
+        cls, lake: str, report: Report, published: Published, sections: Mapping[str, list[dict[str, Any]]]
+    ) -> ReportDocument:
+        """The document of what was published, with the rows of its sections."""
+        return cls(
+            lake=lake,
+            report=report.name,
+            pipeline=report.pipeline.name,
+            published=True,
+            run_id=published.run_id,
+            read_versions=published.pins.versions(),
+            versions=dict(published.versions),
+            sections=dict(sections),
+            footnotes=list(published.footnotes),
+            files={table: list(paths) for table, paths in published.files.items()},
+            dimensions={name: pin.version for name, pin in published.dimensions.items()},
+            chart=published.png,
+            verdicts=[VerdictDocument.model_validate(each, from_attributes=True) for each in published.verdicts],
+        )
+
+    @classmethod
+    def refused(cls, lake: str, report: Report, reasons: Sequence[Reason]) -> ReportDocument:
+        """The document of a gate that is closed."""
+        given = [ReasonDocument.model_validate(reason, from_attributes=True) for reason in reasons]
+        return cls(lake=lake, report=report.name, pipeline=report.pipeline.name, published=False, reasons=given)
+
+
+def _finding(finding: Finding) -> FindingDocument:
+    return FindingDocument.model_validate(finding, from_attributes=True)
+
+
+def _spread(spread: Spread) -> SpreadDocument:
+    return SpreadDocument(
+        of=list(spread.of),
+        pairs=spread.pairs,
+        p50_seconds=_seconds(spread.p50),
+        p90_seconds=_seconds(spread.p90),
+        p99_seconds=_seconds(spread.p99),
+        greatest_seconds=_seconds(spread.greatest),
+    )
+
+
+def _outcome(outcome: Outcome) -> OutcomeDocument:
+    return OutcomeDocument(
+        delay_seconds=outcome.delay.total_seconds(),
+        pairs=outcome.pairs,
+        late_pairs=outcome.late,
+        share_on_time=outcome.share_on_time,
+        results=outcome.results,
+        mean_wait_seconds=_seconds(outcome.mean_wait),
+        max_wait_seconds=_seconds(outcome.max_wait),
+        mean_open_windows=outcome.mean_open,
+        max_open_windows=outcome.max_open,
+    )
+
+
+def _seconds(time: timedelta | None) -> float | None:
+    return None if time is None else time.total_seconds()

@@ -1,0 +1,44 @@
+"""`tidemark metrics`: every stream for Prometheus, or once as JSON."""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated
+
+import typer
+from prometheus_client import CollectorRegistry, start_http_server
+
+from platform_assets.cli.context import console, current_lake
+from platform_assets.cli.stream_documents import MetricsDocument
+from streaming.base import SupervisorError, utc_now
+from streaming.declare import declared_pipelines
+from streaming.service import Overview, StreamCollector, look
+
+
+def metrics(
+    port: Annotated[int, typer.Option(help="Port on this machine.")] = 9464,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them once as JSON, and serve nothing.")] = False,
+) -> None:
+    """Serve every stream's state to Prometheus, until Ctrl-C.
+
+    It may run beside the streams or without any.
+    """
+    lake = current_lake()
+
+    def look_at_all() -> list[Overview]:
+        return [look(lake, pipeline) for pipeline in declared_pipelines().values()]
+
+    if as_json:
+        MetricsDocument.of(lake.root, utc_now(), look_at_all()).print()
+        return
+    registry = CollectorRegistry()
+    registry.register(StreamCollector(look_at_all, utc_now))
+    try:
+        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        raise SupervisorError(f"port {port} cannot be had ({error.strerror}); choose another with --port.") from error
+    console.print(f"metrics of {lake.root} on http://127.0.0.1:{port}/metrics; Ctrl-C stops it.", highlight=False)
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        server.shutdown()

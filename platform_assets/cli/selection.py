@@ -1,0 +1,108 @@
+"""Which rows and columns of a frame `tidemark show` prints, as they are asked for on the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    DateTimeException,
+    NumberFormatException,
+    ParseException,
+    SparkRuntimeException,
+)
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from platform_assets.errors import BadSelection
+
+_MISTAKES = (
+    AnalysisException,
+    ArithmeticException,
+    DateTimeException,
+    NumberFormatException,
+    ParseException,
+    SparkRuntimeException,
+)
+"""What Spark raises of SQL that it cannot read, that names nothing, or that cannot be computed for some row."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """`columns` and `sort` are names separated by commas, those of `sort` with `desc` or not; `where` is SQL."""
+
+    columns: str | None = None
+    where: str | None = None
+    sort: str | None = None
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """The rows and columns of `frame` that are asked for.
+
+        Raises:
+            BadSelection: there is no such column, or the condition is none; the text names the columns there are.
+        """
+        chosen = frame
+        if self.where is not None:
+            with _explained(f"--where {self.where!r}", frame):
+                chosen = chosen.where(self.where)
+        if self.sort is not None:
+            with _explained(f"--sort {self.sort!r}", frame):
+                chosen = chosen.orderBy(*(_order(frame, entry) for entry in _entries(self.sort)))
+        if self.columns is not None:
+            with _explained(f"--columns {self.columns!r}", frame):
+                chosen = chosen.select(*(_column(frame, name).alias(name) for name in _entries(self.columns)))
+        return chosen
+
+    @contextmanager
+    def computing(self, frame: DataFrame) -> Iterator[None]:
+        """For the time in which the rows of `frame` are computed: only then some conditions turn out to be none.
+
+        Raises:
+            BadSelection: the condition cannot be computed for some row.
+        """
+        if self.where is None:
+            yield
+        else:
+            with _explained(f"--where {self.where!r}", frame):
+                yield
+
+
+@contextmanager
+def _explained(option: str, frame: DataFrame) -> Iterator[None]:
+    try:
+        yield
+    except _MISTAKES as error:
+        raise BadSelection(f"{option} cannot be used: {_reason(error)} Columns are: {_names(frame)}.") from None
+
+
+def _entries(text: str) -> list[str]:
+    return list(dict.fromkeys(entry.strip() for entry in text.split(",") if entry.strip()))
+
+
+def _order(frame: DataFrame, entry: str) -> Column:
+    name, _, direction = entry.partition(" ")
+    if direction.strip().lower() not in ("", "asc", "desc"):
+        raise BadSelection(
+            f"--sort {entry!r} cannot be used: after a column comes nothing, asc or desc, such as "
+            f"--sort '{name} desc'. Columns are: {_names(frame)}."
+        )
+    return _column(frame, name).desc() if direction.strip().lower() == "desc" else _column(frame, name).asc()
+
+
+def _column(frame: DataFrame, name: str) -> Column:
+    """A column, or a field of one such as `_origin.file`."""
+    return F.col(f"`{name}`" if name in frame.columns else name)
+
+
+def _names(frame: DataFrame) -> str:
+    return ", ".join(frame.columns)
+
+
+def _reason(error: Exception) -> str:
+    """What Spark says, without its names of errors, the plan and the trace."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return re.sub(r"^\[[A-Z_.]+\] ", "", lines[0].partition(" SQLSTATE")[0]).rstrip()

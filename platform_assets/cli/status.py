@@ -1,0 +1,109 @@
+"""`tidemark status` and `tidemark logs`: what streams do, and what they have said."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+from platform_assets.cli.broken import print_broken
+from platform_assets.cli.context import AnyNames, AsJson, PipelineName, console, current_lake
+from platform_assets.cli.render import next_step
+from platform_assets.cli.requests import named_pipelines
+from platform_assets.cli.stream_documents import StatusDocument
+from platform_assets.texts.status import status_table
+from streaming.base import SupervisorError, utc_now
+from streaming.declare import broken_modules, find_pipeline
+from streaming.operations import LeftTable, left_tables
+from streaming.service import ControlFolder, Overview, look
+
+
+def status(
+    pipelines: AnyNames = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What every stream does: state, rates, watermark, backlog."""
+    if watch and as_json:
+        raise typer.BadParameter("--watch and --json exclude each other; give one of them.")
+    lake, shown = current_lake(), named_pipelines(pipelines)
+
+    def look_at_all() -> list[Overview]:
+        return [look(lake, pipeline) for pipeline in shown]
+
+    def left() -> Iterable[LeftTable]:
+        return (table for pipeline in shown for table in left_tables(lake, pipeline))
+
+    if as_json:
+        StatusDocument.of(lake.root, utc_now(), look_at_all(), left(), broken_modules()).print()
+        return
+    print_broken(broken_modules())
+    if not watch:
+        overviews = look_at_all()
+        console.print(status_table(overviews, utc_now()))
+        _say_left(left())
+        say_why(overviews)
+        return
+    with Live(console=console, refresh_per_second=2, screen=False) as live:
+        try:
+            while True:
+                live.update(status_table(look_at_all(), utc_now()))
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            return
+
+
+def logs(
+    pipeline_name: PipelineName,
+    lines: Annotated[int, typer.Option("-n", help="How many lines from the end.", min=1)] = 50,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on printing until Ctrl-C.")] = False,
+) -> None:
+    """What a stream process and its supervisor have said."""
+    lake = current_lake()
+    output = ControlFolder(lake, find_pipeline(pipeline_name)).output
+    if not output.is_file():
+        raise SupervisorError(
+            f"stream {pipeline_name!r} was never started here, in the lake {lake.root!r}; `tidemark up "
+            f"{pipeline_name}` does, or point TIDEMARK_HOME to the lake where it was."
+        )
+    command = ["tail", "-n", str(lines), *(["-F"] if follow else []), str(output)]
+    try:
+        subprocess.run(command, check=False)
+    except KeyboardInterrupt:
+        return
+
+
+def say_why(overviews: Sequence[Overview]) -> None:
+    """What is the matter with those that do not run or whose source is amiss, and what to do next."""
+    for overview in overviews:
+        if overview.why:
+            console.print(f"{overview.pipeline.name}: {overview.why}", highlight=False, markup=False, soft_wrap=True)
+        for backlog in () if overview.process is None else overview.process.backlog:
+            if backlog.warning:
+                warning = f"{overview.pipeline.name}: {backlog.warning}"
+                console.print(warning, highlight=False, markup=False, soft_wrap=True)
+    broken = [overview.pipeline.name for overview in overviews if overview.state == "failed"]
+    idle = [overview.pipeline.name for overview in overviews if overview.state == "stopped"]
+    if broken:
+        next_step(console, f"tidemark logs {broken[0]}", "shows what led to it.")
+    elif not overviews:
+        next_step(console, "tidemark new stream NAME", "writes the skeleton of a pipeline.")
+    elif len(idle) == len(overviews):
+        next_step(console, f"tidemark up {idle[0]}", "starts it.")
+    else:
+        next_step(console, "tidemark status --watch", "shows it live; `tidemark down` ends streams.")
+
+
+def _say_left(tables: Iterable[LeftTable]) -> None:
+    """Tables of views that are not declared: dropped or renamed ones, and those built beside others."""
+    for table in tables:
+        console.print(
+            f"{table.uri} belongs to view {table.operator!r}, which is not declared; `tidemark drop "
+            f"{table.operator}` removes it.",
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -1,0 +1,155 @@
+"""`tidemark show` and `--json`: what people see at 80 columns, and what programs read from stdout."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_assets.cli.context import console
+from streaming.lake.lake import Lake
+from streaming.pipelines.flights import pipeline
+from tests.platform_assets.conftest import Typed
+from tests.support.departures import BROKEN, CLOSING, FIRST, LATE_ON_1, SECOND
+from tests.support.runs import run
+
+
+@pytest.fixture(scope="module")
+def flights_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """Three days of flights, a rejected row, and a late one that is not corrected yet."""
+    lake = Lake(str(tmp_path_factory.mktemp("flights") / "lake"))
+    run(spark, lake, pipeline, FIRST, SECOND, [*CLOSING, *BROKEN], LATE_ON_1, end_of_input=True)
+    yield lake
+
+
+@pytest.fixture
+def lake(flights_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    monkeypatch.setattr(console, "width", 80)
+    return flights_lake
+
+
+def document(typed: Typed, command: str, expected: int = 0) -> Any:
+    """What a command prints, if that is one JSON document and nothing else."""
+    code, out, err = typed(command)
+    assert code == expected, err
+    return json.loads(out)
+
+
+def test_rows_that_are_too_wide_for_the_terminal_are_blocks_and_fewer_columns_make_a_table(typed: Typed) -> None:
+    code, out, _ = typed("show flights --limit 2")
+    lines = out.splitlines()
+    assert (code, lines[0]) == (0, "flights/departures_by_origin: current")
+    assert [line for line in lines if line.startswith("row ")] == [f"row {number} ".ljust(80, "─") for number in (1, 2)]
+    assert "window_start    2013-01-01 10:00:00" in out and max(map(len, lines)) <= 80
+    assert "... and more; --limit 20 shows more of them." in lines
+
+    code, out, _ = typed("show flights --columns origin,window_start,flights --where 'flights > 0' --sort origin")
+    lines = out.splitlines()
+    heads = next(line for line in lines if "window_start" in line)
+    assert (code, heads.split(), max(map(len, lines)) <= 80) == (0, ["origin", "window_start", "flights"], True)
+    assert "row 1" not in out and "Next: tidemark audit flights" in out
+
+
+def test_what_is_of_the_stream_is_titled_by_the_stream(typed: Typed) -> None:
+    assert typed("show flights clock --limit 1")[1].startswith("flights: clock\n")
+    assert typed("show flights rejected --where false")[1].startswith("flights: rejected: no rows\n")
+
+
+def test_json_lines_have_every_row_and_csv_reads_back_the_same(typed: Typed) -> None:
+    code, out, _ = typed("show flights first --json --sort 'window_start,origin'")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert (code, len(rows)) == (0, 7)
+    assert {"origin": "EWR", "window_start": "2013-01-01T10:00:00.000000Z", "flights": 1}.items() <= rows[0].items()
+
+    code, out, _ = typed("show flights first --csv --sort 'window_start,origin'")
+    cells = list(csv.DictReader(io.StringIO(out)))
+    assert (code, len(cells), list(cells[0])) == (0, 7, list(rows[0]))
+    assert [(cell["window_start"], cell["flights"]) for cell in cells] == [
+        (row["window_start"], str(row["flights"])) for row in rows
+    ]
+
+
+def test_a_field_of_a_column_is_a_column_named_after_it(typed: Typed) -> None:
+    (row,) = [
+        json.loads(line)
+        for line in typed("show flights rejected --json --columns _batch,_origin.path,_batch")[1].splitlines()
+    ]
+    assert list(row) == ["_batch", "_origin.path"] and row["_origin.path"].endswith(".json")
+
+
+def test_a_payload_is_text_and_nested_values_are_json_in_both(typed: Typed) -> None:
+    (row,) = [json.loads(line) for line in typed("show flights rejected --json")[1].splitlines()]
+    (cell,) = csv.DictReader(io.StringIO(typed("show flights rejected --csv")[1]))
+    assert row["_raw"] == cell["_raw"] == "{"
+    assert row["_rejected"] == json.loads(cell["_rejected"])
+    assert row["_origin"] == json.loads(cell["_origin"])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--where 'nonesuch > 1'", "--where 'nonesuch > 1' cannot be used: "),
+        ("--where 'flights >'", "--where 'flights >' cannot be used: "),
+        ("--where 'flights'", "--where 'flights' cannot be used: "),
+        ("--where 'origin > 1'", "--where 'origin > 1' cannot be used: "),
+        ("--columns origin,nonesuch", "--columns 'origin,nonesuch' cannot be used: "),
+        ("--sort nonesuch", "--sort 'nonesuch' cannot be used: "),
+        ("--sort 'flights down'", "--sort 'flights down' cannot be used: "),
+    ],
+)
+def test_a_bad_choice_of_rows_is_one_paragraph_that_names_the_columns(options: str, reason: str, typed: Typed) -> None:
+    code, out, err = typed(f"show flights {options} --json")
+    assert (code, out, len(err.splitlines())) == (1, "", 1), err
+    assert f"BadSelection: {reason}" in err and "Columns are: origin, window_start, window_end, " in err
+
+
+def test_json_and_csv_at_once_are_a_mistake_of_typing(typed: Typed) -> None:
+    assert typed("show flights --json --csv")[0] == 2
+    assert typed("status --json --watch")[0] == 2
+
+
+def test_audit_lateness_status_and_metrics_are_documents(typed: Typed, lake: Lake) -> None:
+    audited = document(typed, "audit flights --json")
+    assert (audited["lake"], audited["pipeline"], audited["holds"]) == (lake.root, "flights", True)
+    assert {"law": "conservation", "subject": "flights", "broken": 0, "holds": True}.items() <= audited["findings"][
+        0
+    ].items()
+
+    late = document(typed, "lateness flights --delay 3days --complete 0.5 --json")
+    assert (late["view"], late["declared_delay_seconds"]) == ("departures_by_origin", 900.0)
+    assert late["explanation"].startswith("The recommended delay is ")
+    three_days = next(outcome for outcome in late["outcomes"] if outcome["delay_seconds"] == 3 * 86_400)
+    assert (three_days["late_pairs"], three_days["pairs"]) == (0, late["overall"]["pairs"])
+    assert Path(late["chart"]).is_file()
+
+    status = document(typed, "status --json")
+    assert [(each["pipeline"], each["state"], each["process"]) for each in status["pipelines"]] == [
+        ("flights", "stopped", None)
+    ]
+    assert (status["left_tables"], status["broken_modules"]) == ([], [])
+    metrics = document(typed, "metrics --json")["metrics"]
+    assert {"name": "tidemark_stream_up", "labels": {"pipeline": "flights"}, "value": 0.0}.items() <= metrics[0].items()
+
+
+def test_a_report_is_a_document_whether_its_gate_opens_or_not(
+    spark: SparkSession, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = document(typed, "report on_time_performance --json", expected=4)
+    assert (refused["published"], {reason["why"] for reason in refused["reasons"]}) == (
+        False,
+        {"failed", "uncorrected"},
+    )
+
+    clean = Lake(str(tmp_path / "clean"))
+    run(spark, clean, pipeline, FIRST, SECOND, end_of_input=True)
+    monkeypatch.setenv("TIDEMARK_HOME", clean.root)
+    published = document(typed, "report on_time_performance --json")
+    rows = published["sections"]["on_time_performance"]
+    assert (published["published"], {row["day"] for row in rows}) == (True, {"2013-01-01", "2013-01-02"})
+    assert Path(published["csv"]["on_time_performance"]).is_file()

@@ -1,0 +1,106 @@
+"""Golden test of a stream's log: every line names pipeline, run and batch, none is of a record."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.base.errors import SettingsError
+from streaming.lake.lake import Lake
+from streaming.lake.settings import Settings
+from streaming.service.logs import About, JsonLines, begin_run, current_run, in_batch
+from streaming.service.status import ControlFolder
+from tests.streaming.service.streams import STREAM, supervised, until
+from tests.support.feeds import land
+from tests.support.instants import at
+from tests.support.pipelines.beats import pipeline
+from tidemark.pytest_plugin import JVM_OPTIONS
+
+ROWS = 2_000
+
+
+def beats(second: float, value: int, rows: int = 1) -> list[dict[str, Any]]:
+    return [{"id": "a", "at": at(second).isoformat(), "value": value} for _ in range(rows)]
+
+
+@pytest.mark.processes
+def test_o18_every_line_names_pipeline_run_and_batch_and_none_is_of_a_record(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of 2,000 rows, then one that crashes whenever it is run: two runs, and the stream has failed."""
+    # Java says so on its stderr where it takes options from that variable.
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
+    monkeypatch.setenv("TIDEMARK_LOG_LEVEL", "debug")
+    monkeypatch.setenv("TIDEMARK_LOG_FORMAT", "json")
+    landing = Path(STREAM.source.location(lake))
+    land(landing, beats(0, 1, ROWS), name="0.json")
+    output = ControlFolder(lake, pipeline).output
+    with supervised(lake) as supervisor:
+        until(lambda: output.is_file() and "rows committed" in output.read_text(), "committed", lake)
+        land(landing, beats(10, 0), name="1.json")
+        until(lambda: supervisor.status.state == "failed", "failed", lake)
+
+    said = output.read_text().splitlines()
+    assert {line for line in said if not line.startswith("{")} <= {
+        "WARNING: Using incubator modules: jdk.incubator.vector"
+    }
+    lines = [json.loads(line) for line in said if line.startswith("{")]
+    assert {line["pipeline"] for line in lines} == {"beats"}
+    assert len({line["run"] for line in lines}) == 2 and all(len(line["run"]) == 12 for line in lines)
+    committed = [line for line in lines if "rows committed" in line["message"]]
+    assert [(line["query"], line["batch"], line["message"]) for line in committed if line["query"] == "log"] == [
+        ("log", 0, "2,000 rows committed as batch 0 of the log, 0 of them rejected")
+    ]
+    ended = [line for line in lines if line["level"] == "ERROR" and line["logger"] == "tidemark"]
+    assert [(line["query"], line["batch"]) for line in ended] == [("log", 1), ("log", 1)]
+    # Spark's own word on it is a line too, with the batch of the task and the whole trace.
+    spark = [line for line in lines if line["logger"].endswith(".Executor")]
+    assert spark and {(line["query"], line["batch"]) for line in spark} == {("log", 1)}
+    assert all("DIVIDE_BY_ZERO" in line["trace"] for line in spark)
+    assert len(lines) < 100
+
+
+def test_o18_outside_a_batch_there_is_none_and_a_run_is_that_of_the_thread() -> None:
+    record = logging.LogRecord("tidemark", logging.INFO, "", 0, "%s of %s", ("two", "three"), None)
+    with in_batch("log", 17):
+        About("beats", "1f").filter(record)
+    assert {
+        "pipeline": "beats",
+        "run": "1f",
+        "query": "log",
+        "batch": 17,
+        "message": "two of three",
+    }.items() <= json.loads(JsonLines().format(record)).items()
+
+    before = current_run()
+    begin_run("2f")
+    try:
+        raise ValueError("odd")
+    except ValueError:
+        record = logging.LogRecord("tidemark", logging.INFO, "", 0, "ended", (), sys.exc_info())
+    finally:
+        About("beats", "1f").filter(record)
+        begin_run(before)
+    line = json.loads(JsonLines().format(record))
+    assert (line["run"], line["query"], line["batch"]) == ("2f", None, None)
+    assert line["trace"].endswith("ValueError: odd")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "valid"),
+    [("TIDEMARK_LOG_LEVEL", "loud", "DEBUG, INFO, WARNING, ERROR"), ("TIDEMARK_LOG_FORMAT", "xml", "text, json")],
+)
+def test_o18_a_level_or_format_that_is_none_is_refused_with_those_there_are(
+    name: str, value: str, valid: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(
+        SettingsError, match=f"{name}='{value.upper() if 'LEVEL' in name else value}' is none of {valid}"
+    ):
+        Settings()

@@ -91,6 +91,11 @@ def optional_instant(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
+def earlier(instant: datetime | None, by: timedelta | None) -> datetime | None:
+    """The instant that lies `by` before; None where there is none, or none of the years that Python knows."""
+    return None if instant is None or by is None or instant - FIRST_INSTANT < by else instant - by
+
+
 def literal(instant: datetime | None) -> Column:
     """The instant as a Spark timestamp, exact and independent of the machine's time zone."""
     return F.timestamp_micros(F.lit(None if instant is None else to_micros(instant)).cast("bigint"))

@@ -8,17 +8,18 @@ from streaming.base import DeclarationError, interval
 
 LatePolicy = Literal["correct", "update", "drop"]
 """`correct`: late pairs wait for the scheduled correction. `update`: those whose window ended less than the allowed
-lateness before the stamp are corrected by the stream process itself, right after the batch that brought them; later
-ones wait for the schedule. `drop`: they change no result, and are still in the log, counted and readable."""
+lateness before the stamp are corrected by the stream process itself, right after the batch that brought them, or, where
+they are part of a session that is still open, once it is closed; later ones wait for the schedule. `drop`: they change
+no result, and are still in the log, counted and readable."""
 
 EACH_BATCH = "each batch"
 
 
-def check_policy(view: str, late: str, allowed_lateness: str | None, early: str | None, updatable: bool) -> None:
+def check_policy(view: str, late: str, allowed_lateness: str | None, early: str | None) -> None:
     """Refuse what cannot be followed.
 
     Raises:
-        DeclarationError: an unknown policy, a lateness without its policy or the reverse, or windows that move.
+        DeclarationError: an unknown policy, or a lateness without its policy or the reverse.
     """
     if late not in get_args(LatePolicy):
         raise DeclarationError(
@@ -31,9 +32,5 @@ def check_policy(view: str, late: str, allowed_lateness: str | None, early: str 
         )
     if allowed_lateness is not None:
         interval(allowed_lateness)
-    if late == "update" and not updatable:
-        raise DeclarationError(
-            f"view {view!r} has late='update' on windows that merge, whose bounds a late row moves; use late='correct'."
-        )
     if early not in (None, EACH_BATCH):
         interval(early)

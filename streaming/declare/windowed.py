@@ -81,7 +81,7 @@ class Windowed(Operator):
             raise DeclarationError(f"by={self.by!r} of view {self.name!r} repeats a key; name each once.")
         for duration in filter(None, (self.fresh_within, self.every)):
             interval(duration)
-        check_policy(self.name, self.late, self.allowed_lateness, self.early, self.window.updatable)
+        check_policy(self.name, self.late, self.allowed_lateness, self.early)
 
     @property
     def reads(self) -> tuple[Stream, ...]:

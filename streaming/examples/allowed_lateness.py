@@ -1,6 +1,17 @@
-"""Readings per sensor and ten seconds; what comes up to five seconds late updates its result at once."""
+"""Readings per sensor, in ten seconds and in bursts; what comes up to five seconds late updates its result."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg, epoch_millis
+from streaming import (
+    BoundedOutOfOrderness,
+    Files,
+    Json,
+    Pipeline,
+    SessionWindow,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+    epoch_millis,
+)
 
 updated_readings = Stream(
     name="updated_readings",
@@ -22,4 +33,17 @@ updated_counts = Windowed(
     allowed_lateness="5 seconds",
 )
 
+updated_bursts = Windowed(
+    name="updated_bursts",
+    description="A late row may lengthen a burst, or join two to one: its update stands for both.",
+    of=updated_readings,
+    by=("id",),
+    window=SessionWindow("10 seconds"),
+    aggregates={"readings": agg.count()},
+    late="update",
+    allowed_lateness="5 seconds",
+)
+
 pipeline = Pipeline(stream=updated_readings, views=(updated_counts,))
+
+bursts = Pipeline(stream=updated_readings, views=(updated_bursts,))

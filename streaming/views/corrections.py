@@ -17,9 +17,8 @@ from streaming.log import Batch, head, read_log
 from streaming.operators import PendingDay, check_declaration, create_table, generation_of, open_side
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
-from streaming.views.late import late_pairs
+from streaming.views.late import in_lateness, late_pairs
 from streaming.views.results import finish, group, pairs
-from streaming.views.updates import in_lateness
 
 
 def plan(
@@ -56,7 +55,7 @@ def plan(
 def _late_days(log: DataFrame, view: Windowed) -> DataFrame:
     late = late_pairs(log, view)
     if view.allowed_lateness is not None:
-        late = late.where(~in_lateness(view, F.col("window_end")))
+        late = late.where(~in_lateness(view, F.col("window_end"), F.col("_watermark")))
     return late.groupBy(F.col("window_day").alias("day")).agg(
         F.count(F.lit(1)).alias("late_pairs"), F.max("_batch").alias("newest_batch")
     )
@@ -70,14 +69,22 @@ def _changed_sessions(log: DataFrame, view: Windowed) -> DataFrame:
         extra={
             "_late_pairs": F.count_if("_late"),
             "_newest_batch": F.max(F.when(F.col("_late"), F.col("_batch"))),
+            "_stamp": F.max(F.when(F.col("_late"), F.col("_watermark"))),
         },
     ).where("_late_pairs > 0")
-    first, last = F.to_date(f"{WINDOW}.start"), F.to_date(f"{WINDOW}.end")
+    if view.allowed_lateness is not None:
+        # An update counts all rows so far, also those that came too late for one of their own.
+        sessions = sessions.where(~in_lateness(view, F.col(f"{WINDOW}.end"), F.col("_stamp")))
     return sessions.select(
-        F.explode(F.sequence(first, last)).alias("day"),
+        days_of_session().alias("day"),
         F.col("_late_pairs").alias("late_pairs"),
         F.col("_newest_batch").alias("newest_batch"),
     )
+
+
+def days_of_session() -> Column:
+    """A row for each day that a session is part of."""
+    return F.explode(F.sequence(F.to_date(f"{WINDOW}.start"), F.to_date(f"{WINDOW}.end")))
 
 
 def ended_since(
@@ -85,9 +92,11 @@ def ended_since(
 ) -> dict[date, int]:
     """Days with a session that was still open when it was corrected and has ended since, by the newest batch.
 
-    Starts no Spark. Empty where windows do not merge: they end when their bounds say.
+    Starts no Spark. Empty where windows do not merge: they end when their bounds say. So it is where the stream process
+    itself publishes sessions with late rows once they are closed.
     """
-    corrections = open_side(lake, view, CORRECTIONS, corrections_version) if view.window.merging else None
+    merging = view.window.merging and not view.updated
+    corrections = open_side(lake, view, CORRECTIONS, corrections_version) if merging else None
     newest = head(lake, view.of, log_version)
     if corrections is None or newest is None or newest.after.watermark is None:
         return {}

@@ -11,14 +11,16 @@ from pyspark.sql import functions as F
 from streaming.declare import Windowed
 from streaming.views.kinds import kind_of
 
+_WINDOW_ID = "_window_id"
+
 
 def current_results(
     first: DataFrame, corrections: DataFrame | None, view: Windowed, updates: DataFrame | None = None
 ) -> DataFrame:
     """First results overlaid with updates and corrections: the view's `columns`, `_day`, and `_corrected` (boolean).
 
-    Of a window the newest result counts, which is the one that has seen most batches. A correction that only retracts
-    shows nothing and hides what it stands for.
+    Of a window the newest result counts, which is the one that has seen most batches. Sessions only grow, so it stands
+    for all that have become one with it. A correction that only retracts shows nothing and hides what it stands for.
     """
     columns = [*view.columns, "_day"]
 
@@ -41,10 +43,13 @@ def current_results(
 
 
 def _newest(layers: list[DataFrame], view: Windowed) -> DataFrame:
-    """Of each window the results of the layer that has seen most batches."""
-    order = SortedBy.partitionBy(*view.identity).orderBy(F.desc("_through"))
-    ranked = reduce(DataFrame.unionByName, layers).withColumn("_rank", F.rank().over(order))
-    return ranked.where("_rank = 1").drop("_rank")
+    """Of each window the results of the layer that has seen most batches; of two that have, those of the later one."""
+    results = reduce(
+        DataFrame.unionByName, [layer.withColumn("_layer", F.lit(number)) for number, layer in enumerate(layers)]
+    )
+    same = SortedBy.partitionBy(*view.by, _WINDOW_ID).orderBy(F.desc("_through"), F.desc("_layer"))
+    identified = kind_of(view).with_window_id(results, view.by, _WINDOW_ID)
+    return identified.withColumn("_rank", F.rank().over(same)).where("_rank = 1").drop("_rank", "_layer", _WINDOW_ID)
 
 
 def _not_corrected(first: DataFrame, corrected: DataFrame, view: Windowed) -> DataFrame:

@@ -73,8 +73,13 @@ def _untold(view: Windowed) -> str:
 def _late(view: Windowed) -> str:
     if view.late == "drop":
         return "are dropped from the results; they stay in the log"
-    updated = f"within {view.allowed_lateness} they are counted at once, as updates; then " if view.updated else ""
-    return f"{updated}they wait for the correction of their day"
+    waits = "they wait for the correction of their day"
+    if not view.updated:
+        return waits
+    if view.window.merging:
+        again = "of the end of their session it is published again, as an update, once it is closed"
+        return f"within {view.allowed_lateness} {again}; then {waits}"
+    return f"within {view.allowed_lateness} they are counted at once, as updates; then {waits}"
 
 
 def _position(lake: Lake, view: Windowed, at: Position) -> str:

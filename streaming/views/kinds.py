@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
 from streaming.base import WINDOW
 from streaming.declare import Windowed
 
+SESSION = "_session_number"
 _EVERYTHING = "_everything"
 
 
@@ -25,6 +27,13 @@ class WindowKind(ABC):
         """One row per `keys` and `_window` with the `aggregates`."""
 
     @abstractmethod
+    def with_window_id(self, results: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
+        """`results` with the column `name`: the same for those of the same `keys` that stand for one window.
+
+        They have `window_start` and `window_end`.
+        """
+
+    @abstractmethod
     def same_window(self, one: DataFrame, other: DataFrame) -> Column:
         """Whether a result of `one` stands for the window of `other`: both have `window_start` and `window_end`."""
 
@@ -36,6 +45,9 @@ class FixedWindows(WindowKind):
 
     def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column]) -> DataFrame:
         return pairs.groupBy(*keys, WINDOW).agg(*aggregates)
+
+    def with_window_id(self, results: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
+        return results.withColumn(name, F.struct("window_start", "window_end"))
 
     def same_window(self, one: DataFrame, other: DataFrame) -> Column:
         return (one["window_start"] == other["window_start"]) & (one["window_end"] == other["window_end"])
@@ -59,8 +71,21 @@ class MergingWindows(WindowKind):
         merged = F.struct(F.min("_start").alias("start"), F.max("_end").alias("end")).alias(WINDOW)
         return bounds.groupBy(_EVERYTHING, *keys, session).agg(merged, *aggregates).drop(_EVERYTHING, "_session")
 
+    def with_window_id(self, results: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
+        numbered = with_sessions(results, keys, F.col("window_start"), F.col("window_end"))
+        return numbered.withColumnRenamed(SESSION, name)
+
     def same_window(self, one: DataFrame, other: DataFrame) -> Column:
         return (one["window_start"] <= other["window_end"]) & (other["window_start"] <= one["window_end"])
+
+
+def with_sessions(frame: DataFrame, keys: Sequence[str], start: Column, end: Column) -> DataFrame:
+    """`frame` with `_session_number`, the same for rows of a key that overlap or touch from `start` to `end`."""
+    in_order = SortedBy.partitionBy(F.lit(0), *(F.col(name) for name in keys)).orderBy(start, end)
+    before = F.max(end).over(in_order.rowsBetween(SortedBy.unboundedPreceding, -1))
+    begun = frame.withColumn("_begins", F.when(start <= before, 0).otherwise(1))
+    number = F.sum("_begins").over(in_order.rowsBetween(SortedBy.unboundedPreceding, 0))
+    return begun.withColumn(SESSION, number).drop("_begins")
 
 
 _FIXED, _MERGING = FixedWindows(), MergingWindows()

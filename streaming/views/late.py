@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, ViewError
+from streaming.base import MICROSECOND, WINDOW, ViewError, interval
 from streaming.declare import Stream, Windowed
 from streaming.log import valid
 from streaming.views.results import assign, counted_rows, group, members, pairs
@@ -26,6 +26,17 @@ def late_pairs(log: DataFrame, view: Windowed) -> DataFrame:
             F.to_date(f"{WINDOW}.start").alias("window_day"),
         )
     )
+
+
+def in_lateness(view: Windowed, window_end: Column, stamp: Column) -> Column:
+    """Whether the stamp had not yet passed the window's end by the allowed lateness when the row came.
+
+    Semantics of Flink's `allowedLateness`, on the stamp: `stamp < window_end + lateness`. Of a session it is the end
+    that it has with the row.
+    """
+    assert view.allowed_lateness is not None
+    micros = interval(view.allowed_lateness) // MICROSECOND
+    return F.unix_micros(stamp) < F.unix_micros(window_end) + F.lit(micros)
 
 
 def late_rows(log: DataFrame, stream: Stream) -> DataFrame:

@@ -17,13 +17,14 @@ from streaming.log import Batch
 from streaming.operators import Finding, LogAtVersion, open_beside
 from streaming.tables import delta
 from streaming.views.comparison import compare
-from streaming.views.corrections import correction, plan, read_corrections
+from streaming.views.corrections import correction, days_of_session, plan, read_corrections
 from streaming.views.current import current_results
 from streaming.views.first_results import read_first
 from streaming.views.kinds import kind_of
+from streaming.views.late import in_lateness
 from streaming.views.position import Position
-from streaming.views.results import aggregate, counted_by, pairs
-from streaming.views.updates import in_lateness, read_updates, updated_through, updates_between
+from streaming.views.results import aggregate, group, late_pairs_in, pairs
+from streaming.views.updates import read_updates, updated_through, updates_between
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def audit_view(
     watermark = batches[-1].after.watermark if batches else None
     counted = pairs(rows, view)
     # Batches before the view was declared, or while it was declared otherwise, did not count its late pairs.
-    unaware = max((batch.number for batch in batches if batch.summary.rows and not _counts(batch, view)), default=-1)
+    unaware = max((batch.number for batch in batches if late_pairs_in(batch, view) is None), default=-1)
     # Where windows merge, a late row may well belong to a session that is still open.
     closed = F.lit(True) if kind_of(view).merges else F.col(f"{WINDOW}.end") <= literal(watermark)
     counts = counted.agg(
@@ -82,6 +83,7 @@ def audit_view(
 
     first = read_first(spark, lake, view, tables.first)
     updates_through = updated_through(lake, view, tables.updates)
+    updated = [batch for batch in batches if batch.number <= updates_through]
     updates = read_updates(spark, lake, view, tables.updates)
     corrections = read_corrections(spark, lake, view, tables.corrections)
     # The view may be some batches behind the log.
@@ -97,7 +99,7 @@ def audit_view(
     else:
         waiting = {backlog.day for backlog in plan(spark, lake, view, log.version, tables.corrections)}
         if view.late == "update":
-            waiting |= _not_updated(counted, view, updates_through)
+            waiting |= _not_updated(counted, view, updated)
         settled = ~F.col("_day").isin(*waiting) if waiting else F.lit(True)
         yield compare(
             "convergence",
@@ -107,12 +109,12 @@ def audit_view(
             view.columns,
             "windows: current = batch, all rows" + (f"; {len(waiting)} days wait" if waiting else ""),
         )
-    if updates is not None:
+    if updates is not None and updated:
         yield compare(
             "idempotence",
             view,
             updates,
-            updates_between(rows, view, -1, updates_through),
+            updates_between(rows, view, Position(), updated),
             (*view.columns, "_batch"),
             "updates: computed again, equal",
             "_batch",
@@ -128,16 +130,21 @@ def audit_view(
         )
 
 
-def _counts(batch: Batch, view: Windowed) -> bool:
-    """Whether a batch counted the late pairs of the view as it is declared; those of older versions do not tell."""
-    by = (batch.counted_by or {}).get(view.name)
-    return view.name in (batch.late or {}) and by in (None, counted_by(view))
-
-
-def _not_updated(counted: DataFrame, view: Windowed, through: int) -> set[date]:
-    """Days of windows with late pairs that the stream itself has yet to count."""
-    late = counted.where((F.col("_batch") > through) & F.col("_late") & in_lateness(view, F.col(f"{WINDOW}.end")))
-    return {row["day"] for row in late.select(F.to_date(f"{WINDOW}.start").alias("day")).distinct().collect()}
+def _not_updated(counted: DataFrame, view: Windowed, updated: Sequence[Batch]) -> set[date]:
+    """Days of windows with late pairs that the stream itself has yet to count; `updated` are those that it has."""
+    through = Position().after(updated[-1]) if updated else Position()
+    end = F.col(f"{WINDOW}.end")
+    if kind_of(view).merges:
+        newest = F.max(F.when(F.col("_late"), F.col("_batch")))
+        late = group(counted, view, extra={"_newest_late": newest}).where(F.col("_newest_late").isNotNull())
+        closed = literal(None if through.watermark is None else view.window.closed_by(through.watermark))
+        is_open = F.coalesce(end > closed, F.lit(True))
+        days = late.where((F.col("_newest_late") > through.batch) | is_open).select(days_of_session().alias("day"))
+    else:
+        in_time = in_lateness(view, end, F.col("_watermark"))
+        late = counted.where((F.col("_batch") > through.batch) & F.col("_late") & in_time)
+        days = late.select(F.to_date(f"{WINDOW}.start").alias("day"))
+    return {row["day"] for row in days.distinct().collect()}
 
 
 def _told(instant: datetime | None) -> str:

@@ -34,7 +34,7 @@ from streaming.views.open_windows import OpenWindows, read_open
 from streaming.views.position import check_position
 from streaming.views.results import counted_by, counted_rows, pairs, possibly_in_windows_after
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
-from streaming.views.updates import read_updates, update
+from streaming.views.updates import Updates, read_updates, updates_of
 
 _ROWS_PER_CORE = 1_000_000
 """How much of the log one step takes at most, so that its memory is bounded however far a view is behind."""
@@ -55,6 +55,7 @@ class WindowedRuntime(OperatorRuntime):
         self.lake = lake
         self._open_windows = OpenWindows(lake, view)
         self._steps: ViewSteps | None = None
+        self._updating: Updates | None = None
 
     def check(self) -> None:
         check_declaration(self.lake, self.operator)
@@ -87,11 +88,11 @@ class WindowedRuntime(OperatorRuntime):
         self._open_windows.write_if_due(spark, batch, now())
 
     def keep_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
-        update(spark, self.lake, self.operator, now)
+        self._update(spark, head, now)
         self.after_batch(spark, head, now)
 
     def catch_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
-        update(spark, self.lake, self.operator, now)
+        self._update(spark, head, now)
         self._open_windows.write(spark, head, now())
 
     @property
@@ -126,7 +127,7 @@ class WindowedRuntime(OperatorRuntime):
         return correct(spark, self.lake, self.operator, days, now, on_day)
 
     def refresh(self) -> None:
-        self._steps = None
+        self._steps = self._updating = None
 
     def pin(self, spark: SparkSession) -> PinnedView:
         return PinnedView.now(self.lake, self.operator)
@@ -163,6 +164,13 @@ class WindowedRuntime(OperatorRuntime):
                 f"{view.folder}` first, or point TIDEMARK_HOME to the lake that has them."
             )
         return corrections.orderBy("window_start", *view.by)
+
+    def _update(self, spark: SparkSession, newest: Batch, now: Callable[[], datetime]) -> None:
+        if not self.operator.updated:
+            return
+        if self._updating is None:
+            self._updating = updates_of(spark, self.lake, self.operator, self._steps_on(spark).log)
+        self._updating.follow(newest, now)
 
     def _steps_on(self, spark: SparkSession) -> ViewSteps:
         # Kept, because it knows the files of the log.

@@ -25,6 +25,7 @@ from streaming.base import (
     literal,
 )
 from streaming.declare import Windowed
+from streaming.log import Batch
 from streaming.views.functions import apply_function
 from streaming.views.kinds import kind_of
 
@@ -41,6 +42,18 @@ def counted_by(view: Windowed) -> str:
     """A short text that is the same for declarations by which the same pairs are late."""
     rules = f"{view.of.event_time} {view.window.fingerprint} {view.where}"
     return hashlib.sha256(rules.encode()).hexdigest()[:8]
+
+
+def late_pairs_in(batch: Batch, view: Windowed) -> int | None:
+    """How many late pairs of the view a batch brought.
+
+    None where they were not counted, before the view was declared, or by another declaration of it.
+    """
+    if not batch.summary.rows:
+        return 0
+    # Older commits do not tell by which declaration they counted.
+    alike = (batch.counted_by or {}).get(view.name) in (None, counted_by(view))
+    return (batch.late or {}).get(view.name) if alike else None
 
 
 def possibly_in_windows_after(rows: DataFrame, view: Windowed, instant: datetime | None) -> DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
 from streaming.base import WINDOW, constant
@@ -13,7 +12,7 @@ from streaming.log import LogFiles
 from streaming.operators import create_table
 from streaming.tables import delta, nullable
 from streaming.views.kept import Kept
-from streaming.views.kinds import kind_of
+from streaming.views.kinds import SESSION, kind_of, with_sessions
 from streaming.views.position import Position
 from streaming.views.results import pairs
 
@@ -77,15 +76,9 @@ class OpenSessions:
     def _merged(self, sessions: DataFrame) -> DataFrame:
         """One row for those of a key that overlap or touch."""
         start, end = F.col(f"{WINDOW}.start"), F.col(f"{WINDOW}.end")
-        keys = [F.lit(0), *(F.col(name) for name in self._view.by)]
-        in_order = SortedBy.partitionBy(*keys).orderBy(start, end)
-        before = F.max(end).over(in_order.rowsBetween(SortedBy.unboundedPreceding, -1))
-        begins = F.when(start <= before, 0).otherwise(1)
-        numbered = sessions.withColumn("_begins", begins).withColumn(
-            "_session", F.sum("_begins").over(in_order.rowsBetween(SortedBy.unboundedPreceding, 0))
-        )
+        numbered = with_sessions(sessions, self._view.by, start, end)
         window = F.struct(F.min(start).alias("start"), F.max(end).alias("end")).alias(WINDOW)
-        merged = numbered.groupBy(*self._view.by, "_session").agg(window, *self._kept.merged)
+        merged = numbered.groupBy(*self._view.by, SESSION).agg(window, *self._kept.merged)
         # A sum of decimals is a wider decimal each time, and the table keeps its types.
         return merged.select(*(F.col(field.name).cast(field.dataType) for field in self._schema.fields))
 

@@ -2,86 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
 
-from streaming.base import FIRST_INSTANT, MICROSECOND, WINDOW, from_micros, interval, literal
+from streaming.base import EPOCH, WINDOW, earlier, interval, literal
 from streaming.declare import UPDATES, Windowed
 from streaming.lake import Lake
-from streaming.log import head, read_log
+from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import create_table, open_side
-from streaming.tables import commit_history, delta
-from streaming.views.results import aggregate, pairs, possibly_in_windows_after
+from streaming.tables import delta
+from streaming.views.kinds import kind_of
+from streaming.views.late import in_lateness
+from streaming.views.position import Position
+from streaming.views.results import aggregate, late_pairs_in, pairs
+from streaming.views.session_updates import (
+    OpenWithLateRows,
+    first_time,
+    published,
+    sessions_with_late_rows,
+    still_open,
+)
 
 _APP = "updates"
+_BATCH = "_batch"
 
 
-def in_lateness(view: Windowed, window_end: Column) -> Column:
-    """Whether the stamp had not yet passed the window's end by the allowed lateness when the row came.
+def updates_between(log: DataFrame, view: Windowed, before: Position, batches: Sequence[Batch]) -> DataFrame:
+    """The updates of `batches`, which follow the position `before` without a gap, as a pure function of the log.
 
-    Semantics of Flink's `allowedLateness`, on the stamp: `stamp < window_end + lateness`.
+    The view's columns, computed from all rows up to a batch, that `_batch`, and `_day`. One row per key, window and
+    batch that brought a late pair in time; for sessions see `sessions_with_late_rows`.
     """
-    assert view.allowed_lateness is not None
-    micros = interval(view.allowed_lateness) // MICROSECOND
-    return F.unix_micros("_watermark") < F.unix_micros(window_end) + F.lit(micros)
-
-
-def updates_between(log: DataFrame, view: Windowed, after: int, through: int) -> DataFrame:
-    """The updates of the batches `after` < batch <= `through`, as a pure function of the log.
-
-    One row per key, window and batch that brought a late pair in time: the view's columns, computed from all rows up to
-    that batch, `_batch` and `_day`.
-    """
-    counted = pairs(log.where(F.col("_batch") <= through), view)
+    counted = pairs(log.where(F.col(_BATCH) <= batches[-1].number), view)
+    if kind_of(view).merges:
+        return published(sessions_with_late_rows(counted, view, before, batches), view)
+    in_time = in_lateness(view, F.col(f"{WINDOW}.end"), F.col("_watermark"))
     brought = (
-        counted.where((F.col("_batch") > after) & F.col("_late") & in_lateness(view, F.col(f"{WINDOW}.end")))
-        .select(*(F.col(name).alias(f"_its_{name}") for name in (*view.by, WINDOW)), F.col("_batch").alias("_brought"))
+        counted.where((F.col(_BATCH) > before.batch) & F.col("_late") & in_time)
+        .select(*(F.col(name).alias(f"_its_{name}") for name in (*view.by, WINDOW)), F.col(_BATCH).alias("_brought"))
         .distinct()
     )
     same = [counted[name].eqNullSafe(brought[f"_its_{name}"]) for name in (*view.by, WINDOW)]
-    until = counted.join(F.broadcast(brought), [*same, counted["_batch"] <= brought["_brought"]])
-    return aggregate(until, view, "_brought").withColumnRenamed("_brought", "_batch")
+    until = counted.join(F.broadcast(brought), [*same, counted[_BATCH] <= brought["_brought"]])
+    return aggregate(until, view, "_brought").withColumnRenamed("_brought", _BATCH)
 
 
-def update(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], datetime]) -> int:
-    """Append the updates of every batch that has none yet, in one commit; returns how many rows they were.
+class Updates(ABC):
+    """The updates of one view in one process."""
 
-    Idempotent: the commit carries the batch up to which it goes.
-    """
-    newest = head(lake, view.of)
-    if newest is None or view.late != "update":
-        return 0
-    uri, done = lake.updates(view), updated_through(lake, view)
-    if done >= newest.number:
-        return 0
-    log = possibly_in_windows_after(read_log(spark, lake, view.of), view, _closed_for_good(lake, view))
-    rows = updates_between(log, view, done, newest.number).withColumn("_written_at", literal(now()))
-    create_table(lake, view, UPDATES, rows.schema)
-    return delta.append(
-        rows,
-        uri,
-        txn=delta.Txn(_APP, newest.number),
-        metadata=lambda: {
-            "through": newest.number,
-            "view": view.name,
-            "watermark": newest.after.to_json()["watermark"],
-        },
-        statistics=("window_start", "_batch"),
-    )
+    def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._view = view
+        self._log = log
+        self._uri = lake.updates(view)
+        self._schema = _written(aggregate(pairs(log.none(spark), view), view, _BATCH), EPOCH).schema
+
+    def follow(self, newest: Batch, now: Callable[[], datetime]) -> int:
+        """Append the updates of every batch up to the `newest` that has none yet, in one commit; returns their rows.
+
+        Idempotent: the commit carries the batch up to which it goes.
+        """
+        done = updated_through(self._lake, self._view)
+        # The last batch that has them tells where the clock was after it.
+        known = batches_after(self._lake, self._view.of, max(done, 0) - 1)
+        batches = [batch for batch in known if done < batch.number <= newest.number]
+        if not batches:
+            return 0
+        create_table(self._lake, self._view, UPDATES, self._schema)
+        before = Position() if done < 0 else Position().after(known[0])
+        brought = any(late_pairs_in(batch, self._view) != 0 for batch in batches)
+        return self._follow(before, batches, brought, now())
+
+    @abstractmethod
+    def _follow(self, before: Position, batches: Sequence[Batch], brought: bool, now: datetime) -> int:
+        """Append the updates of `batches`, which follow `before`; `brought`: whether some may have late pairs."""
+
+    def _append(self, rows: DataFrame | None, through: Batch, now: datetime, numbers: Mapping[str, int]) -> int:
+        """Append updates, None for none, and keep `numbers`, in the commit that says up to which batch they go."""
+        metadata = {"through": through.number, "view": self._view.name}
+        if rows is None:
+            delta.note(self._uri, metadata=metadata, numbers={_APP: through.number, **numbers})
+            return 0
+        return delta.append(
+            _written(rows, now),
+            self._uri,
+            txn=delta.Txn(_APP, through.number),
+            metadata=lambda: metadata,
+            statistics=("window_start", _BATCH),
+            numbers=lambda: numbers,
+        )
 
 
-def _closed_for_good(lake: Lake, view: Windowed) -> datetime | None:
-    """No window that ends here or before is ever updated again, as the last updates tell; None where nobody knows."""
-    assert view.allowed_lateness is not None
-    commits = commit_history(lake.updates(view), 1)
-    described = commits[0]["userMetadata"] if commits else None
-    if not isinstance(described, dict) or described.get("watermark") is None:
-        return None
-    watermark, lateness = from_micros(described["watermark"]), interval(view.allowed_lateness)
-    return watermark - lateness if watermark - FIRST_INSTANT > lateness else None
+class FixedUpdates(Updates):
+    """Windows whose bounds follow from the row alone: those with late pairs, from all their rows."""
+
+    def _follow(self, before: Position, batches: Sequence[Batch], brought: bool, now: datetime) -> int:
+        if not brought:
+            return self._append(None, batches[-1], now, {})
+        # No window that ends by then is updated any more.
+        past = earlier(before.watermark, interval(self._view.allowed_lateness or ""))
+        since = earlier(past, self._view.window.reach)
+        rows = self._log.with_times(self._spark, since, None, batches[-1].number)
+        return self._append(updates_between(rows, self._view, before, batches), batches[-1], now, {})
+
+
+class SessionUpdates(Updates):
+    """Sessions: those that late rows are part of, once they are closed."""
+
+    def _follow(self, before: Position, batches: Sequence[Batch], brought: bool, now: datetime) -> int:
+        view, newest = self._view, batches[-1]
+        waiting = OpenWithLateRows.of(delta.open_table(self._uri))
+        may_close = waiting.may_close(view, before.after(newest))
+        if not brought and not may_close:
+            return self._append(None, newest, now, {})
+        since = first_time(self._spark, self._log, view, before, newest.number) if brought else waiting.since
+        if may_close and since is not None:
+            since = min(since, waiting.since)
+        rows = self._log.with_times(self._spark, since, None, newest.number)
+        sessions = sessions_with_late_rows(pairs(rows, view), view, before, batches).persist(
+            StorageLevel.MEMORY_AND_DISK
+        )
+        try:
+            left = still_open(sessions)
+            # What cannot be closed yet was perhaps not read.
+            numbers = (left if may_close else left.and_those_of(waiting)).numbers()
+            return self._append(published(sessions, view), newest, now, numbers)
+        finally:
+            sessions.unpersist()
+
+
+def updates_of(spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> Updates:
+    """What keeps the updates of the view, as its windows ask for."""
+    kind = SessionUpdates if kind_of(view).merges else FixedUpdates
+    return kind(spark, lake, view, log)
+
+
+def _written(rows: DataFrame, now: datetime) -> DataFrame:
+    return rows.withColumn("_written_at", literal(now))
 
 
 def updated_through(lake: Lake, view: Windowed, version: int | None = None) -> int:

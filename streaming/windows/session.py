@@ -24,13 +24,18 @@ class SessionWindow(Window):
     is late. Its own time does: a pair is late iff `event time < stamp`. A session is closed once the watermark is past
     its end, not when it reaches it. So a row that is not late, `event time >= stamp > end`, never touches a session
     that is closed, and however the log is cut into batches, the same rows meet.
+
+    **Allowed lateness** (`late="update"`) goes by the session, as in Flink: a late row is in time for an update iff the
+    session that it is part of, of all rows up to its batch, ends less than the allowed lateness before the stamp. What
+    a late row made of sessions is published as soon as the session is closed; one that it joined to a session still
+    open waits for that one, and readers see what was published until then. Where several sessions have become one, its
+    update stands for all of them.
     """
 
     gap: str | None = None
     seconds_of: str | None = None
 
     merging = True
-    updatable = False
     decided_by = "start"
     grace = MICROSECOND
 

@@ -14,7 +14,7 @@ from typing import Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import FIRST_INSTANT, MICROSECOND, DeclarationError, date_literal, interval, signed_interval
+from streaming.base import MICROSECOND, DeclarationError, date_literal, earlier, interval, signed_interval
 
 MOST_REACH = timedelta(days=99 * 365)
 """How far a window may reach from its row, so that its bounds are instants that Python and Delta know, too."""
@@ -31,9 +31,6 @@ class Window(ABC):
 
     merging: bool = False
     """Whether windows of one key that overlap or touch become one, so that bounds are known only in the end."""
-
-    updatable: bool = True
-    """Whether the stream process itself can correct a window by a late row: not where that may move the bounds."""
 
     decided_by: Literal["start", "end"] = "end"
     """The bound of a row's own window that a stamp is held against to tell whether the pair is late."""
@@ -75,7 +72,7 @@ class Window(ABC):
 
         `after` null: in windows that end by then, however early.
         """
-        return _less(after, self.reach), by
+        return earlier(after, self.reach), by
 
     def pane(self, event_time: Column) -> Column | None:
         """An instant that is in the same windows as the row, and the same for as many rows as can be.
@@ -146,11 +143,6 @@ def _meaning(value: object) -> str:
     except DeclarationError:
         return str(value)
     return str(meant) if meant >= timedelta() else f"-{-meant}"
-
-
-def _less(instant: datetime | None, by: timedelta | None) -> datetime | None:
-    """The earlier instant; null where there is none, or none of the years that Python knows."""
-    return None if instant is None or by is None or instant - FIRST_INSTANT < by else instant - by
 
 
 def _before(instant: Column, by: timedelta) -> Column:

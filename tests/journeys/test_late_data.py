@@ -157,6 +157,17 @@ def test_l4_late_rows_within_the_allowed_lateness_update_their_window_at_once_an
     assert plan(spark, lake, view) == []
 
 
+def test_a_window_that_an_update_and_a_correction_have_from_the_same_batch_is_there_once(
+    spark: SparkSession, lake: Lake
+) -> None:
+    declared, view = allowed_lateness.pipeline, allowed_lateness.updated_counts
+    run(spark, lake, declared, readings("a@1, a@11, a@21"))  # watermark 21
+    run(spark, lake, declared, readings("a@2, a@12"))  # too late for the window that ended at 10, in time for the next
+    correct(spark, lake, view, [entry.day for entry in plan(spark, lake, view)], lambda: NOW)
+
+    assert tuples(read_current(spark, lake, view), "window_end", "readings") == [(at(10), 2), (at(20), 2)]
+
+
 @dataclass(frozen=True)
 class Wall:
     """What had fired, and what a dashboard showed, after an arrival."""

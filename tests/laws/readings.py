@@ -117,6 +117,14 @@ def pipeline(files_per_batch: int = 1, *, keep_raw: bool = True) -> Pipeline:
                 allowed_lateness="20 seconds",
                 early=None,
             ),
+            replace(
+                by_key,
+                name="updated_sessions",
+                window=SessionWindow("4 seconds"),
+                late="update",
+                allowed_lateness="10 seconds",
+                early=None,
+            ),
         ),
     )
 
@@ -172,6 +180,15 @@ VIEWS = (
         counts=lambda event: event.value is not None,
         late="update",
         lateness=20 * SECOND,
+        early=False,
+    ),
+    replace(
+        _BY_KEY,
+        name="updated_sessions",
+        assign=windows.gaps(lambda event: 4 * SECOND),
+        merging=True,
+        late="update",
+        lateness=10 * SECOND,
         early=False,
     ),
 )

@@ -19,6 +19,7 @@ from streaming.log.batches import batches_after
 from streaming.log.files import LogFiles
 from streaming.views.position import Position
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
+from streaming.views.updates import updates_of
 from tests.laws.cases import FEEDS
 from tests.laws.readings import VIEWS, pipeline
 from tests.support.feeds import land
@@ -66,7 +67,11 @@ def test_cuts_do_not_matter(
 ) -> None:
     batches = batches_after(logged, view.of, -1)
     chance = random.Random(view.name)
-    tables = [logged.first(view), *([logged.table(view, STATE)] if view.window.merging else [])]
+    tables = [
+        logged.first(view),
+        *([logged.table(view, STATE)] if view.window.merging else []),
+        *([logged.updates(view)] if view.updated else []),
+    ]
     for sequence in range(SEQUENCES):
         # Every other sequence folds rows into panes whenever it can.
         monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", sequence % 2 or 1_000_000)
@@ -74,18 +79,25 @@ def test_cuts_do_not_matter(
         shutil.copytree(logged.log(view.of), lake.log(view.of))
         for piece in pieces(batches, chance):
             with monkeypatch.context() as dying:
-                killed_at(chance.randint(1, 4), dying)
+                killed_at(chance.randint(1, 5 if view.updated else 4), dying)
                 with suppress(Killed):
-                    _steps(spark, lake, view).step(piece, lambda: NOW)
+                    _follow(spark, lake, view, piece)
             # Another process: it goes by what the tables say.
-            steps = _steps(spark, lake, view)
-            steps.repair()
-            rest = [batch for batch in piece if batch.number > steps.position().batch]
-            if rest:
-                steps.step(rest, lambda: NOW)
+            _follow(spark, lake, view, piece)
         assert _steps(spark, lake, view).position() == Position(batches[-1].number, batches[-1].after.watermark)
         for uri in tables:
             assert rows(uri.replace(logged.root, lake.root)) == rows(uri), f"sequence {sequence}"
+
+
+def _follow(spark: SparkSession, lake: Lake, view: Windowed, batches: Sequence[Batch]) -> None:
+    """What a process does that begins with these batches, some of which may be followed already."""
+    steps = _steps(spark, lake, view)
+    steps.repair()
+    rest = [batch for batch in batches if batch.number > steps.position().batch]
+    if rest:
+        steps.step(rest, lambda: NOW)
+    if view.updated:
+        updates_of(spark, lake, view, steps.log).follow(batches[-1], lambda: NOW)
 
 
 def _steps(spark: SparkSession, lake: Lake, view: Windowed) -> ViewSteps:

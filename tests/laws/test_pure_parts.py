@@ -120,25 +120,24 @@ POLICIES = st.tuples(
     st.sampled_from(("correct", "update", "drop", "Update", "")),
     st.sampled_from((None, "5 seconds", "0 seconds", "soon")),
     st.sampled_from((None, "each batch", "1 minute", "often")),
-    st.booleans(),
 )
 
 
 @many
 @given(POLICIES)
 def test_a_late_policy_is_refused_exactly_where_it_cannot_be_followed(
-    policy: tuple[str, str | None, str | None, bool],
+    policy: tuple[str, str | None, str | None],
 ) -> None:
-    late, lateness, early, updatable = policy
+    late, lateness, early = policy
     possible = (
         (late in ("correct", "drop") and lateness is None)
-        or (late == "update" and lateness in ("5 seconds", "0 seconds") and updatable)
+        or (late == "update" and lateness in ("5 seconds", "0 seconds"))
     ) and early != "often"
     if possible:
-        check_policy("by_key", late, lateness, early, updatable)
+        check_policy("by_key", late, lateness, early)
         return
     with pytest.raises(DeclarationError) as refused:
-        check_policy("by_key", late, lateness, early, updatable)
+        check_policy("by_key", late, lateness, early)
     # The refusal quotes the value that is not allowed.
     assert any(repr(value) in str(refused.value) for value in (late, lateness, early))
 

@@ -151,6 +151,9 @@ class Timeline:
     rows: list[Row] = field(default_factory=list)
     heartbeats: list[tuple[int, int]] = field(default_factory=list)
     batches: int = 0
+    watermarks: list[int | None] = field(default_factory=list)
+    """The clock after each batch."""
+
     _corrected: dict[str, dict[date, tuple[int, Results]]] = field(default_factory=dict)
 
     def batch(self, files: Sequence[tuple[str, Sequence[bytes]]]) -> None:
@@ -164,6 +167,7 @@ class Timeline:
         self.rows += new
         self.batches += 1
         self.clock.advance([row.event.at for row in new if row.verdict.event is not None])
+        self.watermarks.append(self.clock.watermark)
 
     def end_of_input(self) -> None:
         """A heartbeat one millisecond after the latest end of any window that is still open."""
@@ -176,6 +180,7 @@ class Timeline:
             closed = max(ends) + _MILLISECOND
             self.clock.close(closed)
             self.heartbeats.append((self.batches, -whole_millisecond_before(-closed)))
+            self.watermarks.append(self.clock.watermark)
             self.batches += 1
 
     def is_closed(self, view: View, identity: Identity) -> bool:
@@ -183,9 +188,7 @@ class Timeline:
         return self._is_past(view, identity[-1])
 
     def _is_past(self, view: View, end: int) -> bool:
-        if self.clock.watermark is None:
-            return False
-        return end < self.clock.watermark if view.merging else end <= self.clock.watermark
+        return _is_closed_at(self.clock.watermark, view, end)
 
     def late(self, view: View) -> list[Pair]:
         """The late pairs."""
@@ -218,9 +221,11 @@ class Timeline:
     def updates(self, view: View) -> Results:
         """One result for each window and batch that brought a late pair within the lateness, over all pairs so far.
 
-        The batch is the last value.
+        The batch is the last value. Sessions: see `_session_updates`.
         """
         pairs = view.pairs(self.rows)
+        if view.merging:
+            return self._session_updates(view, pairs)
         brought = {
             (batch, identity)
             for identity, members in view.groups(pairs).items()
@@ -236,6 +241,21 @@ class Timeline:
             for values in view.values(view.groups([pair for pair in pairs if pair.row.batch <= batch])[identity])
         )
 
+    def _session_updates(self, view: View, pairs: Sequence[Pair]) -> Results:
+        """Batch by batch, the closed sessions that it brought late rows in time, and those with any that it closed."""
+        updates: Results = Counter()
+        for batch, watermark in enumerate(self.watermarks):
+            before = self.watermarks[batch - 1] if batch else None
+            for identity, members in view.groups([pair for pair in pairs if pair.row.batch <= batch]).items():
+                late = [pair for pair in members if pair.is_late]
+                brought = [pair for pair in late if pair.row.batch == batch]
+                in_time = bool(brought) and not _is_too_late(view, identity, brought)
+                ended = bool(late) and not _is_closed_at(before, view, identity[-1])
+                if (in_time or ended) and _is_closed_at(watermark, view, identity[-1]):
+                    for values in view.values(members):
+                        updates[identity, (*values, batch)] += 1
+        return updates
+
     def backlog(self, view: View) -> dict[date, int]:
         """Late pairs per day with late pairs that no correction has seen, or with a session that has ended since."""
         if view.late == "drop":
@@ -243,8 +263,10 @@ class Timeline:
         late: Counter[date] = Counter()
         newest: dict[date, int] = {}
         for identity, members in view.groups(view.pairs(self.rows)).items():
-            waiting = [pair for pair in members if pair.is_late and not self._is_updated(view, pair)]
-            if waiting:
+            waiting = [pair for pair in members if pair.is_late]
+            if view.late == "update" and not view.merging:
+                waiting = [pair for pair in waiting if _is_too_late(view, identity, [pair])]
+            if waiting and (view.late != "update" or _is_too_late(view, identity, waiting)):
                 for day in _days(day_of(identity[-2]), day_of(identity[-1] if view.merging else identity[-2])):
                     late[day] += len(waiting)
                     newest[day] = max(newest.get(day, -1), *(pair.row.batch for pair in waiting))
@@ -279,11 +301,21 @@ class Timeline:
             stored += corrections
         return stored
 
-    def _is_updated(self, view: View, pair: Pair) -> bool:
-        return view.late == "update" and pair.row.stamp is not None and pair.row.stamp < pair.own[1] + view.lateness
-
     def _has_ended(self, view: View, corrections: Results) -> bool:
-        return view.merging and any(values[-1] and self.is_closed(view, identity) for identity, values in corrections)
+        if not view.merging or view.late == "update":
+            return False
+        return any(values[-1] and self.is_closed(view, identity) for identity, values in corrections)
+
+
+def _is_closed_at(watermark: int | None, view: View, end: int) -> bool:
+    if watermark is None:
+        return False
+    return end < watermark if view.merging else end <= watermark
+
+
+def _is_too_late(view: View, identity: Identity, late: Sequence[Pair]) -> bool:
+    """Whether the stamp of the newest of these late pairs had passed the window's end by the lateness."""
+    return max(pair.row.stamp for pair in late if pair.row.stamp is not None) >= identity[-1] + view.lateness
 
 
 def _days(first: date, last: date) -> list[date]:

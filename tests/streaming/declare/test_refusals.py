@@ -59,22 +59,18 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
         'cannot read the expression "\'open": not SQL. Write it as Spark SQL.',
     ),
     "late policy": (
-        lambda: check_policy("v", "never", None, None, False),
+        lambda: check_policy("v", "never", None, None),
         "late='never' of view 'v' is no policy; use one of: 'correct', 'update', 'drop'.",
     ),
     "update without lateness": (
-        lambda: check_policy("v", "update", None, None, False),
+        lambda: check_policy("v", "update", None, None),
         "view 'v' has late='update' and allowed_lateness=None; late='update' needs an allowed lateness, such as "
         "'5 seconds', and the other policies have none.",
     ),
     "lateness without update": (
-        lambda: check_policy("v", "drop", "1 hour", None, False),
+        lambda: check_policy("v", "drop", "1 hour", None),
         "view 'v' has late='drop' and allowed_lateness='1 hour'; late='update' needs an allowed lateness, such as "
         "'5 seconds', and the other policies have none.",
-    ),
-    "update of sessions": (
-        lambda: check_policy("v", "update", "1 hour", None, False),
-        "view 'v' has late='update' on windows that merge, whose bounds a late row moves; use late='correct'.",
     ),
 }
 

@@ -54,6 +54,8 @@ REBUILT = {
         window=SessionWindow("4 seconds"),
         aggregates={"readings": agg.count(), "newest": agg.maximum("timestamp")},
     ),
+    # Updates of another kind, and what they wait for.
+    "sessions with updates": replace(BEFORE, window=SessionWindow("4 seconds"), early=None),
     # No late rows at all, where there were some.
     "dropping": replace(BEFORE, late="drop", allowed_lateness=None, early=None, window=Tumbling("30 seconds")),
 }

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from platform_assets.errors import InstanceError, RunFailed, UnknownJob
-from platform_assets.tags import LOCATION, PROCESS_TAG
+from platform_assets.tags import LAUNCHED_BY_TAG, LOCATION, PROCESS_TAG
 from streaming.lake import find_project
 
 _REPOSITORY = ".dagster/repository"
@@ -116,7 +116,13 @@ def run_job(
         instance=instance,
         # Dagster's own lines are in the run's log; this console is for progress.
         run_config={**(run_config or {}), "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        tags={**(tags or {}), PROCESS_TAG: str(os.getpid()), _REPOSITORY: f"__repository__@{LOCATION}"},
+        tags={
+            # Without it the UI would say that it was launched by hand.
+            LAUNCHED_BY_TAG: "tidemark",
+            **(tags or {}),
+            PROCESS_TAG: str(os.getpid()),
+            _REPOSITORY: f"__repository__@{LOCATION}",
+        },
         raise_on_error=False,
     )
     if not result.success:

@@ -1,4 +1,4 @@
-"""Asset keys, named like a table's place in the lake, groups, and the names of everything else that Dagster knows."""
+"""Asset keys, named like a table's place in the lake, and the names of everything else that Dagster knows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Literal, get_args
 import dagster as dg
 
 from streaming import Pipeline, Stream, Windowed
-from streaming.declare import CORRECTIONS as CORRECTIONS_SUFFIX
-from streaming.declare import LATE, Operator
+from streaming.declare import CORRECTIONS, CURRENT, LATE, Operator
 
-EVENT_LOG = "event_log"
-FIRST_RESULTS = "first_results"
-CORRECTIONS = "corrections"
-REPORTS = "reports"
-OPERATIONS = "operations"
+
+def source_key(stream: Stream) -> dg.AssetKey:
+    """What lands, and is not taken in yet."""
+    return dg.AssetKey([stream.name, "source"])
 
 
 def log_key(stream: Stream) -> dg.AssetKey:
@@ -40,7 +38,14 @@ def late_key(view: Windowed) -> dg.AssetKey:
 
 def corrections_key(view: Windowed) -> dg.AssetKey:
     """The corrections of a view."""
-    return table_key(view, CORRECTIONS_SUFFIX)
+    return table_key(view, CORRECTIONS)
+
+
+def current_keys(operator: Operator) -> list[dg.AssetKey]:
+    """What is current of an operator: one asset, also where several tables are put together for it."""
+    if operator.overlaid:
+        return [table_key(operator, CURRENT)]
+    return [table_key(operator, table.suffix) for table in operator.tables if table.is_result]
 
 
 def trend_key(pipeline: Pipeline) -> dg.AssetKey:
@@ -95,11 +100,13 @@ Kind = Literal[
     "correct",
     "drain_step",
     "maintain",
+    "observe",
     "publish",
     "repair_step",
     "supervise",
     "trend_hours",
     # Sensors and schedules
+    "arrivals",
     "corrections_hourly",
     "follows",
     "keeper",

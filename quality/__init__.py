@@ -1,7 +1,7 @@
 """The quality room's public API: suites run on exact versions, verdicts are stored, and a gate reads them."""
 
 from quality.errors import GateClosed, NotBuiltYet, QualityError, Reason, SuiteError
-from quality.expectations import Expectation, Suite, always, mostly_absent, nothing_from, of_type, unique
+from quality.expectations import Expectation, Suite, always, mostly_absent, nothing_from, of_type, of_types, unique
 from quality.find import judged_tables, role_of_corrections, role_of_log, role_of_updates, suites_for
 from quality.gate import open_gate, reasons_of, reasons_to_close
 from quality.judging import judge, judge_frame, judge_table
@@ -31,6 +31,7 @@ __all__ = [
     "mostly_absent",
     "nothing_from",
     "of_type",
+    "of_types",
     "open_gate",
     "pin",
     "reasons_of",

@@ -85,6 +85,25 @@ def of_type(column: str, spark_type: str) -> Expectation:
     )
 
 
+def of_types(name: str, types: Mapping[str, str]) -> Expectation:
+    """Each column has exactly its Spark SQL type, such as `{"amount": "decimal(10,2)"}`: one expectation for them all.
+
+    What it finds are the columns whose type is another one, also in a table without rows.
+    """
+    # `max` and `min` know no order of maps; `first` takes any type, and gives a row where there is none.
+    found = ", ".join(f"typeof(first(`{column}`)) AS `{column}`" for column in types)
+    compared = ", ".join(
+        f"struct('{column}' AS column, typeof(cast(null AS {type_})) AS expected, `{column}` AS found)"
+        for column, type_ in types.items()
+    )
+    query = (
+        "SELECT pair.column, pair.expected, pair.found "
+        f"FROM (SELECT explode(array({compared})) AS pair FROM (SELECT {found} FROM {{batch}})) "
+        "WHERE pair.expected <> pair.found"
+    )
+    return nothing_from(name, query, f"every column has its type: {', '.join(types)}")
+
+
 def mostly_absent(name: str, column: str, share: float, meaning: str) -> Expectation:
     """`column` is null in at least the `share` (0 to 1) of the rows."""
     return Expectation(name, meaning, "ExpectColumnValuesToBeNull", {"column": column, "mostly": share})

@@ -18,11 +18,15 @@ _LONGEST = 500
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one expectation; `observed` is a value or defect for people, or why it could not run."""
+    """What came of one expectation; `observed` is a value or defect for people, or why it could not run.
+
+    `value` is the number in it: the rows that break the expectation, or the value that was observed; null without one.
+    """
 
     expectation: Expectation
     outcome: Outcome
     observed: str
+    value: float | None = None
 
 
 def run_suite(read: Callable[[], DataFrame], suite: Suite) -> list[Finding]:
@@ -53,12 +57,12 @@ def _finding(expectation: Expectation, result: Any) -> Finding:
     crash = _crash(result.exception_info)
     if crash is not None:
         return Finding(expectation, "could_not_run", _short(crash))
-    observed = _observed(expectation, result.result or {})
+    observed, value = _observed(expectation, result.result or {}), _value(result.result or {})
     if observed is None:
         return Finding(expectation, "could_not_run", "Great Expectations observed nothing")
     if result.success is True:
-        return Finding(expectation, "passed", observed)
-    return Finding(expectation, "failed", _short(observed + _examples(result.result)))
+        return Finding(expectation, "passed", observed, value)
+    return Finding(expectation, "failed", _short(observed + _examples(result.result)), value)
 
 
 def _crash(info: Mapping[str, Any] | None) -> str | None:
@@ -79,6 +83,13 @@ def _observed(expectation: Expectation, result: Mapping[str, Any]) -> str | None
         return None
     count, total = result.get("unexpected_count") or 0, result["element_count"]
     return f"{count} of {total} rows" + (f" ({count / total:.2%})" if count else "")
+
+
+def _value(result: Mapping[str, Any]) -> float | None:
+    value = result.get("observed_value")
+    if value is None and result.get("element_count") is not None:
+        value = result.get("unexpected_count") or 0
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _examples(result: Mapping[str, Any]) -> str:

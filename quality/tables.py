@@ -28,14 +28,13 @@ def write_rows(
 ) -> int:
     """Write `rows` in one commit that carries `metadata` (JSON values); returns the version it made.
 
-    `append` adds to an append-only table, `overwrite` replaces rows and schema.
+    `append` adds to an append-only table, also columns that it does not have yet; `overwrite` replaces rows and schema.
     """
     options: dict[str, Any] = {
         "mode": mode,
+        "schema_mode": "overwrite" if mode == "overwrite" else "merge",
         "commit_properties": CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}),
     }
-    if mode == "overwrite":
-        options["schema_mode"] = "overwrite"
     table = delta.open_table(uri)
     if table is None:
         write_deltalake(

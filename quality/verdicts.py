@@ -24,6 +24,7 @@ _SCHEMA = pa.schema(
         ("observed", pa.string()),
         ("run_id", pa.string()),
         ("judged_at", pa.timestamp("us", "UTC")),
+        ("value", pa.float64()),
     ]
 )
 
@@ -33,7 +34,7 @@ class Verdict:
     """One row: `outcome` of `expectation` on `version` of `table` (`flights/log`), as run `run_id` saw it.
 
     `table_id` is Delta's identity of the table, empty where it did not exist yet; `definition` is exactly what was
-    checked, `observed` the result in words.
+    checked, `observed` the result in words and `value` the number in it, null where there is none.
     """
 
     table: str
@@ -45,6 +46,7 @@ class Verdict:
     observed: str
     run_id: str
     judged_at: datetime
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def verdicts_on(subject: Subject, findings: Iterable[Finding], run_id: str, judg
             finding.observed,
             run_id,
             judged_at,
+            finding.value,
         )
         for finding in findings
     ]

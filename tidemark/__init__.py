@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from platform_assets.reports.dimension import Dimension
     from platform_assets.reports.report import Report, Section
     from platform_assets.reports.sources import Sources
-    from quality import Expectation, Suite, always, mostly_absent, nothing_from, of_type, unique
+    from quality import Expectation, Suite, always, mostly_absent, nothing_from, of_type, of_types, unique
     from streaming import (
         Aggregate,
         Ascending,
@@ -53,7 +53,7 @@ _HOMES = {
     "platform_assets.reports.dimension": ("Dimension",),
     "platform_assets.reports.report": ("Report", "Section"),
     "platform_assets.reports.sources": ("Sources",),
-    "quality": ("Expectation", "Suite", "always", "mostly_absent", "nothing_from", "of_type", "unique"),
+    "quality": ("Expectation", "Suite", "always", "mostly_absent", "nothing_from", "of_type", "of_types", "unique"),
 }
 """The modules of the names that the streaming room does not have."""
 
@@ -96,6 +96,7 @@ __all__ = [
     "mostly_absent",
     "nothing_from",
     "of_type",
+    "of_types",
     "plan",
     "repair",
     "start_session",

@@ -16,6 +16,7 @@ from platform_assets.definitions import defs
 from platform_assets.errors import PlatformError
 from platform_assets.instance import open_instance, run_job
 from platform_assets.pipeline.jobs import drain_config
+from platform_assets.tags import LAUNCHED_BY_TAG
 from streaming import Lake, Settings
 from streaming.feeds import FeedReport, feed_flights
 from streaming.pipelines.flights import pipeline
@@ -61,7 +62,7 @@ def run_demo(console: Console) -> Demonstrated:
     with open_instance() as instance:
         for job, what, config in steps:
             with _step(console, seconds, job, what):
-                runs[job] = run_job(instance, defs, job, config)
+                runs[job] = run_job(instance, defs, job, config, {LAUNCHED_BY_TAG: "tidemark demo"})
     return Demonstrated(lake, fed, runs, seconds)
 
 

@@ -24,7 +24,7 @@ from platform_assets.demo.ui import HOST, dagster_dev
 from platform_assets.errors import PlatformError
 from platform_assets.instance import open_instance
 from platform_assets.pipeline.stream import stream_job_name
-from platform_assets.tags import LOCATION
+from platform_assets.tags import LAUNCHED_BY_TAG, LOCATION
 from platform_assets.texts.status import length, status_table
 from streaming import Lake, Settings
 from streaming.base import SupervisorError, utc_now
@@ -99,7 +99,11 @@ def _launch(port: int) -> str:
     client, deadline = DagsterGraphQLClient(HOST, port_number=port), time.monotonic() + _UI_WITHIN
     while True:
         try:
-            return client.submit_job_execution(stream_job_name(pipeline), repository_location_name=LOCATION)
+            return client.submit_job_execution(
+                stream_job_name(pipeline),
+                repository_location_name=LOCATION,
+                tags={LAUNCHED_BY_TAG: "tidemark live"},
+            )
         except DagsterGraphQLClientError as error:
             if time.monotonic() > deadline:
                 raise PlatformError(

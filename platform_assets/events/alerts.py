@@ -9,6 +9,7 @@ import dagster as dg
 import httpx
 
 from platform_assets import keys
+from platform_assets.events.evaluations import last_evaluation
 from platform_assets.resources import LakeResource
 from streaming import Pipeline
 from streaming.base import utc_now
@@ -36,6 +37,7 @@ def alert_checks(pipeline: Pipeline) -> dg.AssetChecksDefinition:
                     passed=verdict.passed,
                     severity=_severity(verdict),
                     description=verdict.text,
+                    metadata=verdict.numbers,
                 )
 
     return check
@@ -73,12 +75,12 @@ def alert_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
 
 
 def report_alerts(instance: dg.DagsterInstance, overview: Overview, now: datetime) -> Sequence[AlertStatus]:
-    """Report the alerts whose verdict is not the one that was reported last; returns these."""
+    """Report the alerts whose verdict is not the one that was reported last, or that never had one; returns these."""
     key = keys.log_key(overview.pipeline.stream)
     changed = []
     for verdict in evaluate(overview, overview.pipeline.limits, now):
-        reported = _reported(instance, key, verdict)
-        if reported == verdict.passed or (reported is None and verdict.passed):
+        reported = last_evaluation(instance, dg.AssetCheckKey(key, verdict.name))
+        if reported is not None and reported.passed == verdict.passed:
             continue
         changed.append(verdict)
         instance.report_runless_asset_event(
@@ -88,6 +90,7 @@ def report_alerts(instance: dg.DagsterInstance, overview: Overview, now: datetim
                 passed=verdict.passed,
                 severity=_severity(verdict),
                 description=verdict.text,
+                metadata=verdict.numbers,
             )
         )
     return changed
@@ -109,14 +112,6 @@ def send(url: str, pipeline: Pipeline, verdict: AlertStatus) -> None:
         "asset": asset,
     }
     httpx.post(url, json=body, timeout=_SENT_WITHIN_SECONDS).raise_for_status()
-
-
-def _reported(instance: dg.DagsterInstance, key: dg.AssetKey, verdict: AlertStatus) -> bool | None:
-    """What was reported last; None where nothing was."""
-    records = instance.event_log_storage.get_asset_check_execution_history(dg.AssetCheckKey(key, verdict.name), limit=1)
-    event = records[0].event if records else None
-    evaluation = None if event is None or event.dagster_event is None else event.dagster_event.event_specific_data
-    return evaluation.passed if isinstance(evaluation, dg.AssetCheckEvaluation) else None
 
 
 def _severity(verdict: AlertStatus) -> dg.AssetCheckSeverity:

@@ -22,8 +22,9 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
     """The rejected rows that are not repaired, as metadata: how many, and how many of them each rule refused."""
     reasons: dict[str, int] = {}
     batches = read_batches(lake, stream)
-    total = sum(batch.rejected for batch in batches)
-    total -= sum(batch.summary.rows for batch in batches if batch.cause == "repair")
+    total, read = sum(batch.rejected for batch in batches), sum(batch.summary.rows for batch in batches)
+    repaired = sum(batch.summary.rows for batch in batches if batch.cause == "repair")
+    total, read = total - repaired, read - repaired
     if total:
         rows = rejected(read_log(spark, lake, stream))
         rules = rows.select(F.explode("_rejected").alias("reason")).groupBy(F.split("reason", ": ")[0]).count()
@@ -32,6 +33,7 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
         "dagster/row_count": total,
         "dagster/uri": dg.MetadataValue.path(lake.log(stream)),
         "reasons": counted("rule", reasons),
+        "rejected_share": total / read if read else 0.0,
     }
 
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 from deltalake.schema import ArrayType, MapType, StructType
-from matplotlib.image import imread, thumbnail
 
 from streaming import Lake, Stream
 from streaming.log import head
 from streaming.tables import delta
 
-_DIALOG_WIDTH = 1000
 _SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
@@ -36,6 +31,14 @@ def table_metadata(uri: str) -> dict[str, Any]:
     }
 
 
+def partitioned_metadata(uri: str) -> dict[str, Any]:
+    """The same for an event of one partition, whose row count is the partition's: the table's is `rows_of_table`."""
+    metadata = table_metadata(uri)
+    if (rows := metadata.pop("dagster/row_count", None)) is not None:
+        metadata["rows_of_table"] = rows
+    return metadata
+
+
 def watermark_metadata(lake: Lake, stream: Stream) -> dict[str, Any]:
     """The stream's watermark and newest batch; nothing while nothing is ingested."""
     newest = head(lake, stream)
@@ -45,17 +48,6 @@ def watermark_metadata(lake: Lake, stream: Stream) -> dict[str, Any]:
     if newest.after.watermark is not None:
         metadata["watermark"] = dg.MetadataValue.timestamp(newest.after.watermark)
     return metadata
-
-
-def chart_metadata(picture: Path) -> dict[str, Any]:
-    """A PNG as Markdown that carries the picture itself, because the UI serves no files.
-
-    It is made as wide as the UI's dialog, which would cut off what is wider.
-    """
-    small = io.BytesIO()
-    thumbnail(str(picture), small, scale=min(1.0, _DIALOG_WIDTH / imread(picture).shape[1]))
-    encoded = base64.b64encode(small.getvalue()).decode()
-    return {"chart": dg.MetadataValue.md(f"![{picture.stem}](data:image/png;base64,{encoded})")}
 
 
 def counted(what: str, counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:

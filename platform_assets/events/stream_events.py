@@ -62,7 +62,8 @@ class StreamEvents:
         pipeline = self._pipeline
         for stream in pipeline.streams:
             metadata = {**state, **_log_metadata(overview, stream)}
-            self._materialized(keys.log_key(stream), self._lake.log(stream), metadata)
+            self._observed(keys.source_key(stream), {**state, **_waiting_metadata(overview)})
+            self._materialized(keys.log_key(stream), table_metadata(self._lake.log(stream)) | metadata)
             self._observed(keys.rejected_key(stream), {**state, **_rejected_metadata(overview)})
         for operator in pipeline.operators:
             for table in operator.streamed:
@@ -72,13 +73,17 @@ class StreamEvents:
     def _report_table(
         self, operator: Operator, table: TableSpec, state: dict[str, Any], overview: Overview, now: datetime
     ) -> None:
-        key = keys.table_key(operator, table.suffix)
         metadata = state if table.suffix else {**state, **_operator_metadata(overview, operator)}
-        if table.suffix or _fresh(overview, operator, now):
-            self._materialized(key, self._lake.table(operator, table.suffix), metadata)
-        else:
-            # A materialization would call the table fresh, which by event time it is not.
-            self._observed(key, metadata)
+        told = {keys.table_key(operator, table.suffix): table_metadata(self._lake.table(operator, table.suffix))}
+        if operator.overlaid and not table.suffix:
+            # A read, which only Spark could count.
+            told |= {key: {} for key in keys.current_keys(operator)}
+        for key, of_table in told.items():
+            if table.suffix or _fresh(overview, operator, now):
+                self._materialized(key, of_table | metadata)
+            else:
+                # A materialization would call the table fresh, which by event time it is not.
+                self._observed(key, metadata)
 
     def _may_tell(self, now: datetime) -> bool:
         day, count = self._changes or (now.date(), 0)
@@ -86,9 +91,8 @@ class StreamEvents:
         self._changes = (now.date(), count)
         return count <= _CHANGES_A_DAY
 
-    def _materialized(self, key: dg.AssetKey, uri: str, metadata: dict[str, Any]) -> None:
-        event = dg.AssetMaterialization(key, metadata={**table_metadata(uri), **metadata})
-        self._instance.report_runless_asset_event(event)
+    def _materialized(self, key: dg.AssetKey, metadata: dict[str, Any]) -> None:
+        self._instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
 
     def _observed(self, key: dg.AssetKey, metadata: dict[str, Any]) -> None:
         self._instance.report_runless_asset_event(dg.AssetObservation(key, metadata=metadata))
@@ -136,6 +140,15 @@ def _log_metadata(overview: Overview, stream: Stream) -> dict[str, Any]:
         "memory_megabytes": None if process.memory_bytes is None else process.memory_bytes / 2**20,
     }
     return _without_nulls(numbers)
+
+
+def _waiting_metadata(overview: Overview) -> dict[str, Any]:
+    """What waits; where there are several streams, in all their sources, as the process counts it."""
+    if overview.process is None:
+        return {}
+    numbers = backlog_numbers(overview.process.backlog)
+    several = len(overview.pipeline.streams) > 1
+    return {f"{name}_of_all_streams" if several else name: number for name, number in numbers.items()}
 
 
 def _rejected_metadata(overview: Overview) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import dagster as dg
 
 from platform_assets import keys
 from platform_assets.resources import LakeResource
+from platform_assets.specs import asset_spec
 from streaming import Pipeline
 from streaming.service import Measure, read_progress, together
 
@@ -17,14 +18,14 @@ HOURS = dg.HourlyPartitionsDefinition(start_date="2026-01-01-00:00")
 def trend_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
     """The stream's hour in numbers, from the progress table; an hour without a batch has zeros."""
 
-    spec = dg.AssetSpec(
+    spec = asset_spec(
+        pipeline,
         keys.trend_key(pipeline),
-        deps=[keys.log_key(pipeline.stream)],
+        "operations",
+        f"Rates, rejected and late rows, batch times and latency of {pipeline.name}, hour by hour.",
+        {"delta"},
+        [keys.log_key(pipeline.stream)],
         partitions_def=HOURS,
-        group_name=keys.OPERATIONS,
-        owners=[pipeline.owner],
-        kinds={"delta"},
-        description=f"Rates, rejected and late rows, batch times and latency of {pipeline.name}, hour by hour.",
     )
 
     # With one asset only: `asset` would derive the step's name from the key, which is not unambiguous.

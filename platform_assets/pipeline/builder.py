@@ -13,13 +13,14 @@ from platform_assets.events.alerts import alert_checks, alert_sensor
 from platform_assets.events.trends import trend_asset, trend_schedule
 from platform_assets.pipeline.checks import check_table, evaluations_of, table_checks
 from platform_assets.pipeline.corrections import Evaluate, corrections_asset
-from platform_assets.pipeline.drain import drain_assets
+from platform_assets.pipeline.drain import current_assets, drain_assets
 from platform_assets.pipeline.jobs import corrections_job, drain_job, report_job
 from platform_assets.pipeline.maintenance import maintenance_job
 from platform_assets.pipeline.repair import repair_job
 from platform_assets.pipeline.reports import dimension_assets, report_asset, report_checks
 from platform_assets.pipeline.schedules import corrections_schedule, maintenance_schedule
 from platform_assets.pipeline.sensors import backlog_sensor, report_sensor
+from platform_assets.pipeline.sources import arrivals_sensor, source_assets
 from platform_assets.pipeline.stream import control_job, keeper_sensor, stream_job
 from platform_assets.reports.report import Report
 from quality import Suite, judged_tables, role_of_corrections, role_of_log, suites_for
@@ -37,7 +38,9 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
     stream, maintenance = stream_job(pipeline), maintenance_job(pipeline)
     own = dg.Definitions(
         assets=[
+            source_assets(pipeline),
             drain_assets(pipeline),
+            *current_assets(pipeline),
             *(corrections_asset(pipeline, view) for view in pipeline.corrected),
             trend_asset(pipeline),
         ],
@@ -46,7 +49,12 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             alert_checks(pipeline),
         ],
         jobs=[drain, corrections, repair_job(pipeline), stream, control_job(pipeline), maintenance],
-        sensors=[backlog_sensor(pipeline, corrections), keeper_sensor(pipeline, stream), alert_sensor(pipeline)],
+        sensors=[
+            arrivals_sensor(pipeline, drain),
+            backlog_sensor(pipeline, corrections),
+            keeper_sensor(pipeline, stream),
+            alert_sensor(pipeline),
+        ],
         schedules=[
             corrections_schedule(pipeline, corrections),
             maintenance_schedule(pipeline, maintenance),

@@ -6,7 +6,8 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import SparkSession
 
-from platform_assets.keys import dagster_name
+from platform_assets.events.evaluations import last_evaluation
+from platform_assets.keys import dagster_name, table_key
 from platform_assets.resources import LakeResource, SparkResource
 from quality import (
     Expectation,
@@ -16,6 +17,7 @@ from quality import (
     Suite,
     Verdict,
     judge_table,
+    judged_tables,
     pin,
     reasons_of,
     suites_for,
@@ -23,8 +25,11 @@ from quality import (
 )
 from streaming import Lake, Pipeline
 from streaming.base import utc_now
+from streaming.tables import delta
 
 Judged = Mapping[str, dg.AssetCheckResult]
+
+_NOT_DUE = "nothing to check: no correction was ever needed"
 
 
 def table_checks(pipeline: Pipeline, role: str, key: dg.AssetKey, suite: Suite) -> dg.AssetChecksDefinition:
@@ -69,8 +74,23 @@ def check_table(
     except NotBuiltYet as error:
         return _for_all(suite, key, passed=False, description=f"could not run: {error}")
     if pinned is None:
-        return _for_all(suite, key, passed=True, description="nothing to check: no correction was ever needed")
+        return _for_all(suite, key, passed=True, description=_NOT_DUE)
     return results_of(suite, key, _verdicts(spark, lake, pinned, suite, run_id))
+
+
+def report_not_due(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline) -> None:
+    """Pass the checks that nothing has made due yet, once: those of a table that no row has called for.
+
+    Otherwise they would count as missing for as long as no row comes late.
+    """
+    suites = suites_for(pipeline)
+    for role, (operator, table) in judged_tables(pipeline).items():
+        if table.suffix and not delta.exists(lake.table(operator, table.suffix)):
+            key = table_key(operator, table.suffix)
+            unasked = [one for one in check_specs(key, suites[role]) if last_evaluation(instance, one.key) is None]
+            passed = _for_all(suites[role], key, passed=True, description=_NOT_DUE)
+            for evaluation in evaluations_of(passed[one.name] for one in unasked):
+                instance.report_runless_asset_event(evaluation)
 
 
 def judge_missing(spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pins, run_id: str) -> None:
@@ -124,6 +144,8 @@ def _result(expectation: Expectation, key: dg.AssetKey, verdict: Verdict | None)
             "table": verdict.table,
             "delta_version": str(verdict.version),
             "judged_at": dg.MetadataValue.timestamp(verdict.judged_at),
+            # A number beside the words: Dagster plots numbers only.
+            **({} if verdict.value is None else {"observed_value": _number(verdict.value)}),
         }
     return dg.AssetCheckResult(
         asset_key=key,
@@ -133,6 +155,10 @@ def _result(expectation: Expectation, key: dg.AssetKey, verdict: Verdict | None)
         description=description,
         metadata=metadata,
     )
+
+
+def _number(value: float) -> int | float:
+    return int(value) if value.is_integer() else value
 
 
 def _for_all(suite: Suite, key: dg.AssetKey, *, passed: bool, description: str) -> Judged:

@@ -11,11 +11,15 @@ from pyspark.sql import SparkSession
 from platform_assets import keys
 from platform_assets.events.backlog import settled_metadata
 from platform_assets.events.counts import count_late
-from platform_assets.events.metadata import table_metadata
+from platform_assets.events.current import report_current
+from platform_assets.events.metadata import partitioned_metadata
+from platform_assets.lineage import lineage_from_logs
 from platform_assets.partitions import add_days, days_of, parse_days
 from platform_assets.resources import LakeResource, SparkResource
+from platform_assets.specs import asset_spec
 from streaming import Lake, Pipeline, Windowed, correct, plan
 from streaming.base import utc_now
+from streaming.declare import CORRECTIONS
 from streaming.log import head
 
 Evaluate = Callable[[SparkSession, Lake, str], Iterable[dg.AssetCheckEvaluation]]
@@ -32,17 +36,18 @@ class CorrectionsConfig(dg.Config):
 def corrections_asset(pipeline: Pipeline, view: Windowed) -> dg.AssetsDefinition:
     """The corrections of a view; any range of its days is one run, and so one JVM."""
 
-    spec = dg.AssetSpec(
+    columns = view.columns_of(CORRECTIONS)
+    spec = asset_spec(
+        pipeline,
         keys.corrections_key(view),
-        deps=[keys.log_key(view.of), keys.late_key(view)],
+        "corrections",
+        f"The windows of {view.name} that have late pairs, recomputed from all their rows. A day is replaced "
+        "whole, so running it again changes nothing.",
+        {"spark", "delta"},
+        [keys.log_key(view.of), keys.late_key(view)],
+        columns,
+        lineage_from_logs(pipeline, columns),
         partitions_def=days_of(view),
-        group_name=keys.CORRECTIONS,
-        kinds={"spark", "delta"},
-        owners=[pipeline.owner],
-        description=(
-            f"The windows of {view.name} that have late pairs, recomputed from all their rows. A day is replaced "
-            "whole, so running it again changes nothing."
-        ),
     )
 
     # With one asset only: `asset` would derive the step's name from the key, which is not unambiguous.
@@ -55,7 +60,8 @@ def corrections_asset(pipeline: Pipeline, view: Windowed) -> dg.AssetsDefinition
         done = _correct(context, lake.lake, spark, view, parse_days(context.partition_keys))
         for day, metadata in done.items():
             context.add_asset_metadata(metadata, partition_key=day.isoformat())
-        return dg.MaterializeResult(metadata=table_metadata(lake.lake.corrections(view)))
+        report_current(context, spark.spark_session, lake.lake, view)
+        return dg.MaterializeResult(metadata=partitioned_metadata(lake.lake.corrections(view)))
 
     return run
 
@@ -81,13 +87,14 @@ def corrections_op(view: Windowed, evaluate: Evaluate) -> dg.OpDefinition:
         if asked:
             add_days(context.instance, view, asked)
             done = _correct(context, where, spark, view, asked)
-            table = table_metadata(where.corrections(view))
+            table = partitioned_metadata(where.corrections(view))
             for day, metadata in done.items():
                 context.log_event(
                     dg.AssetMaterialization(
                         keys.corrections_key(view), partition=day.isoformat(), metadata={**table, **metadata}
                     )
                 )
+            report_current(context, spark.spark_session, where, view)
         # Observed, not materialized: the corrections made of it would look outdated at once.
         left = count_late(context.instance, spark.spark_session, where, view)
         context.log_event(dg.AssetObservation(keys.late_key(view), metadata={**left, **settled}))

@@ -7,13 +7,20 @@ from pydantic import Field
 from rich.console import Console
 
 from platform_assets import keys
+from platform_assets.events.alerts import report_alerts
 from platform_assets.events.counts import count_late, count_rejected
+from platform_assets.events.current import report_current
 from platform_assets.events.metadata import table_metadata, watermark_metadata
+from platform_assets.events.sources import count_waiting, source_metadata
 from platform_assets.events.stream_events import REPORTED_EVERY
+from platform_assets.lineage import lineage_from_logs, lineage_from_source, lineage_of_current
+from platform_assets.pipeline.checks import report_not_due
 from platform_assets.resources import LakeResource, SparkResource
+from platform_assets.specs import asset_spec
 from streaming import Pipeline, Windowed, drain
-from streaming.declare import Operator, TableSpec
-from streaming.service import ingest_query, shown_on
+from streaming.base import utc_now
+from streaming.declare import CURRENT, LATE, Operator, TableSpec, log_columns
+from streaming.service import ingest_query, look, shown_on
 
 _FATE = {
     "correct": "They wait for the scheduled correction.",
@@ -49,6 +56,8 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             drained = drain(session, where, pipeline, end_of_input=config.end_of_input, progress=progress)
         new = {name: query.rows for name, query in drained.queries.items()}
         for stream in pipeline.streams:
+            left = source_metadata(where, stream, count_waiting(where, stream))
+            context.log_event(dg.AssetObservation(keys.source_key(stream), metadata=left))
             yield dg.MaterializeResult(
                 asset_key=keys.log_key(stream),
                 metadata={
@@ -73,6 +82,10 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         for view in pipeline.views:
             late = count_late(context.instance, session, where, view)
             yield dg.MaterializeResult(asset_key=keys.late_key(view), metadata=late)
+        for operator in pipeline.operators:
+            report_current(context, session, where, operator)
+        report_not_due(context.instance, where, pipeline)
+        report_alerts(context.instance, look(where, pipeline), utc_now())
 
     return run
 
@@ -85,31 +98,79 @@ def drain_step(pipeline: Pipeline) -> str:
 def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
     read = "A read of the log, counted here and never copied."
     for stream in pipeline.streams:
-        log = keys.log_key(stream)
-        yield _spec(pipeline, log, keys.EVENT_LOG, f"Event log. {stream.description}", {"spark", "delta"})
-        rejected = f"Rows that broke a rule, with payload and reasons. {read}"
-        yield _spec(pipeline, keys.rejected_key(stream), keys.EVENT_LOG, rejected, {"spark"}, log)
+        log, columns = keys.log_key(stream), log_columns(stream)
+        yield asset_spec(
+            pipeline,
+            log,
+            "event_log",
+            f"Event log. {stream.description}",
+            {"spark", "delta"},
+            [keys.source_key(stream)],
+            columns,
+            lineage_from_source(stream),
+        )
+        yield asset_spec(
+            pipeline,
+            keys.rejected_key(stream),
+            "side_outputs",
+            f"Rows that broke a rule, with payload and reasons. {read}",
+            {"spark"},
+            [log],
+            columns,
+            {spec.name: [(log, spec.name)] for spec in columns},
+        )
     for operator in pipeline.operators:
         logs = [keys.log_key(stream) for stream in operator.reads]
         for table in operator.streamed:
-            key = keys.table_key(operator, table.suffix)
-            spec = _spec(pipeline, key, keys.FIRST_RESULTS, _about(operator, table), {"spark", "delta"}, *logs)
             is_watched = not table.suffix and getattr(operator, "fresh_within", None) is not None
-            yield spec.replace_attributes(freshness_policy=_FRESH) if is_watched else spec
+            columns = operator.columns_of(table.suffix)
+            yield asset_spec(
+                pipeline,
+                keys.table_key(operator, table.suffix),
+                "first_results" if operator.overlaid else "results",
+                _about(operator, table),
+                {"spark", "delta"},
+                logs,
+                columns,
+                lineage_from_logs(pipeline, columns),
+                freshness_policy=_FRESH if is_watched else None,
+            )
     for view in pipeline.views:
-        late = f"Pairs of row and window that came after their window was closed. {_FATE[view.late]} {read}"
-        yield _spec(pipeline, keys.late_key(view), keys.FIRST_RESULTS, late, {"spark"}, keys.log_key(view.of))
+        columns = view.columns_of(LATE)
+        yield asset_spec(
+            pipeline,
+            keys.late_key(view),
+            "side_outputs",
+            f"Pairs of row and window that came after their window was closed. {_FATE[view.late]} {read}",
+            {"spark"},
+            [keys.log_key(view.of)],
+            columns,
+            lineage_from_logs(pipeline, columns),
+        )
+
+
+def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
+    """What is current, where several tables are put together for it: a read, told of by whoever has written those."""
+    return [
+        asset_spec(
+            pipeline,
+            key,
+            "current",
+            f"What is current of {operator.name}: first results, overlaid with what has corrected them. A read of its "
+            f"tables, counted here and never copied; `tidemark show {pipeline.name} current` prints it.",
+            {"spark"},
+            [keys.table_key(operator, table.suffix) for table in operator.tables if table.is_result],
+            operator.columns_of(CURRENT),
+            lineage_of_current(operator),
+        )
+        for operator in pipeline.operators
+        if operator.overlaid
+        for key in keys.current_keys(operator)
+    ]
 
 
 def _about(operator: Operator, table: TableSpec) -> str:
-    """What a table holds, and of a view's first results what each value means."""
+    """What a table holds, in a line."""
     if table.suffix or not isinstance(operator, Windowed):
         return table.description
-    meaning = "\n".join(f"- `{name}`: {one.meaning}" for name, one in operator.aggregates.items())
-    return f"First results, one row per closed window. {operator.description}\n\n{meaning}"
-
-
-def _spec(
-    pipeline: Pipeline, key: dg.AssetKey, group: str, description: str, kinds: set[str], *deps: dg.AssetKey
-) -> dg.AssetSpec:
-    return dg.AssetSpec(key, deps=deps, group_name=group, description=description, kinds=kinds, owners=[pipeline.owner])
+    return f"First results, one row per closed window. {operator.description}"

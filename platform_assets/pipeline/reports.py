@@ -7,18 +7,24 @@ import dagster as dg
 
 from platform_assets import keys
 from platform_assets.events.backlog import settled_through
-from platform_assets.events.metadata import chart_metadata, table_metadata
+from platform_assets.events.files import chart_metadata, file_links
+from platform_assets.events.metadata import table_metadata
+from platform_assets.lineage import lineage_metadata, lineage_of_report, origins_in_words
 from platform_assets.pipeline.checks import check_specs, judge_missing, results_of
+from platform_assets.reports.lineage import columns_read
 from platform_assets.reports.publication import read_publication
 from platform_assets.reports.publish import Published, publish
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from platform_assets.resources import LakeResource, SparkResource
+from platform_assets.specs import asset_spec
+from platform_assets.tags import LAYER_TAG
 from quality import GateClosed, Pins, Suite, pin, verdicts_for
 from quality.tables import table_name
 from streaming import Lake, Pipeline
 from streaming.base import utc_now
 from streaming.service import look
+from streaming.tables import storage
 
 
 def report_asset(report: Report) -> dg.AssetsDefinition:
@@ -27,16 +33,16 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
     Blocking checks guard within one run only, so the step itself asks the gate about exactly what it reads.
     """
     specs = [
-        dg.AssetSpec(
+        asset_spec(
+            report.pipeline,
             keys.report_key(section.table),
-            deps=[
-                *keys.result_keys(report.pipeline),
+            "reports",
+            section.description,
+            {"delta", *section.files},
+            [
+                *(key for operator in report.pipeline.operators for key in keys.current_keys(operator)),
                 *(keys.dimension_key(dimension.name) for dimension in report.dimensions),
             ],
-            group_name=keys.REPORTS,
-            description=section.description,
-            kinds={"delta", *section.files},
-            owners=[report.pipeline.owner],
         )
         for section in report.sections
     ]
@@ -77,7 +83,11 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
         for section in report.sections:
             yield dg.MaterializeResult(
                 asset_key=keys.report_key(section.table),
-                metadata={**table_metadata(where.report(section.table)), **_metadata(section, published, lake)},
+                metadata={
+                    **_shown(context, section, published),
+                    **_table_metadata(where, section, report, published),
+                    **_metadata(section, published),
+                },
             )
 
     return run
@@ -88,9 +98,10 @@ def dimension_assets(report: Report) -> list[dg.AssetSpec]:
     return [
         dg.AssetSpec(
             keys.dimension_key(dimension.name),
-            group_name=keys.REPORTS,
+            group_name="dimensions",
+            tags={LAYER_TAG: "source"},
             description=f"{dimension.place}, one row per {', '.join(dimension.key)}.",
-            kinds={dimension.format},
+            kinds={dimension.format, "source"},
         )
         for dimension in report.dimensions
     ]
@@ -136,7 +147,19 @@ def _suite(section: Section, report: Report) -> Suite:
     return section.suite(_Undated(None, report.pipeline, Pins(report.pipeline.name, ())))  # type: ignore[arg-type]
 
 
-def _metadata(section: Section, published: Published, lake: LakeResource) -> dict[str, Any]:
+def _table_metadata(lake: Lake, section: Section, report: Report, published: Published) -> dict[str, Any]:
+    """What is written, and what each of its columns was computed from."""
+    metadata = table_metadata(lake.report(section.table))
+    read = columns_read(published.frames[section.table])
+    lineage = lineage_of_report(lake, report.pipeline, read, published.dimensions)
+    columns = [
+        column._replace(description=origins_in_words(lineage.get(column.name, ())) or None)
+        for column in metadata["dagster/column_schema"].columns
+    ]
+    return {**metadata, "dagster/column_schema": dg.TableSchema(columns), **lineage_metadata(lineage)}
+
+
+def _metadata(section: Section, published: Published) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         **{path.rpartition(".")[2]: dg.MetadataValue.path(path) for path in published.files[section.table]},
         "pinned_versions": dg.MetadataValue.json(published.pins.versions()),
@@ -146,7 +169,18 @@ def _metadata(section: Section, published: Published, lake: LakeResource) -> dic
         metadata["pinned_dimensions"] = dg.MetadataValue.json(versions)
     if published.footnotes:
         metadata["footnotes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in published.footnotes))
-    picture = None if published.png is None else lake.lake.local(published.png)
-    if picture is not None and section.table == published.report:
-        metadata |= chart_metadata(picture)
     return metadata
+
+
+def _shown(context: dg.AssetExecutionContext, section: Section, published: Published) -> dict[str, Any]:
+    """Links to the files of the section, and the chart where it is the first one."""
+    places = [*published.files[section.table]]
+    if published.png is not None and section.table == published.report:
+        places.append(published.png)
+    contents = {place.rpartition("/")[2]: storage.read_bytes(place) for place in places}
+    files = {name: content for name, content in contents.items() if content is not None}
+    charts = [name for name in files if name.endswith(".png")]
+    shown: dict[str, Any] = {}
+    for name in charts:
+        shown |= chart_metadata(context.instance, context.run_id, name, files[name])
+    return shown | file_links(context.instance, context.run_id, files)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from platform_assets.reports.errors import NothingToReport
 from platform_assets.reports.files import FileFormat, as_csv, as_html, as_parquet, as_png, put
@@ -45,14 +45,15 @@ from streaming.tables import delta
 class Published:
     """What was published: version, rows and files per section by table name (`on_time_performance`), and the chart.
 
-    `verdicts` are those on the sections, `pins` and `dimensions` the versions that were read, `footnotes` what a reader
-    must know.
+    `frames` are the queries that computed the rows, `verdicts` those on the sections, `pins` and `dimensions` the versions
+    that were read, `footnotes` what a reader must know.
     """
 
     report: str
     run_id: str
     pins: Pins
     versions: Mapping[str, int]
+    frames: Mapping[str, DataFrame]
     tables: Mapping[str, pa.Table]
     files: Mapping[str, tuple[str, ...]]
     png: str | None
@@ -92,7 +93,8 @@ def publish(
     dimensions = {dimension.name: land_dimension(lake, dimension) for dimension in report.dimensions}
     _judge_dimensions(spark, lake, report, dimensions, run_id, now)
     sources = Sources(spark, report.pipeline, pins, dimensions)
-    tables = {section.table: section.rows(sources).toArrow() for section in report.sections}
+    frames = {section.table: section.rows(sources) for section in report.sections}
+    tables = {name: frame.toArrow() for name, frame in frames.items()}
     if not tables[report.name].num_rows:
         raise NothingToReport(
             f"report {report.name!r} has no rows at versions {pins.versions()}: no window is closed yet. Bring more "
@@ -135,6 +137,7 @@ def publish(
         run_id,
         pins,
         versions,
+        frames,
         tables,
         {table: tuple(lake.path("reports", name) for name in of_section) for table, of_section in files.items()},
         None if chart is None else lake.path("reports", chart),

@@ -13,11 +13,12 @@ from streaming.base.errors import DeclarationError
 
 @dataclass(frozen=True)
 class Column:
-    """One declared column: its name, its Spark SQL type in lower case, and whether it must be present."""
+    """One declared column: its name, its Spark SQL type in lower case, whether it must be present, and its comment."""
 
     name: str
     type: str
     required: bool
+    comment: str = ""
 
 
 def columns_of(ddl: str) -> tuple[Column, ...]:
@@ -40,6 +41,11 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
             required=any(
                 isinstance(constraint.kind, exp.NotNullColumnConstraint) and not constraint.kind.args.get("allow_null")
                 for constraint in definition.constraints
+            ),
+            comment=" ".join(
+                constraint.kind.this.name
+                for constraint in definition.constraints
+                if isinstance(constraint.kind, exp.CommentColumnConstraint)
             ),
         )
         for definition in table.find_all(exp.ColumnDef)

@@ -2,6 +2,7 @@
 
 from streaming.declare import aggregates
 from streaming.declare.aggregates import Aggregate
+from streaming.declare.columns import ColumnSpec, log_columns
 from streaming.declare.delivery import Delivery
 from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import EACH_BATCH
@@ -13,16 +14,19 @@ from streaming.declare.registry import broken_modules, declared_pipelines, find_
 from streaming.declare.restarts import Failure
 from streaming.declare.rule import Rule
 from streaming.declare.stream import Stream, epoch_millis
-from streaming.declare.windowed import CORRECTIONS, LATE, OPEN, STATE, UPDATES, Windowed
+from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, STATE, UPDATES
+from streaming.declare.windowed import Windowed
 
 __all__ = [
     "CORRECTIONS",
+    "CURRENT",
     "EACH_BATCH",
     "LATE",
     "OPEN",
     "STATE",
     "UPDATES",
     "Aggregate",
+    "ColumnSpec",
     "Delivery",
     "Failure",
     "Limits",
@@ -38,6 +42,7 @@ __all__ = [
     "declared_pipelines",
     "epoch_millis",
     "find_pipeline",
+    "log_columns",
     "modules",
     "package_of",
     "packages",

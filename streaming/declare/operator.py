@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
+from streaming.declare.columns import ColumnSpec
 from streaming.declare.stream import Stream
 
 
@@ -61,10 +62,22 @@ class Operator(ABC):
         """What a declaration of this kind may ever append to its name; no other operator may be called so."""
         return tuple(table.suffix for table in self.tables if table.suffix)
 
+    def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
+        """The columns of its table with this suffix, with what they mean, as far as the declaration tells.
+
+        With CURRENT those of its current results, where these are put together from several tables.
+        """
+        return ()
+
     @property
     def corrected(self) -> bool:
         """Whether late rows wait for a scheduled correction, which a backfill writes."""
         return any(table.written_by == "backfill" for table in self.tables)
+
+    @property
+    def overlaid(self) -> bool:
+        """Whether what is current is put together from several tables: first results, and what has corrected them."""
+        return sum(table.is_result for table in self.tables) > 1
 
     @property
     def streamed(self) -> tuple[TableSpec, ...]:

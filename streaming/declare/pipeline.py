@@ -15,7 +15,7 @@ from streaming.declare.restarts import ExponentialBackoff, RestartStrategy
 from streaming.declare.stream import Stream
 from streaming.declare.windowed import Windowed
 
-_TAKEN = ("log", "batches", "rejected", "late", "progress", "trend")
+_TAKEN = ("log", "batches", "source", "rejected", "late", "progress", "trend")
 
 
 @dataclass(frozen=True, init=False)

@@ -14,15 +14,15 @@ from streaming.base import (
     interval,
 )
 from streaming.declare.aggregates import Aggregate
+from streaming.declare.columns import ColumnSpec
 from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import LatePolicy, check_policy
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
+from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, STATE, UPDATES
 from streaming.declare.view_checks import check_keys, check_view_expressions, check_view_types
+from streaming.declare.view_columns import view_columns
 from streaming.windows import Window
-
-CORRECTIONS, UPDATES, OPEN, LATE, STATE = "corrections", "updates", "open", "late", "state"
-"""What the names of a view's tables add to its own."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,10 @@ class Windowed(Operator):
             *([corrections] if self.corrected else []),
         )
 
+    def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
+        """Keys, window, aggregates or the function's results, then what the table with this suffix adds."""
+        return view_columns(self.of, self.window, self.by, self.aggregates, self.function, suffix)
+
     @property
     def fingerprint(self) -> dict[str, Any]:
         """All but what says when results appear and what becomes of late pairs: that changes no result."""
@@ -125,8 +129,8 @@ class Windowed(Operator):
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
-        """Those of its tables, and of its late pairs, which are a read."""
-        return (CORRECTIONS, UPDATES, OPEN, LATE, STATE)
+        """Those of its tables, and of its late pairs and current results, which are reads."""
+        return (CORRECTIONS, UPDATES, OPEN, LATE, STATE, CURRENT)
 
     @property
     def identity(self) -> tuple[str, ...]:

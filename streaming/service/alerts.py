@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
 from streaming.base import interval
 from streaming.declare import Limits
 from streaming.service.overview import Overview
+from streaming.sources import backlog_numbers
 
 AlertName = Literal[
     "stream_is_up", "stream_watermark_moves", "stream_rejects_few", "stream_backlog_shrinks", "stream_views_follow"
@@ -27,11 +28,12 @@ ALERTS: dict[AlertName, str] = {
 
 @dataclass(frozen=True)
 class AlertStatus:
-    """One alert's state: whether all is well, and what was seen."""
+    """One alert's state: whether all is well, and what was seen, in words and by name in numbers."""
 
     name: AlertName
     passed: bool
     text: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[AlertStatus]:
@@ -55,23 +57,27 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         "no watermark yet"
         if moved is None or process.watermark is None
         else f"it moved {_ago(now - moved)} ago, to {process.watermark:%Y-%m-%d %H:%M:%S} UTC",
+        {} if moved is None else {"seconds_since_it_moved": (now - moved).total_seconds()},
     )
     yield AlertStatus(
         "stream_rejects_few",
         limits.rejected_share is None or process.rejected_share <= limits.rejected_share,
         f"{process.rejected_share:.2%} of the rows of the last minutes",
+        {"rejected_share": process.rejected_share},
     )
     grows = process.backlog_grows_since
     yield AlertStatus(
         "stream_backlog_shrinks",
         not _longer(grows, limits.backlog_grows_for, now),
         (process.waiting or "not counted yet") + ("" if grows is None else f", more and more for {_ago(now - grows)}"),
+        backlog_numbers(process.backlog),
     )
     paused = {name: query.paused for name, query in process.queries.items() if query.paused is not None}
     yield AlertStatus(
         "stream_views_follow",
         not paused,
         "all views step" if not paused else "; ".join(f"{name} is paused: {why}" for name, why in paused.items()),
+        {"paused_views": len(paused)},
     )
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from platform_assets.reports.publication import outdated_files, read_publication, read_report
 from streaming import Lake
-from streaming.declare.windowed import STATE
+from streaming.declare.suffixes import STATE
 from streaming.log.batches import read_batches
 from streaming.log.ingest import QUERY
 from streaming.views.corrections import plan

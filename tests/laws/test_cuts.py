@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming import Lake, drain
-from streaming.declare.windowed import STATE, Windowed
+from streaming.declare.suffixes import STATE
+from streaming.declare.windowed import Windowed
 from streaming.log.batch import Batch
 from streaming.log.batches import batches_after
 from streaming.log.files import LogFiles

@@ -12,7 +12,7 @@ import pytest
 from platform_assets.definitions import defs
 from platform_assets.errors import InstanceError, RunFailed, UnknownJob
 from platform_assets.instance import dagster_home, open_instance, run_job
-from platform_assets.tags import PROCESS_TAG
+from platform_assets.tags import LAUNCHED_BY_TAG, PROCESS_TAG
 from streaming.lake.lake import Lake
 
 
@@ -45,16 +45,17 @@ def test_an_unknown_job_is_answered_with_those_there_are() -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_failed_run_says_which_step_and_why_and_belongs_to_the_code_location(
+def test_a_failed_run_says_which_step_and_why_and_belongs_to_the_code_location_and_to_who_launched_it(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEMARK_HOME", lake.root)
     with open_instance() as instance:
         with pytest.raises(RunFailed, match=r"step 'flights_drain_step': .*landing/flights"):
-            run_job(instance, defs, "flights_drain")
+            run_job(instance, defs, "flights_drain", tags={LAUNCHED_BY_TAG: "tidemark demo"})
         (run,) = instance.get_runs()
     assert run.status == dg.DagsterRunStatus.FAILURE
     assert run.tags[".dagster/repository"] == "__repository__@tidemark"
+    assert run.tags["user"] == "tidemark demo"  # what the UI shows, where it would say "manually launched"
 
 
 def test_a_run_whose_process_is_gone_is_marked_as_failed() -> None:

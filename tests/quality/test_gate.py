@@ -92,7 +92,7 @@ def test_it_opens_on_the_judged_versions_and_on_no_other(
     error = closed(spark, shop, pins)
     assert whys(error) == {"missing"}
     assert str(error).splitlines()[0] == (
-        f"gate closed: expectation 'type_of_order_id' on orders/log version {pins.versions()['log']} has no verdict"
+        f"gate closed: expectation 'column_types' on orders/log version {pins.versions()['log']} has no verdict"
     )
 
     verdicts = judge(spark, shop, pipeline, pins, "run-1", now)

@@ -6,7 +6,7 @@ from multiprocessing import get_context
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from quality import Suite, SuiteError, always, mostly_absent, nothing_from, of_type, run_suite, unique
+from quality import Suite, SuiteError, always, mostly_absent, nothing_from, of_type, of_types, run_suite, unique
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,7 @@ def test_every_expectation_has_one_finding_in_order_and_says_what_it_saw(hours: 
             of_type("flights", "LongType"),
             of_type("hour", "LongType"),
             of_type("_rejected", "StringType"),
+            of_types("types", {"flights": "bigint", "hour": "long", "_rejected": "string"}),
             mostly_absent("few_rejected", "_rejected", 0.75, "few"),
             mostly_absent("fewer_rejected", "_rejected", 0.8, "few"),
             nothing_from(
@@ -50,7 +51,7 @@ def test_every_expectation_has_one_finding_in_order_and_says_what_it_saw(hours: 
     findings = run_suite(lambda: hours, suite)
 
     seen = [(finding.expectation.name, finding.outcome, finding.observed) for finding in findings]
-    assert seen[:10] == [
+    assert seen[:11] == [
         ("hour_positive", "passed", "0 rows"),
         (
             "flights_positive",
@@ -63,17 +64,21 @@ def test_every_expectation_has_one_finding_in_order_and_says_what_it_saw(hours: 
         ("type_of_flights", "passed", "LongType"),
         ("type_of_hour", "failed", "IntegerType"),
         ("type_of_rejected", "passed", "StringType"),
+        ("types", "failed", "1 rows, such as column=hour, expected=bigint, found=int"),
         ("few_rejected", "passed", "1 of 4 rows (25.00%)"),
         ("fewer_rejected", "failed", "1 of 4 rows (25.00%), such as bad"),
         ("every_origin", "failed", "1 rows, such as origin=LGA"),
     ]
-    assert [(name, outcome) for name, outcome, _ in seen[10:]] == [
+    assert [(name, outcome) for name, outcome, _ in seen[11:]] == [
         ("no_such_column", "could_not_run"),
         ("crashes", "could_not_run"),
         ("type_of_nope", "could_not_run"),
     ]
-    assert "nope" in seen[10][2]
-    assert "boom" in seen[11][2]
+    assert "nope" in seen[11][2]
+    assert "boom" in seen[12][2]
+    # The number in what was observed: of rows that break it, or none.
+    assert [finding.value for finding in findings[:6]] == [0, 2, 1, 0, None, None]
+    assert [finding.value for finding in findings[7:11]] == [1, 1, 1, 1]
     assert not hours.sparkSession.catalog.tableExists("tmp_view")
     assert not hours.is_cached
 

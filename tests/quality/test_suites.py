@@ -24,13 +24,7 @@ def test_a_pipeline_without_a_module_has_the_suites_its_declarations_imply() -> 
 
     assert {role: names(suites, role) for role in suites} == {
         "log": [
-            "type_of_order_id",
-            "type_of_ordered_at",
-            "type_of_amount",
-            "type_of_rejected",
-            "type_of_batch",
-            "type_of_watermark",
-            "type_of_day",
+            "column_types",
             "rejected_share",
             "valid_has_event_time",
             "valid_or_rejected",

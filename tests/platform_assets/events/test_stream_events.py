@@ -16,13 +16,16 @@ import pytest
 
 from platform_assets import keys
 from platform_assets.events.alerts import alert_sensor, report_alerts
+from platform_assets.events.evaluations import last_evaluation
 from platform_assets.events.stream_events import REPORTED_EVERY, StreamEvents
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.pipeline.stream import next_run, stream_job_name
 from platform_assets.resources import LakeResource, default_resources
 from streaming import Lake
+from streaming.service.alerts import ALERTS
 from streaming.service.overview import Overview
 from streaming.service.status import SUPERVISOR, ControlFolder, ProcessStatus, QueryStatus, State, SupervisorStatus
+from streaming.sources.source import SourceBacklog
 from tests.support.instants import at
 from tests.support.pipelines.beats import by_id, pipeline
 
@@ -41,6 +44,7 @@ RUNNING = ProcessStatus(
     latency=(0.5, 0.95, 0.99),
     rejected=2,
     rejected_share=0.02,
+    backlog=(SourceBacklog(7, "files"),),
 )
 
 
@@ -70,6 +74,11 @@ def test_every_table_of_a_running_stream_is_told_with_what_concerns_it(
     assert log["restarts"] == 1
     (view,) = materialized(instance, keys.table_key(by_id))
     assert (view["state_rows"], view["state_megabytes"], view["batch_seconds"]) == (7, 1.0, 0.4)
+    current = materialized(instance, keys.current_keys(by_id)[0])
+    assert [(told["state"], told["batch_seconds"]) for told in current] == [("running", 0.4)]
+    (waiting,) = instance.fetch_observations(keys.source_key(pipeline.stream), limit=10).records
+    assert waiting.event_log_entry.asset_observation is not None
+    assert waiting.event_log_entry.asset_observation.metadata["backlog_files"].value == 7
     (rejected,) = instance.fetch_observations(keys.rejected_key(pipeline.stream), limit=10).records
     observation = rejected.event_log_entry.asset_observation
     assert observation is not None
@@ -98,11 +107,27 @@ def test_an_alert_is_told_when_it_is_raised_and_when_it_is_over_and_not_in_betwe
     instance: dg.DagsterInstance,
 ) -> None:
     failed = seen("failed", None, "division by zero")
+    # Once, so that a check that was never due does not count as missing.
+    assert [(entry.name, entry.passed) for entry in report_alerts(instance, seen(), at(0))] == [
+        (name, True) for name in ALERTS
+    ]
     assert report_alerts(instance, seen(), at(1)) == []
     assert [(entry.name, entry.passed) for entry in report_alerts(instance, failed, at(2))] == [("stream_is_up", False)]
     assert report_alerts(instance, failed, at(3)) == []
     assert [(entry.name, entry.passed) for entry in report_alerts(instance, seen(), at(4))] == [("stream_is_up", True)]
     assert report_alerts(instance, seen(), at(5)) == []
+
+
+def test_an_alert_tells_its_numbers_which_dagster_plots(instance: dg.DagsterInstance) -> None:
+    report_alerts(instance, seen(), at(60))
+    told: dict[str, float] = {}
+    for name in ALERTS:
+        evaluation = last_evaluation(instance, dg.AssetCheckKey(keys.log_key(pipeline.stream), name))
+        assert evaluation is not None
+        for label, entry in evaluation.metadata.items():
+            assert isinstance(entry, dg.IntMetadataValue | dg.FloatMetadataValue) and entry.value is not None
+            told[label] = entry.value
+    assert told == {"seconds_since_it_moved": 60.0, "rejected_share": 0.02, "backlog_files": 7, "paused_views": 0}
 
 
 def test_a_stream_that_has_started_is_told_again_once_it_has_rates(

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import dagster as dg
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from platform_assets.definitions import defs
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.resources import default_resources
+from platform_assets.specs import Layer
+from platform_assets.tags import LAYER_TAG
 from quality import suites_for
 from streaming import Json, Pipeline, Stream, Tumbling, Windowed, agg, declared_pipelines
 from streaming.clocks.clock import BoundedOutOfOrderness
@@ -32,13 +35,15 @@ def test_definitions_load() -> None:
 
 @pytest.mark.parametrize("pipeline", declared_pipelines().values(), ids=lambda pipeline: pipeline.name)
 def test_every_table_of_every_pipeline_is_an_asset(pipeline: Pipeline) -> None:
-    tables = {f"{pipeline.name}/log", f"{pipeline.name}/rejected"}
+    tables = {f"{pipeline.name}/{name}" for name in ("source", "log", "rejected")}
     for view in pipeline.views:
-        tables |= {f"{pipeline.name}/{view.name}{suffix}" for suffix in ("", "_late", "_corrections")}
+        tables |= {f"{pipeline.name}/{view.name}{suffix}" for suffix in ("", "_late", "_corrections", "_current")}
     assert tables <= {key.to_user_string() for key in GRAPH.get_all_asset_keys()}
 
 
 def test_lineage_follows_the_path_of_an_event() -> None:
+    assert parents("flights", "source") == set()
+    assert parents("flights", "log") == {"flights/source"}
     assert parents("flights", "rejected") == {"flights/log"}
     assert parents("flights", "departures_by_origin") == {"flights/log"}
     assert parents("flights", "departures_by_origin_late") == {"flights/log"}
@@ -46,17 +51,57 @@ def test_lineage_follows_the_path_of_an_event() -> None:
         "flights/log",
         "flights/departures_by_origin_late",
     }
-    assert parents("reports", "on_time_performance") == {
+    assert parents("flights", "departures_by_origin_current") == {
         "flights/departures_by_origin",
         "flights/departures_by_origin_corrections",
     }
+    assert parents("reports", "on_time_performance") == {"flights/departures_by_origin_current"}
 
 
-def test_every_asset_has_a_layer_a_kind_an_owner_and_a_description() -> None:
+def test_every_asset_is_in_the_group_of_its_pipeline_and_has_a_layer_a_kind_an_owner_and_a_description() -> None:
     for key in GRAPH.get_all_asset_keys():
         node = GRAPH.get(key)
-        assert node.group_name in ("event_log", "first_results", "corrections", "reports", "operations"), key
-        assert node.kinds and node.owners and node.description, key
+        layer = node.tags[LAYER_TAG]
+        assert (node.group_name, layer in get_args(Layer)) == ("flights", True), key
+        assert len(node.kinds) > 1 and layer in node.kinds and node.owners and node.description, key
+
+
+def schema(*path: str) -> dict[str, tuple[str, str | None]]:
+    """Type and description of each column, as the definition of an asset tells them."""
+    columns = GRAPH.get(dg.AssetKey(path)).metadata["dagster/column_schema"].columns
+    return {column.name: (column.type, column.description) for column in columns}
+
+
+def test_every_column_of_a_table_says_what_it_is() -> None:
+    view = schema("flights", "departures_by_origin")
+    assert view["mean_dep_delay"][1] == "Mean of dep_delay: `avg(dep_delay)`. From flights/log: dep_delay."
+    assert view["origin"][1] == "Key."  # handed on under its name
+    assert view["window_end"] == ("timestamp", "End of the window, exclusive. From flights/log: sched_dep.")
+    log = schema("flights", "log")
+    assert log["sched_dep"] == ("timestamp", "Event time.")
+    assert (log["flight"][0], str(log["_watermark"][1]).startswith("The stamp")) == ("bigint", True)
+    for path in [("flights", name) for name in ("log", "rejected", "departures_by_origin_late")]:
+        assert {"sched_dep", "_watermark", "_batch"} <= set(schema(*path))
+    assert "_late_rows" in schema("flights", "departures_by_origin_corrections")
+    assert "_corrected" in schema("flights", "departures_by_origin_current")
+
+
+def test_a_column_is_followed_from_what_is_current_to_what_landed() -> None:
+    def computed_from(table: str, column: str) -> set[tuple[str, str]]:
+        lineage = GRAPH.get(dg.AssetKey(["flights", table])).metadata["dagster/column_lineage"]
+        return {(dep.asset_key.path[-1], dep.column_name) for dep in lineage.deps_by_column.get(column, [])}
+
+    view = "departures_by_origin"
+    assert computed_from(f"{view}_current", "mean_dep_delay") == {
+        (view, "mean_dep_delay"),
+        (f"{view}_corrections", "mean_dep_delay"),
+    }
+    for table in (view, f"{view}_corrections"):
+        assert computed_from(table, "mean_dep_delay") == {("log", "dep_delay")}
+        assert computed_from(table, "window_start") == {("log", "sched_dep")}
+        assert computed_from(table, "flights") == set()  # a number of rows is of no column
+    assert computed_from("log", "dep_delay") == {("source", "dep_delay")}
+    assert computed_from("log", "_watermark") == set()
 
 
 def test_every_expectation_is_a_blocking_check_and_an_alert_is_none() -> None:
@@ -75,7 +120,8 @@ def test_the_jobs_are_there_and_the_automations_run_by_default() -> None:
     repository = defs.get_repository_def()
     jobs = {"flights_drain", "flights_corrections", "flights_repair", "flights_stream", "on_time_performance"}
     assert jobs <= set(repository.job_names)
-    assert all(sensor.default_status == dg.DefaultSensorStatus.RUNNING for sensor in repository.sensor_defs)
+    off = {sensor.name for sensor in repository.sensor_defs if sensor.default_status != dg.DefaultSensorStatus.RUNNING}
+    assert off == {"flights_arrivals"}  # who drains is for people to decide
     assert all(one.default_status == dg.DefaultScheduleStatus.RUNNING for one in repository.schedule_defs)
 
 
@@ -86,10 +132,26 @@ def test_a_new_declaration_needs_no_asset_written_by_hand() -> None:
         pipeline_definitions(Pipeline(stream, views)), dg.Definitions(resources=default_resources())
     )
     dg.Definitions.validate_loadable(merged)
-    assert len(merged.resolve_asset_graph().get_all_asset_keys()) == 9
+    assert len(merged.resolve_asset_graph().get_all_asset_keys()) == 12
     assert {"taps_drain", "taps_corrections", "taps_repair", "taps_stream", "taps_control", "taps_trend"} <= set(
         merged.get_repository_def().job_names
     )
+
+
+def test_ten_pipelines_are_ten_groups_and_no_two_have_an_asset_in_common() -> None:
+    def shop(name: str) -> Pipeline:
+        stream = Stream(name, Files(f"landing/{name}"), Json("at timestamp"), "at", BoundedOutOfOrderness("1 minute"))
+        return Pipeline(stream, (Windowed("hourly", stream, Tumbling("1 hour"), {"rows": agg.count()}),))
+
+    names = {f"shop_{number}" for number in range(10)}
+    merged = dg.Definitions.merge(
+        *(pipeline_definitions(shop(name)) for name in names), dg.Definitions(resources=default_resources())
+    )
+    graph = merged.resolve_asset_graph()
+    assert {graph.get(key).group_name for key in graph.get_all_asset_keys()} == names
+    for key in graph.get_all_asset_keys():
+        related = {graph.get(parent).group_name for parent in graph.get(key).parent_keys}
+        assert related <= {graph.get(key).group_name}, key
 
 
 def test_importing_the_definitions_starts_nothing_and_reads_nothing(tmp_path: Path) -> None:

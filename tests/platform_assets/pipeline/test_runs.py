@@ -8,8 +8,10 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from platform_assets.keys import corrections_key, late_key, log_key, report_key, table_key
+from platform_assets.events.evaluations import last_evaluation
+from platform_assets.keys import corrections_key, current_keys, late_key, log_key, report_key, source_key, table_key
 from platform_assets.pipeline.jobs import corrections_config, drain_config
+from platform_assets.specs import UNKNOWN_TYPE
 from quality import suites_for
 from streaming.lake.lake import Lake
 from streaming.pipelines.flights import departures_by_origin, pipeline
@@ -42,6 +44,57 @@ def metadata(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, Any]:
     return {name: entry.value for name, entry in event.asset_materialization.metadata.items()}
 
 
+def observed(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, Any]:
+    (record,) = instance.fetch_observations(key, limit=1).records
+    assert record.event_log_entry.asset_observation is not None
+    return {name: entry.value for name, entry in record.event_log_entry.asset_observation.metadata.items()}
+
+
+def current(instance: dg.DagsterInstance) -> tuple[int, int]:
+    """How many results are current, and how many of them stand for a first one."""
+    (key,) = current_keys(departures_by_origin)
+    told = metadata(instance, key)
+    return told["dagster/row_count"], told["corrected_rows"]
+
+
+def computed_from(metadata: dict[str, Any], column: str) -> set[tuple[str, str]]:
+    """The columns that one of a report was computed from, each with the last part of its asset's key."""
+    deps = metadata["dagster/column_lineage"].deps_by_column.get(column, [])
+    return {(dep.asset_key.path[-1], dep.column_name) for dep in deps}
+
+
+def described(metadata: dict[str, Any], column: str) -> str | None:
+    (text,) = [one.description for one in metadata["dagster/column_schema"].columns if one.name == column]
+    return str(text)
+
+
+def checks(platform: dg.Definitions) -> set[dg.AssetCheckKey]:
+    return set(platform.resolve_asset_graph().asset_check_keys)
+
+
+def not_evaluated(platform: dg.Definitions, instance: dg.DagsterInstance) -> set[dg.AssetCheckKey]:
+    return {check for check in checks(platform) if last_evaluation(instance, check) is None}
+
+
+def described_columns_are_those_of_the_tables(platform: dg.Definitions, instance: dg.DagsterInstance) -> None:
+    """What is declared of columns speaks of the columns that there are, in types that do not contradict theirs."""
+    graph = platform.resolve_asset_graph()
+    compared = 0
+    for key in graph.get_all_asset_keys():
+        event = instance.get_latest_materialization_event(key)
+        declared = graph.get(key).metadata.get("dagster/column_schema")
+        written = event and event.asset_materialization and event.asset_materialization.metadata
+        if declared is None or not written or "dagster/column_schema" not in written:
+            continue
+        types = {column.name: column.type for column in declared.columns}
+        for column in written["dagster/column_schema"].value.columns:
+            known = types.pop(column.name)
+            assert known in (column.type, UNKNOWN_TYPE) or column.type.startswith(known), (key, column)
+        assert types == {}, key
+        compared += 1
+    assert compared == 4
+
+
 def failed_checks(result: dg.ExecuteInProcessResult) -> dict[str, str | None]:
     evaluations = result.get_asset_check_evaluations()
     assert all(evaluation.severity == dg.AssetCheckSeverity.ERROR for evaluation in evaluations)
@@ -61,6 +114,12 @@ def test_drain_correct_publish_and_a_second_run_changes_nothing(
     log = metadata(instance, log_key(pipeline.stream))
     assert {"watermark", "delta_version", "dagster/row_count", "dagster/column_schema", "dagster/uri"} <= set(log)
     assert metadata(instance, table_key(departures_by_origin))["dagster/row_count"] == 10
+    assert observed(instance, source_key(pipeline.stream))["backlog_files"] == 0
+    assert current(instance) == (10, 0)
+    # Also those that nothing has called for yet: no correction has been made, and the pipeline does not run on and on.
+    assert not_evaluated(platform, instance) == {
+        check for check in checks(platform) if check.asset_key.path[0] == "reports"
+    }
     assert metadata(instance, late_key(departures_by_origin))["days_to_correct"] == 2
 
     blocked = run(platform, instance, "on_time_performance")
@@ -73,15 +132,30 @@ def test_drain_correct_publish_and_a_second_run_changes_nothing(
     # Days 1 and 3 are no range: one run all the same, and nothing claimed of day 2.
     assert instance.get_materialized_partitions(CORRECTIONS) == {"2013-01-01", "2013-01-03"}
     assert len(corrected.get_asset_check_evaluations()) == 6
-    (observed,) = instance.fetch_observations(late_key(departures_by_origin), limit=1).records
-    assert observed.event_log_entry.asset_observation is not None
-    assert observed.event_log_entry.asset_observation.metadata["days_to_correct"].value == 0
+    assert observed(instance, late_key(departures_by_origin))["days_to_correct"] == 0
+    assert current(instance) == (10, 2)
+    # A partition counts its own rows, beside those of the whole table.
+    day = metadata(instance, CORRECTIONS)
+    assert (day["dagster/partition_row_count"], day["rows_of_table"], "dagster/row_count" in day) == (1, 2, False)
 
     published = run(platform, instance, "on_time_performance")
     assert published.success
     report = metadata(instance, REPORT)
     assert report["chart"].startswith("![on_time_performance](data:image/png;base64,")
     assert report["pinned_versions"]["departures_by_origin_corrections"] == 2
+    assert computed_from(report, "origin") == {("departures_by_origin_current", "origin")}
+    assert computed_from(report, "first_flights") == {("departures_by_origin", "flights")}
+    assert computed_from(report, "late_rows") == {("departures_by_origin_corrections", "_late_rows")}
+    # A mean over hours weighs them by the flights that left.
+    assert computed_from(report, "current_mean_dep_delay") == {
+        ("departures_by_origin_current", column) for column in ("mean_dep_delay", "flights", "cancelled")
+    }
+    assert described(report, "first_flights") == "From flights/departures_by_origin: flights."
+    carriers = metadata(instance, report_key("on_time_performance_carriers"))
+    assert computed_from(carriers, "name") == {("log", "carrier")}
+    assert computed_from(carriers, "mean_dep_delay") == {("log", "dep_delay")}
+    assert not_evaluated(platform, instance) == set()
+    described_columns_are_those_of_the_tables(platform, instance)
 
     tables = [lake.log(pipeline.stream), lake.first(departures_by_origin), lake.corrections(departures_by_origin)]
     before = [delta.version_of(table) for table in tables]

@@ -13,8 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.events.counts import count_late
-from platform_assets.keys import late_key
+from platform_assets.keys import late_key, source_key
 from platform_assets.pipeline.schedules import next_corrections
+from platform_assets.pipeline.sources import next_drain
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import find_report
 from platform_assets.resources import LakeResource
@@ -23,8 +24,9 @@ from streaming import correct, plan
 from streaming.base.intervals import utc_now
 from streaming.lake.lake import Lake
 from streaming.pipelines.flights import departures_by_origin, pipeline
+from streaming.service.lease import take_lease
 from tests.support.departures import CLOSING, FIRST, LATE_ON_1, LATE_ON_3, SECOND, THIRD
-from tests.support.feeds import Payload
+from tests.support.feeds import Payload, land_all
 from tests.support.runs import run
 
 
@@ -50,6 +52,9 @@ class Timeline:
         answer = self.platform.resolve_sensor_def("flights_late_data")(context)
         assert isinstance(answer, dg.RunRequest | dg.SkipReason)
         return answer
+
+    def arrivals(self) -> dg.SensorResult | dg.SkipReason:
+        return next_drain(self.instance, self.lake, pipeline)
 
     def follow(self, result: dg.ExecuteInProcessResult) -> dg.RunRequest | dg.SkipReason:
         context = dg.build_run_status_sensor_context(
@@ -123,6 +128,46 @@ def test_nobody_is_asked_while_a_run_of_the_pipeline_is_in_progress(timeline: Ti
         tags={PIPELINE_TAG: "flights"},
     )
     assert timeline.tick() == dg.SkipReason("a run of flights is in progress")
+
+
+def test_what_lands_is_drained_once_for_each_backlog(timeline: Timeline) -> None:
+    def asked_for() -> tuple[str | None, dict[str, Any]]:
+        """The run key of a request, and what the source's asset is told."""
+        answer = timeline.arrivals()
+        assert isinstance(answer, dg.SensorResult), answer
+        (request,), (event,) = answer.run_requests or (), answer.asset_events
+        assert event.asset_key == source_key(pipeline.stream)
+        return request.run_key, {name: entry.value for name, entry in event.metadata.items()}
+
+    nothing = dg.SkipReason("nothing waits for flights")
+    assert timeline.arrivals() == nothing  # there is no landing folder yet
+    land_all(timeline.lake, pipeline.stream, FIRST)
+    key, told = asked_for()
+    assert (told["backlog_files"], told["backlog_bytes"] > 0) == (1, True)
+    # A drain that failed is not asked for again, until there is more.
+    assert asked_for()[0] == key
+    land_all(timeline.lake, pipeline.stream, SECOND)
+    more, told = asked_for()
+    assert (more != key, told["backlog_files"]) == (True, 2)
+    timeline.instance.create_run_for_job(
+        timeline.platform.resolve_job_def("flights_drain"),
+        status=dg.DagsterRunStatus.STARTED,
+        tags={PIPELINE_TAG: "flights"},
+    )
+    assert timeline.arrivals() == dg.SkipReason("a run of flights is in progress")
+    timeline.instance.delete_run(timeline.instance.get_runs()[0].run_id)
+    # Once they are taken, the same number of files is another backlog.
+    timeline.arrive()
+    assert timeline.arrivals() == nothing
+    land_all(timeline.lake, pipeline.stream, FIRST)
+    assert asked_for()[0] not in (key, more)
+
+
+def test_what_lands_is_left_to_whoever_holds_the_pipeline(instance: dg.DagsterInstance, lake: Lake) -> None:
+    land_all(lake, pipeline.stream, FIRST)
+    with take_lease(lake, pipeline, "stream"):
+        answer = next_drain(instance, lake, pipeline)
+    assert isinstance(answer, dg.SkipReason) and "flights is held by" in str(answer.skip_message)
 
 
 def test_the_hourly_corrections_start_nothing_where_nothing_waits(timeline: Timeline) -> None:

@@ -1,0 +1,70 @@
+"""How an asset is described: group, layer, kinds, owner, and what its columns mean and are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import dagster as dg
+
+from platform_assets.lineage import Lineage, Origin, lineage_metadata, origins_in_words
+from platform_assets.tags import LAYER_TAG
+from streaming import Pipeline
+from streaming.declare import ColumnSpec
+
+Layer = Literal[
+    "source",
+    "event_log",
+    "side_outputs",
+    "first_results",
+    "results",
+    "corrections",
+    "current",
+    "reports",
+    "operations",
+]
+"""The stage of an event's path that an asset is; `results` are final, `first_results` may be corrected."""
+
+UNKNOWN_TYPE = "unknown until it is written"
+
+
+def asset_spec(
+    pipeline: Pipeline,
+    key: dg.AssetKey,
+    layer: Layer,
+    description: str,
+    kinds: set[str],
+    deps: Sequence[dg.AssetKey] = (),
+    columns: Sequence[ColumnSpec] = (),
+    lineage: Lineage | None = None,
+    **more: Any,
+) -> dg.AssetSpec:
+    """An asset of the pipeline, in the group of its name; the layer is a tag and a kind, by which assets are filtered.
+
+    What is known of the columns belongs to the definition: it is there before the first run, and the UI adds its
+    descriptions to the types that events tell.
+    """
+    metadata = lineage_metadata(lineage or {})
+    if columns:
+        described = [
+            dg.TableColumn(one.name, one.type or UNKNOWN_TYPE, _description(one, (lineage or {}).get(one.name, ())))
+            for one in columns
+        ]
+        metadata["dagster/column_schema"] = dg.TableSchema(described)
+    return dg.AssetSpec(
+        key,
+        deps=deps,
+        group_name=pipeline.name,
+        tags={LAYER_TAG: layer},
+        kinds={*kinds, layer},
+        owners=[pipeline.owner],
+        description=description,
+        metadata=metadata,
+        **more,
+    )
+
+
+def _description(column: ColumnSpec, origins: Iterable[Origin]) -> str | None:
+    """What the column means, and what it is computed from unless it is handed on under its own name."""
+    of = [origin for origin in origins if origin[1] != column.name]
+    return " ".join(filter(None, (column.meaning, origins_in_words(origins) if of else ""))) or None

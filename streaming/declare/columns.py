@@ -1,0 +1,66 @@
+"""What the columns of a table mean, and which columns of the logs they are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from streaming.base import DAY, EVENT_TIME, INGESTED_AT, ORDER, names_in
+from streaming.declare.stream import Stream
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """A column of a table.
+
+    `meaning` is one line for people; `type` a Spark type, None where only Spark knows it. `of` are the columns that its
+    values are computed from, as (stream, column of its log). For a column of a log itself they are those that the
+    payloads declare.
+    """
+
+    name: str
+    meaning: str
+    type: str | None = None
+    of: tuple[tuple[str, str], ...] = ()
+
+
+_ADDED = (
+    ColumnSpec("_rejected", "Why the row was rejected, every reason; null for a valid row.", "array<string>"),
+    ColumnSpec("_raw", "The payload, byte for byte; of every rejected row.", "binary"),
+    ColumnSpec("_origin", "Where the source had the row, and which rejected row it repairs.", "struct"),
+    ColumnSpec("_batch", "Number of the batch that brought the row, in the log's own sequence.", "bigint"),
+    ColumnSpec(INGESTED_AT, "Processing time: when the row's batch was read.", "timestamp"),
+    ColumnSpec("_watermark", "The stamp: the watermark that was in force when the row's batch was read.", "timestamp"),
+)
+
+
+def log_columns(stream: Stream) -> tuple[ColumnSpec, ...]:
+    """The columns of a stream's log: the payload's, the derived ones, and those that the platform adds."""
+    payload = {column.name: column for column in stream.format.columns}
+    of: dict[str, tuple[tuple[str, str], ...]] = {name: ((stream.name, name),) for name in payload}
+    specs = [
+        ColumnSpec(name, column.comment or ("Required." if column.required else ""), column.type, of[name])
+        for name, column in payload.items()
+    ]
+    for name, expression in stream.derived.items():
+        read = (of.get(column, ()) for column in sorted(names_in(expression)))
+        of[name] = tuple(dict.fromkeys(one for columns in read for one in columns))
+        specs.append(ColumnSpec(name, f"Derived: `{expression}`.", stream.types[name], of[name]))
+    day = ColumnSpec(DAY, f"Date of {stream.event_time}, UTC; null for a rejected row.", "date", of[stream.event_time])
+    return (*(_marked(spec, stream) for spec in specs), *_ADDED, day)
+
+
+def read_from_log(stream: Stream, *expressions: str) -> tuple[tuple[str, str], ...]:
+    """The columns of the stream's log that SQL `expressions` of a window's rows read, each once, in their order."""
+    names = (stream.event_time if name in (EVENT_TIME, ORDER) else name for name in _names(expressions))
+    return tuple((stream.name, name) for name in dict.fromkeys(names))
+
+
+def _names(expressions: Iterable[str]) -> Iterator[str]:
+    for expression in expressions:
+        yield from sorted(names_in(expression))
+
+
+def _marked(spec: ColumnSpec, stream: Stream) -> ColumnSpec:
+    """The column that is the event time says so."""
+    return replace(spec, meaning=f"Event time. {spec.meaning}".strip()) if spec.name == stream.event_time else spec

@@ -15,11 +15,11 @@ from streaming.declare import (
     find_pipeline,
 )
 from streaming.declare import aggregates as agg
-from streaming.formats import Json
+from streaming.formats import Avro, Csv, Json, Text
 from streaming.lake import Lake, Settings
 from streaming.operations import maintain, repair
 from streaming.service import drain
-from streaming.sources import Files
+from streaming.sources import CommittedOffsets, Files, Kafka
 from streaming.spark import start_session
 from streaming.views import correct, plan
 from streaming.windows import Custom, LocalDays, SessionWindow, Sliding, Tumbling, Window
@@ -27,11 +27,15 @@ from streaming.windows import Custom, LocalDays, SessionWindow, Sliding, Tumblin
 __all__ = [
     "Aggregate",
     "Ascending",
+    "Avro",
     "BoundedOutOfOrderness",
     "Clock",
+    "CommittedOffsets",
+    "Csv",
     "Custom",
     "Files",
     "Json",
+    "Kafka",
     "Lake",
     "LocalDays",
     "Pipeline",
@@ -42,6 +46,7 @@ __all__ = [
     "Sliding",
     "Stream",
     "StreamingError",
+    "Text",
     "Tumbling",
     "Window",
     "WindowFunction",

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import psutil
 import pytest
 
+from streaming.base import JarError, JavaError
+from tests.support.kafka import Broker
+
 _MEMORY_OF_A_WORKER = 3 * 2**30
 """Bytes: a worker with its JVM takes up to 2 GB, and the processes that its tests start take the rest."""
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka broker, started when the first test asks for it; its jars are fetched once."""
+    broker = Broker(tmp_path_factory.mktemp("kafka"))
+    try:
+        broker.start()
+    except (JarError, JavaError, RuntimeError) as error:
+        pytest.skip(f"no Kafka broker can be started here: {error}")
+    yield broker
+    broker.stop()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

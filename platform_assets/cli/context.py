@@ -16,7 +16,7 @@ from platform_assets.cli.interrupts import leave_at_once, on_interrupt
 from streaming.base import DeclarationError
 from streaming.declare import Operator, Pipeline, broken_modules, declared_pipelines
 from streaming.lake import Lake, Settings
-from streaming.spark import start_session
+from streaming.spark import are_there, jars_of, start_session
 
 console = Console()
 
@@ -68,6 +68,18 @@ def find_operator(name: str) -> tuple[Pipeline, Operator]:
     names = ", ".join(f"{pipeline.name}/{entry.name}" for pipeline, entry in matching or every) or "none"
     text = f"there {'are several views' if matching else 'is no view'} {name!r}: {names}. Write one of these."
     raise DeclarationError("\n".join([text, *map(str, broken_modules())]))
+
+
+def fetch_jars(pipeline: Pipeline) -> None:
+    """Fetch what the pipeline's sources need besides every session's jars, if it is not there, and say so meanwhile.
+
+    Raises:
+        JarError: a jar cannot be had.
+    """
+    for group in dict.fromkeys(group for stream in pipeline.streams for group in stream.source.jars):
+        if not are_there(group):
+            with console.status(f"fetching the jars for {group.about}, once"):
+                jars_of(group)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 from pyspark.sql import SparkSession
 from rich.progress import Progress as Bar
 
-from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
+from platform_assets.cli.context import PipelineName, console, current_lake, fetch_jars, spark_session
 from platform_assets.cli.interrupts import stopping_between_batches
 from platform_assets.cli.next_steps import FEEDS, shows_results, when_nothing_arrived
 from platform_assets.cli.render import next_step
@@ -19,6 +19,7 @@ from streaming.base import StreamingError, utc_now
 from streaming.declare import Pipeline, find_pipeline
 from streaming.feeds import feed_flights
 from streaming.log import QUERY, require_log
+from streaming.log import head as newest_batch
 from streaming.operations import maintain as keep_tidy
 from streaming.operators import runtime_of
 from streaming.service import drain, shown_on
@@ -64,6 +65,7 @@ def run(
 ) -> None:
     """Ingest all that has arrived, then bring the views up to date."""
     pipeline = find_pipeline(pipeline_name)
+    fetch_jars(pipeline)
     with spark_session() as spark:
         with stopping_between_batches() as watch, shown_on(console) as progress:
             done = drain(spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress, watch=watch)
@@ -127,7 +129,9 @@ def _say_unread(pipeline: Pipeline, unknown: Mapping[str, int]) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
     lake = current_lake()
     for stream in pipeline.streams:
-        warning = stream.source.backlog(lake, lake.checkpoint(stream, QUERY))().warning
+        head = newest_batch(lake, stream)
+        count = stream.source.backlog(lake, lake.checkpoint(stream, QUERY))
+        warning = count({} if head is None else head.source).warning
         if warning:
             console.print(warning, highlight=False, markup=False, soft_wrap=True)
 

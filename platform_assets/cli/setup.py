@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from platform_assets.cli.context import console
 from platform_assets.cli.render import next_step
+from streaming.base import SettingsError
 from streaming.lake import find_project
 from streaming.operations import make_class_archive
-from streaming.spark import jars_folder, spark_jars
+from streaming.spark import CORE, GROUPS, jars_folder, jars_of
 
 
-def setup() -> None:
+def setup(
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--with", help=f"A group of jars that not every pipeline needs; repeatable: {', '.join(GROUPS)}."),
+    ] = None,
+) -> None:
     """Fetch ahead of time what the first run would fetch: the jars.
 
     Also makes the class archive that lets Spark start faster.
     """
-    with console.status("fetching the jars"):
-        jars = spark_jars()
+    unknown = sorted({*(others or ())} - {*GROUPS})
+    if unknown:
+        raise SettingsError(f"there are no jars {', '.join(unknown)}; groups are: {', '.join(GROUPS)}.")
+    jars = []
+    for group in dict.fromkeys((CORE, *(GROUPS[name] for name in others or ()))):
+        with console.status(f"fetching the jars for {group.about}"):
+            jars += jars_of(group)
     with console.status("making the class archive"):
         make_class_archive()
     for jar in jars:

@@ -20,6 +20,7 @@ from streaming.base import SupervisorError, utc_now
 from streaming.declare import broken_modules, find_pipeline
 from streaming.operations import LeftTable, left_tables
 from streaming.service import ControlFolder, Overview, look
+from streaming.sources import largest_partitions
 
 
 def status(
@@ -83,9 +84,9 @@ def say_why(overviews: Sequence[Overview]) -> None:
         if overview.why:
             console.print(f"{overview.pipeline.name}: {overview.why}", highlight=False, markup=False, soft_wrap=True)
         for backlog in () if overview.process is None else overview.process.backlog:
-            if backlog.warning:
-                warning = f"{overview.pipeline.name}: {backlog.warning}"
-                console.print(warning, highlight=False, markup=False, soft_wrap=True)
+            for text in filter(None, (largest_partitions(backlog), backlog.warning)):
+                told = f"{overview.pipeline.name}: {text}"
+                console.print(told, highlight=False, markup=False, soft_wrap=True)
     broken = [overview.pipeline.name for overview in overviews if overview.state == "failed"]
     idle = [overview.pipeline.name for overview in overviews if overview.state == "stopped"]
     if broken:

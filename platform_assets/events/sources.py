@@ -9,15 +9,17 @@ from typing import Any
 import dagster as dg
 
 from streaming import Lake, Stream
-from streaming.log import QUERY
-from streaming.sources import SourceBacklog, backlog_numbers
+from streaming.log import QUERY, head
+from streaming.sources import Memory, SourceBacklog, backlog_numbers
 from streaming.tables import delta
 
 
 def count_waiting(lake: Lake, stream: Stream) -> SourceBacklog:
     """What the stream's source holds that no batch has taken yet, counted now."""
     log = delta.open_table(lake.log(stream))
-    return _counter(lake, stream, None if log is None else str(log.metadata().id))()
+    newest = head(lake, stream)
+    count = _counter(lake, stream, None if log is None else str(log.metadata().id))
+    return count({} if newest is None else newest.source)
 
 
 def source_metadata(lake: Lake, stream: Stream, backlog: SourceBacklog) -> dict[str, Any]:
@@ -27,7 +29,7 @@ def source_metadata(lake: Lake, stream: Stream, backlog: SourceBacklog) -> dict[
 
 
 @lru_cache(maxsize=256)
-def _counter(lake: Lake, stream: Stream, log: str | None) -> Callable[[], SourceBacklog]:
+def _counter(lake: Lake, stream: Stream, log: str | None) -> Callable[[Memory], SourceBacklog]:
     """Kept between the ticks of a sensor, because it remembers what it has read of the checkpoint.
 
     A log of another identity has another checkpoint, even in the same place.

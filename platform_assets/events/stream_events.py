@@ -139,7 +139,9 @@ def _log_metadata(overview: Overview, stream: Stream) -> dict[str, Any]:
         "latency_p99_seconds": p99,
         "memory_megabytes": None if process.memory_bytes is None else process.memory_bytes / 2**20,
     }
-    return _without_nulls(numbers)
+    partitions = {name: items for backlog in process.backlog for name, items in backlog.partitions.items()}
+    by_partition = {"backlog_by_partition": dg.MetadataValue.json(partitions)} if partitions else {}
+    return {**_without_nulls(numbers), **by_partition}
 
 
 def _waiting_metadata(overview: Overview) -> dict[str, Any]:

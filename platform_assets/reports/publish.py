@@ -45,8 +45,8 @@ from streaming.tables import delta
 class Published:
     """What was published: version, rows and files per section by table name (`on_time_performance`), and the chart.
 
-    `frames` are the queries that computed the rows, `verdicts` those on the sections, `pins` and `dimensions` the versions
-    that were read, `footnotes` what a reader must know.
+    `frames` are the queries that computed the rows, `verdicts` those on the sections, `pins` and `dimensions` the
+    versions that were read, `footnotes` what a reader must know.
     """
 
     report: str

@@ -1,7 +1,7 @@
 """What every room rests on: errors, names, intervals, SQL text, and the columns that the platform adds."""
 
 from streaming.base import sql
-from streaming.base.columns import DAY, EVENT_TIME, INGESTED_AT, ORDER, WINDOW
+from streaming.base.columns import DAY, EVENT_TIME, INGESTED_AT, ORDER, ORIGIN, WINDOW
 from streaming.base.constants import constant
 from streaming.base.discovery import Discovery, discover
 from streaming.base.errors import (
@@ -59,6 +59,7 @@ __all__ = [
     "MICROSECOND",
     "MILLISECOND",
     "ORDER",
+    "ORIGIN",
     "WINDOW",
     "BrokenModule",
     "ChangedDeclaration",

@@ -11,6 +11,9 @@ EVENT_TIME = "_event_time"
 ORDER = "_order"
 """The row's place: event time, then the log's own order."""
 
+ORIGIN = "_origin"
+"""Where a row is from, as its source tells it."""
+
 INGESTED_AT = "_ingested_at"
 """The processing time at which the row's batch was read."""
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from streaming.base import (
     INGESTED_AT,
+    ORIGIN,
     DeclarationError,
     FrozenMapping,
     check_column_name,
@@ -29,7 +30,8 @@ from streaming.sources import Source
 class Stream:
     """One event log: what is read, how a payload becomes a row, and which time it carries.
 
-    `derived` adds columns computed by SQL from the payload's, from earlier derived ones and from `_ingested_at`;
+    `derived` adds columns computed by SQL from the payload's, from earlier derived ones, from `_ingested_at` and from
+    `_origin`, whose fields are those of the source, such as `_origin.timestamp`;
     `event_time` names a timestamp column, payload or derived (one that is `_ingested_at` means processing time).
     `rules` may also read `_ingested_at`. `keep_raw` keeps the payload of valid rows too.
 
@@ -95,7 +97,7 @@ class Stream:
         """The Spark type of each column, None where only Spark knows it."""
         types: dict[str, str | None] = {column.name: column.type for column in self.format.columns}
         for name, expression in self.derived.items():
-            readable = {**types, INGESTED_AT: "timestamp"}
+            readable = {**types, INGESTED_AT: "timestamp", ORIGIN: self.source.origin}
             types[name] = check_value(f"derived column {name!r} of stream {self.name!r}", expression, readable)
         return types
 

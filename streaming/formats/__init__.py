@@ -1,12 +1,18 @@
 """Formats: from a payload to typed columns, and what could not be read."""
 
+from streaming.formats.avro import Avro
+from streaming.formats.csv import Csv
 from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG, Format
 from streaming.formats.json import Json
+from streaming.formats.text import Text
 
 __all__ = [
     "UNKNOWN",
     "UNREADABLE",
     "WRONG",
+    "Avro",
+    "Csv",
     "Format",
     "Json",
+    "Text",
 ]

@@ -77,7 +77,7 @@ class Json(Format):
         return (
             {"_parsed": parsed},
             {quick_name(column): converted(column) for column in self.columns if column.type not in QUICK},
-            {"_careful": F.when(doubted, self._carefully(F.try_validate_utf8(text)))},
+            {"_careful": F.when(doubted & F.col("_raw").isNotNull(), self._carefully(F.try_validate_utf8(text)))},
             {
                 **{column.name: value(column) for column in self.columns},
                 UNREADABLE: F.col("_careful.unreadable"),

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from streaming.base import from_micros, to_micros
 from streaming.clocks import BatchSummary, Clock, ClockState, clock_from_json
+from streaming.sources import Memory
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Batch:
     which a view's were counted from another. `end_of_input`: a heartbeat that closes what is open, whatever the clock
     says. `source_times`: instants by which the source had half, a twentieth and a
     hundredth of the rows (null for others). `unknown`: rows per field that the payload has and nobody declared (see
-    `streaming.log.unknown`).
+    `streaming.log.unknown`). `source`: what the source remembers after the batch (see `streaming.sources.Memory`).
     """
 
     number: int
@@ -38,6 +39,7 @@ class Batch:
     end_of_input: bool = False
     source_times: tuple[datetime, ...] | None = None
     unknown: dict[str, int] | None = None
+    source: Memory = field(default_factory=dict)
     after: ClockState = field(default_factory=ClockState, compare=False)
 
     def __post_init__(self) -> None:
@@ -67,6 +69,7 @@ class Batch:
             "counted_by": self.counted_by or {},
             "end_of_input": self.end_of_input,
             "unknown": self.unknown or {},
+            "source": dict(self.source),
             "source_times": None if self.source_times is None else [to_micros(time) for time in self.source_times],
         }
 
@@ -87,6 +90,7 @@ class Batch:
             counted_by=value.get("counted_by") or {},
             end_of_input=value.get("end_of_input", False),
             unknown=value.get("unknown") or {},
+            source=value.get("source") or {},
             after=ClockState.from_json(value["after"]) if "after" in value else ClockState(),
             source_times=None if times is None else tuple(from_micros(time) for time in times),
         )

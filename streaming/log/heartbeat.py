@@ -23,12 +23,12 @@ def append_heartbeat(
     lake: Lake,
     stream: Stream,
     state: ClockState,
-    number: int,
+    head: Batch,
     now: datetime,
     *,
     end_of_input: bool = False,
 ) -> Batch:
-    """Append a row that has only a stamp: it tells the views how far the clock is."""
+    """Append a row that has only a stamp, as the batch after `head`: it tells the views how far the clock is."""
     origin = f"cast(null as {origin_type(stream.source)})"
     types = delta.schema_of(lake.log(stream))
     # The table lacks those declared since its last row came.
@@ -41,6 +41,7 @@ def append_heartbeat(
         literal(now).alias(INGESTED_AT),
         F.lit(None).cast("date").alias("_day"),
     )
-    batch = Batch(number, None, None, state, BatchSummary({}, 0, now), stream.clock, end_of_input=end_of_input)
+    number, nothing = head.number + 1, BatchSummary({}, 0, now)
+    batch = Batch(number, None, None, state, nothing, stream.clock, end_of_input=end_of_input, source=head.source)
     stamped = stamp(row, declared, number, stream.clock.watermark(state))
     return append_batch(stamped, lake, stream, None, lambda: batch)

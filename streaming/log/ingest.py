@@ -18,13 +18,14 @@ from streaming.log.batch import Batch
 from streaming.log.origin import origin_type, with_origin
 from streaming.log.summary import (
     OperatorCounts,
-    greatest_by_partition,
+    count_partitions,
     optional_instant,
     optional_instants,
     summary_columns,
 )
 from streaming.log.unknown import count_unknown
 from streaming.log.validate import RowValidator
+from streaming.sources import Memory, Reading
 from streaming.spark import query_id
 from streaming.tables import delta
 
@@ -73,12 +74,16 @@ class Ingest:
         # After a restart Spark may replay batches committed before the crash; they come first, so after the first new
         # one the table need not be asked again.
         self._repeats = self._repeats and delta.has_written(self._lake.log(stream), txn)
+        reading = Reading(self._lake, checkpoint, {} if head is None else head.source)
         if self._repeats:
+            stream.source.check_repeated(reading, query_batch)
             return None
-        stream.source.check_batch(self._spark, checkpoint, query_batch)
+        taken = stream.source.take(self._spark, reading, query_batch, parsed)
         processed_at = self._now()
-        validated = self._validate(with_origin(parsed, stream.source), processed_at)
-        return append_validated(validated, self._lake, stream, head, processed_at, self._counts, txn, self._summary)
+        validated = self._validate(with_origin(taken.rows), processed_at)
+        return append_validated(
+            validated, self._lake, stream, head, processed_at, self._counts, txn, self._summary, taken.remember
+        )
 
 
 def append_validated(
@@ -90,11 +95,12 @@ def append_validated(
     counts: Mapping[str, OperatorCounts],
     txn: delta.Txn | None,
     summary: Sequence[Column] | None = None,
+    remember: Callable[[DataFrame, Mapping[str, int]], Memory] | None = None,
 ) -> Batch:
     """Stamp `validated` rows with the clock as it is after `head` and append them as the next batch, in one commit.
 
     `summary` are the `summary_columns` of `counts`, which whoever appends many batches builds once; `txn` names the
-    Spark batch that the rows come from, if any.
+    Spark batch that the rows come from, if any, and `remember` (see `streaming.sources.Taken`) what their source does.
     """
     state = next_state(head)
     number = 0 if head is None else head.number + 1
@@ -105,8 +111,11 @@ def append_validated(
 
     def describe() -> Batch:
         counted = observed.get
-        one = {} if counted["rows"] == counted["rejected"] else {_PARTITION: optional_instant(counted["greatest"])}
-        greatest = greatest_by_partition(rows, stream) if partitioned else one
+        rows_of = {_PARTITION: counted["rows"]}
+        greatest = {} if counted["rows"] == counted["rejected"] else {_PARTITION: optional_instant(counted["greatest"])}
+        if partitioned:
+            rows_of, greatest = count_partitions(rows, stream)
+        before = {} if head is None else head.source
         return Batch(
             number=number,
             query=None if txn is None else txn.app_id,
@@ -120,6 +129,7 @@ def append_validated(
             counted_by={name: each.by for name, each in counts.items()},
             source_times=optional_instants(counted["source_times"]) if txn is not None else None,
             unknown=count_unknown(counted["unknown"]),
+            source=before if remember is None else remember(rows, rows_of),
         )
 
     # Rows are read twice where each partition has its own greatest time; once is what a batch may cost.

@@ -16,10 +16,9 @@ def origin_type(source: Source) -> str:
     return f"{source.origin.removesuffix('>')}, {REPAIRS}: bigint>"
 
 
-def with_origin(batch: DataFrame, source: Source) -> DataFrame:
-    """The rows of one batch of the source with the whole `_origin` of each."""
-    origin = source.located(F.col("_origin"))
-    return batch.withColumn("_origin", origin.withField(REPAIRS, F.lit(None).cast("bigint")))
+def with_origin(taken: DataFrame) -> DataFrame:
+    """The rows that a source gives, with the whole `_origin` of each: none of them repairs one."""
+    return taken.withColumn("_origin", F.col("_origin").withField(REPAIRS, F.lit(None).cast("bigint")))
 
 
 def place(origin: Column) -> Column:

@@ -9,7 +9,6 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming import log
 from streaming.base import from_micros, optional_instant
 from streaming.declare import Stream
 from streaming.log.unknown import unknown_fields
@@ -34,11 +33,16 @@ def _greatest(stream: Stream) -> Column:
     return F.max(F.when(moves, F.unix_micros(stream.event_time))).alias("greatest")
 
 
-def greatest_by_partition(rows: DataFrame, stream: Stream) -> dict[str, datetime | None]:
-    """The greatest event time that moves the clock, per source partition with valid rows; null where none does."""
+def count_partitions(rows: DataFrame, stream: Stream) -> tuple[dict[str, int], dict[str, datetime | None]]:
+    """Rows per source partition; and the greatest event time that moves the clock, null where none does.
+
+    The second has the partitions with valid rows.
+    """
     partition = stream.source.partition_of(F.col("_origin")).alias("partition")
-    partitions = log.valid(rows).groupBy(partition).agg(_greatest(stream)).collect()
-    return {row["partition"]: optional_instant(row["greatest"]) for row in partitions}
+    aggregates = (F.count(F.lit(1)).alias("rows"), F.count("_day").alias("valid"), _greatest(stream))
+    partitions = rows.groupBy(partition).agg(*aggregates).collect()
+    greatest = {row["partition"]: optional_instant(row["greatest"]) for row in partitions if row["valid"]}
+    return {row["partition"]: row["rows"] for row in partitions}, greatest
 
 
 def optional_instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | None:

@@ -10,7 +10,16 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import END_OF_EVENT_TIMES, FIRST_EVENT_TIME, INGESTED_AT, constant, interval, literal, names_in
+from streaming.base import (
+    END_OF_EVENT_TIMES,
+    FIRST_EVENT_TIME,
+    INGESTED_AT,
+    ORIGIN,
+    constant,
+    interval,
+    literal,
+    names_in,
+)
 from streaming.declare import Stream
 from streaming.formats import UNKNOWN, UNREADABLE, WRONG
 
@@ -75,7 +84,8 @@ def _wrong(column: str) -> Column:
 
 def _inputs(stream: Stream) -> dict[str, frozenset[str]]:
     """For each column of the stream the payload columns it is made from."""
-    inputs = {column.name: frozenset({column.name}) for column in stream.format.columns} | {INGESTED_AT: frozenset()}
+    inputs = {column.name: frozenset({column.name}) for column in stream.format.columns}
+    inputs |= {INGESTED_AT: frozenset(), ORIGIN: frozenset()}
     for name, expression in stream.derived.items():
         inputs[name] = frozenset[str]().union(*(inputs[column] for column in names_in(expression)))
     return inputs

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import log
-from streaming.base import LogError
+from streaming.base import ORIGIN, LogError, names_in
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import QUERY, Batch, RowValidator
 from streaming.operators import Written
 from streaming.service import Run, await_queries
-from streaming.sources import Files
+from streaming.sources import Files, Reading
 
 PARSE, JUDGE, APPEND, PLAN = "read + parse", "rules", "write + commit", "plan + checkpoint"
 _SAMPLE = 400_000
@@ -79,9 +79,10 @@ def bench(spark: SparkSession, lake: Lake, pipeline: Pipeline, scratch: Path) ->
     Neither the pipeline nor its tables are touched. Valid rows without a payload are written out anew.
 
     Raises:
-        LogError: the log is missing or too short.
+        LogError: the log is missing or too short, or columns are made of what only its source tells.
     """
     stream = pipeline.stream
+    _check_replayable(stream)
     rows = log.read_log(spark, lake, stream).where(F.col("_origin").isNotNull())
     batches = [batch for batch in log.read_batches(lake, stream) if batch.cause == "source"]
     there = sum(batch.summary.rows for batch in batches)
@@ -105,6 +106,15 @@ def bench(spark: SparkSession, lake: Lake, pipeline: Pipeline, scratch: Path) ->
     ]
     stages = tuple(_fit(name, small, replayed[0][name], large, replayed[1][name]) for name in replayed[0])
     return Bench(len(payloads), usual, stages)
+
+
+def _check_replayable(stream: Stream) -> None:
+    made = [name for name, expression in stream.derived.items() if ORIGIN in names_in(expression)]
+    if made:
+        raise LogError(
+            f"{', '.join(made)} of {stream.name!r} is made of {ORIGIN}, which a replay from files does not have; bench "
+            "a stream of the same payloads without it."
+        )
 
 
 def _fit(name: str, small: int, quick: float, large: int, slow: float) -> Stage:
@@ -142,7 +152,7 @@ def _replayed(
     # The time of the sample, so that no row is too old.
     run = Run(spark, lake, replayed, lambda: at, on_batch, around)
     ingest = list(run.start_ingest(availableNow=True).values())
-    await_queries(ingest)
+    await_queries(ingest, run.explain)
     medians = {name: statistics.median(seconds[_COUNT_FROM:]) for name, seconds in taken.items()}
     medians[APPEND] = max(0.0, medians[APPEND] - medians[PARSE] - medians[JUDGE])
     return {**medians, PLAN: sum(map(_besides, ingest))}
@@ -152,16 +162,16 @@ def _parse_and_judge(
     spark: SparkSession, lake: Lake, stream: Stream, at: datetime, taken: dict[str, list[float]]
 ) -> None:
     """Time the two stages before the log on each batch, without writing anything."""
-    validate = RowValidator(stream)
+    validate, reading = RowValidator(stream), Reading(lake, lake.path("_timed"))
 
     def run_batch(rows: DataFrame, number: int) -> None:
-        located = log.with_origin(rows, stream.source)
+        located = log.with_origin(stream.source.take(spark, reading, number, rows).rows)
         parsed = _seconds(lambda: _nowhere(located))
         taken[PARSE].append(parsed)
         taken[JUDGE].append(max(0.0, _seconds(lambda: _nowhere(validate(located, at))) - parsed))
 
-    parsed = stream.format.parse(stream.source.read(spark, lake))
-    writer = parsed.writeStream.option("checkpointLocation", lake.path("_timed")).trigger(availableNow=True)
+    parsed = stream.format.parse(stream.source.read(spark, reading))
+    writer = parsed.writeStream.option("checkpointLocation", reading.checkpoint).trigger(availableNow=True)
     await_queries([writer.foreachBatch(run_batch).start()])
 
 

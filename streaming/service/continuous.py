@@ -19,7 +19,6 @@ from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import OperatorRuntime, Written, ready_generation
 from streaming.service.measures import Measure
-from streaming.service.query_errors import explain
 from streaming.service.reporter import Reporter
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus
@@ -110,7 +109,7 @@ class Continuous:
     def _raise_failures(self) -> None:
         for name, query in self._ingest.items():
             if (error := query.exception()) is not None:
-                raise explain(error, query) from error
+                raise self._run.explain(error, query) from error
             if not query.isActive:
                 raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
         for stepping in self._stepping.values():
@@ -122,8 +121,7 @@ class Continuous:
 
     def _inspect(self) -> None:
         """What costs a call to the storage."""
-        for stream in self._pipeline.streams:
-            stream.source.check_there(self._run.spark, self._run.lake)
+        self._run.check_sources()
         for runtime in self._run.operators:
             if not self._is_stepping(runtime) and ready_generation(self._run.lake, runtime.operator) is not None:
                 self._stepping[runtime.operator.name] = self._threads.submit(self._take_over, runtime)

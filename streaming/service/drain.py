@@ -55,7 +55,7 @@ def drain(
 
     Raises:
         LeaseError: the pipeline runs already, or the lake cannot be written.
-        SourceError: the source is missing, or a file vanished while it was read.
+        SourceError: the source is missing, or lost something while it was read.
         CheckpointError: a checkpoint does not belong to its table.
         ViewError, ChangedDeclaration: tables of a view are not of its declaration.
         QueryFailed: a query ended with an error; running again goes on where it stopped.
@@ -77,7 +77,7 @@ def drain(
     with take_lease(lake, pipeline):
         run = Run(spark, lake, pipeline, now, on_batch, (watch or Watch(now)).around)
         run.check_operators()
-        await_queries(list(run.start_ingest(availableNow=True).values()))
+        await_queries(list(run.start_ingest(availableNow=True).values()), run.explain)
         run.advance_idle_clocks()
         if end_of_input:
             run.end_of_input()

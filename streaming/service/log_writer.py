@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import log
-from streaming.base import MILLISECOND
+from streaming.base import MILLISECOND, StreamingError
 from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log import QUERY, Batch, Ingest, OperatorCounts, append_heartbeat
+from streaming.sources import Reading
 from streaming.spark import check_checkpoint
 
 
@@ -46,6 +47,18 @@ class LogWriter:
         self._on_batch = on_batch
         # A heartbeat and a batch may come from two threads, and each must follow the newest batch.
         self._appending = threading.Lock()
+        self._failure: StreamingError | None = None
+
+    @property
+    def query_name(self) -> str:
+        """What Spark calls the query from source to log."""
+        return f"{self.stream.name}.{QUERY}"
+
+    @property
+    def reading(self) -> Reading:
+        """What the source is told of the query, as of now."""
+        memory = {} if self.head is None else self.head.source
+        return Reading(self._lake, self._lake.checkpoint(self.stream, QUERY), memory)
 
     def start(self, around: Callable[[int], AbstractContextManager[None]], **trigger: Any) -> StreamingQuery:
         """Start the query from source to log; `around` is entered for each of its batches, with its number.
@@ -60,26 +73,43 @@ class LogWriter:
             checkpoint,
             "Restore the checkpoint from a backup; or, to begin a new log, move both the old log and what is left of "
             "the checkpoint away.",
+            may_begin_anew=stream.source.knows_its_rows,
         )
         ingest = Ingest(self._spark, self._lake, stream, self._counts, self._now)
 
         def run_batch(parsed: DataFrame, query_batch: int) -> None:
             with around(query_batch):
                 with self._appending:
-                    batch = ingest(parsed, query_batch, self.head)
+                    try:
+                        batch = ingest(parsed, query_batch, self.head)
+                    except StreamingError as error:
+                        self._failure = error
+                        raise
                     if batch is None:
                         return
                     self.head = batch
                 self._on_batch(batch)
 
         return (
-            stream.format.parse(stream.source.read(self._spark, self._lake))
-            .writeStream.queryName(f"{stream.name}.{QUERY}")
+            stream.format.parse(stream.source.read(self._spark, self.reading))
+            .writeStream.queryName(self.query_name)
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger)
             .foreachBatch(run_batch)
             .start()
         )
+
+    def check_source(self) -> None:
+        """Refuse a source that is gone.
+
+        Raises:
+            SourceError: naming what is missing.
+        """
+        self.stream.source.check_there(self._spark, self.reading)
+
+    def explain(self, text: str) -> StreamingError | None:
+        """Why the query ended with Spark's `text`, where the writer or the source of the log knows."""
+        return self._failure or self.stream.source.explain(self._spark, self.reading, text)
 
     def advance_idle_clock(self) -> bool:
         """Append a heartbeat where a silence has moved the clock on since the newest batch; returns whether it did.
@@ -118,6 +148,4 @@ class LogWriter:
                 self._append_heartbeat(self.head, closed, self._now(), end_of_input=True)
 
     def _append_heartbeat(self, head: Batch, state: ClockState, now: datetime, *, end_of_input: bool = False) -> None:
-        self.head = append_heartbeat(
-            self._spark, self._lake, self.stream, state, head.number + 1, now, end_of_input=end_of_input
-        )
+        self.head = append_heartbeat(self._spark, self._lake, self.stream, state, head, now, end_of_input=end_of_input)

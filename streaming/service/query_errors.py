@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 
@@ -15,23 +15,26 @@ from streaming.base import QueryFailed, StreamingError
 from streaming.declare import Operator
 from streaming.service.spark_errors import explain_known
 from streaming.service.watch import StopRequested
-from streaming.sources import vanished
 
 _GOES_ON = "Nothing is lost: correct the cause and run again, it goes on where it stopped."
 
 
-def await_queries(queries: Sequence[StreamingQuery]) -> None:
-    """Wait until all have ended; where one fails, the others are stopped.
+Explains = Callable[[StreamingQueryException, StreamingQuery], StreamingError]
+"""Gives the error to show instead of the one that a query ended with."""
+
+
+def await_queries(queries: Sequence[StreamingQuery], explains: Explains | None = None) -> None:
+    """Wait until all have ended; where one fails, the others are stopped. `explains` is `explain` if left out.
 
     Raises:
-        SourceError: a file vanished while it was read.
+        SourceError: something of a source was lost while it was read.
         QueryFailed: a query ended with an error.
     """
     try:
         for query in queries:
             query.awaitTermination()
     except StreamingQueryException as error:
-        raise explain(error, query) from error
+        raise (explains or explain)(error, query) from error
     finally:
         for query in queries:
             if query.isActive:
@@ -41,16 +44,18 @@ def await_queries(queries: Sequence[StreamingQuery]) -> None:
 def explain(error: StreamingQueryException, query: StreamingQuery) -> StreamingError:
     """The error to show instead of Spark's, without the traces around what was raised in the batch of `query`."""
     text, name = str(error), query.name or ""
-    if StopRequested.__name__ in text:
+    if stop_was_asked(error):
         return QueryFailed(f"query {name!r} was stopped before its next batch, as was asked.")
-    missing = re.search(r"FILE_NOT_EXIST\][^\n]*? file (.+?)\. File does|vanished [^\n]*?: (.+?)\. Put it back", text)
-    if missing:
-        return vanished(missing[1] or missing[2])
     stream = name.rpartition(".")[0]
     explanation = explain_known(text, f"the log of stream {stream!r}")
     if explanation is not None:
         return QueryFailed(explanation)
     return QueryFailed(f"{_cause(text)} {_GOES_ON}")
+
+
+def stop_was_asked(error: StreamingQueryException) -> bool:
+    """Whether the query ended because it was asked to, between two batches."""
+    return StopRequested.__name__ in str(error)
 
 
 def _cause(text: str) -> str:

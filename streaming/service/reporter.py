@@ -48,7 +48,9 @@ class Reporter:
         self._now = now
         self._on_measures = on_measures
         self._on_status = on_status
-        self._backlogs = [stream.source.backlog(lake, lake.checkpoint(stream, QUERY)) for stream in pipeline.streams]
+        self._backlogs = {
+            stream.name: stream.source.backlog(lake, lake.checkpoint(stream, QUERY)) for stream in pipeline.streams
+        }
         self._counts: dict[str, Any] = {}
         self._recent: deque[Measure] = deque()
         self._status = ProcessStatus(pid=os.getpid(), started=now(), at=now(), passed=now())
@@ -128,7 +130,9 @@ class Reporter:
 
     def _count(self) -> None:
         """Count what takes a while to count."""
-        backlog, now, before = by_unit(count() for count in self._backlogs), self._now(), self._counts
+        heads = self._run.heads
+        counted = (count(heads[name].source if name in heads else {}) for name, count in self._backlogs.items())
+        backlog, now, before = by_unit(counted), self._now(), self._counts
         items = sum(part.items for part in backlog)
         items_before = sum(part.items for part in before.get("backlog", backlog))
         grows_since = before.get("backlog_grows_since") or (now if items > items_before else None)

@@ -9,10 +9,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.base import ViewError
+from streaming.base import StreamingError, ViewError
 from streaming.clocks import latest
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
@@ -20,7 +21,7 @@ from streaming.log import QUERY, Batch, OperatorCounts, widen_log
 from streaming.operators import OperatorRuntime, Written, next_of, ready_generation, runtime_of, switch
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
-from streaming.service.query_errors import explained
+from streaming.service.query_errors import explain, explained, stop_was_asked
 from streaming.spark import mark_tasks
 
 _log = logging.getLogger("tidemark")
@@ -91,6 +92,24 @@ class Run:
             names[writer.stream.name]: writer.start(partial(self._around, names[writer.stream.name]), **trigger)
             for writer in self.writers
         }
+
+    def check_sources(self) -> None:
+        """Refuse to go on where a source is gone.
+
+        Raises:
+            SourceError: naming what is missing.
+        """
+        for writer in self.writers:
+            writer.check_source()
+
+    def explain(self, error: StreamingQueryException, query: StreamingQuery) -> StreamingError:
+        """The error to show instead of Spark's; what a source knows of it comes first."""
+        for writer in self.writers:
+            if query.name == writer.query_name and not stop_was_asked(error):
+                known = writer.explain(str(error))
+                if known is not None:
+                    return known
+        return explain(error, query)
 
     def check_operators(self) -> None:
         """Pause the operators that are not the ones that made their tables; before the first step of a run.

@@ -14,7 +14,7 @@ from streaming.base import DeclarationError, SourceError
 from streaming.lake import Lake
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.sources.files_comparison import compare_files
-from streaming.sources.source import Source, SourceBacklog, SourceComparison
+from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceComparison, Taken
 from streaming.spark import exists, planned
 
 _DESCRIBED = 20
@@ -75,26 +75,26 @@ class Files(Source):
         """The landing folder, as an absolute path or URI."""
         return lake.path(self.path)
 
-    def check_there(self, spark: SparkSession, lake: Lake) -> None:
+    def check_there(self, spark: SparkSession, reading: Reading) -> None:
         """Refuse a landing folder that is not there.
 
         Raises:
             SourceError: naming the folder.
         """
-        location = self.location(lake)
+        location = self.location(reading.lake)
         if not exists(spark, location):
             raise SourceError(
                 f"the landing folder {location!r} does not exist; create it, or correct Files({self.path!r}). "
                 "Nothing was read."
             )
 
-    def read(self, spark: SparkSession, lake: Lake) -> DataFrame:
+    def read(self, spark: SparkSession, reading: Reading) -> DataFrame:
         """A streaming frame of `_raw`, text that may be no UTF-8, and `_origin` (path, modification time, size).
 
         Raises:
             SourceError: the folder does not exist.
         """
-        self.check_there(spark, lake)
+        self.check_there(spark, reading)
         lines = (
             spark.readStream.format("text")
             .option(*self._cap)
@@ -102,7 +102,7 @@ class Files(Source):
             .option("maxFileAge", "36500d")
             # Without it a file in a sub-folder is never read, and nothing tells.
             .option("recursiveFileLookup", "true")
-            .load(self.location(lake))
+            .load(self.location(reading.lake))
         )
         return lines.select(
             F.col("value").alias("_raw"),
@@ -119,9 +119,18 @@ class Files(Source):
             return "maxBytesPerTrigger", self.bytes_per_batch
         return "maxFilesPerTrigger", self.files_per_batch or 1
 
-    def located(self, origin: Column) -> Column:
-        """The origin with the position of each row in its batch, which a streaming frame cannot number."""
-        return origin.withField("position", F.monotonically_increasing_id())
+    def take(self, spark: SparkSession, reading: Reading, query_batch: int, rows: DataFrame) -> Taken:
+        """The rows with their positions in the batch, which a streaming frame cannot number.
+
+        Raises:
+            SourceError: a file of the batch is gone; Spark plans a batch anew and would leave it out in silence.
+        """
+        for path in planned(reading.checkpoint, query_batch):
+            if not exists(spark, path):
+                raise vanished(path)
+        return Taken(
+            rows.withColumn("_origin", F.col("_origin").withField("position", F.monotonically_increasing_id()))
+        )
 
     def partition_of(self, origin: Column) -> Column:
         """What the group of `partition` matches in the file's path."""
@@ -141,19 +150,15 @@ class Files(Source):
         more = f" and {len(paths) - _DESCRIBED:,} more" if len(paths) > _DESCRIBED else ""
         return ", ".join(paths[:_DESCRIBED]) + more
 
-    def check_batch(self, spark: SparkSession, checkpoint: str, query_batch: int) -> None:
-        """Refuse a batch when a file of it is gone: Spark plans a batch anew and leaves such a file out in silence.
+    def explain(self, spark: SparkSession, reading: Reading, text: str) -> SourceError | None:
+        """The error for a file that vanished while it was read."""
+        missing = re.search(r"FILE_NOT_EXIST\][^\n]*? file (.+?)\. File does", text)
+        return vanished(missing[1]) if missing else None
 
-        Raises:
-            SourceError: naming the file.
-        """
-        for path in planned(checkpoint, query_batch):
-            if not exists(spark, path):
-                raise vanished(path)
-
-    def backlog(self, lake: Lake, checkpoint: str) -> Callable[[], SourceBacklog]:
+    def backlog(self, lake: Lake, checkpoint: str) -> Callable[[Memory], SourceBacklog]:
         """Counts the files of the landing folder that are in no batch of the query."""
-        return FilesBacklog(self.location(lake), checkpoint).count
+        files = FilesBacklog(self.location(lake), checkpoint)
+        return lambda memory: files.count()
 
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
         """Files changed after they were ingested, and files that are not ingested yet."""

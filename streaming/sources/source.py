@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from streaming.base import SourceError
 from streaming.lake import Lake
+from streaming.spark import JarGroup
+
+_NAMED = 5
+
+Memory = Mapping[str, Any]
+"""What a source remembers of what it has given, as JSON values; it is kept in the commit of each batch."""
 
 
 @dataclass(frozen=True)
@@ -17,13 +25,15 @@ class SourceBacklog:
     """What a source holds that no batch has taken yet: so many `items`, counted in `unit`, of `size` bytes.
 
     `size` is None where the source does not tell. `warning` is a sentence on what the source holds and no batch will
-    ever take, with what to do about it; empty where there is no such thing.
+    ever take, with what to do about it; empty where there is no such thing. `partitions`: the items of each source
+    partition in which some wait, where the source tells.
     """
 
     items: int
     unit: Literal["files", "rows"]
     size: int | None = None
     warning: str = ""
+    partitions: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.items:,} {self.unit} wait"
@@ -39,6 +49,7 @@ def by_unit(backlogs: Iterable[SourceBacklog]) -> tuple[SourceBacklog, ...]:
             backlog.unit,
             before.size if backlog.size is None else (before.size or 0) + backlog.size,
             " ".join(filter(None, (before.warning, backlog.warning))),
+            Counter(before.partitions) + Counter(backlog.partitions),
         )
     return tuple(sums.values())
 
@@ -48,6 +59,14 @@ def backlog_numbers(backlogs: Sequence[SourceBacklog]) -> dict[str, int]:
     sizes = [backlog.size for backlog in backlogs if backlog.size is not None]
     items = {f"backlog_{backlog.unit}": backlog.items for backlog in backlogs}
     return items | ({"backlog_bytes": sum(sizes)} if sizes else {})
+
+
+def largest_partitions(backlog: SourceBacklog) -> str:
+    """Where most waits, in words; empty where nothing does, or the source does not tell."""
+    most = sorted(backlog.partitions.items(), key=lambda entry: (-entry[1], entry[0]))
+    more = f" and {len(most) - _NAMED:,} more" if len(most) > _NAMED else ""
+    named = ", ".join(f"{name} ({items:,})" for name, items in most[:_NAMED])
+    return f"{backlog.unit} wait in {named}{more}." if most else ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,32 @@ class SourceComparison:
         return [change for change in self.changes if change.kind == "changed"]
 
 
+@dataclass(frozen=True)
+class Reading:
+    """A query that reads a source: the lake, the query's checkpoint, and what the source remembers by now."""
+
+    lake: Lake
+    checkpoint: str
+    memory: Memory = field(default_factory=dict)
+
+
+def _nothing(written: DataFrame, counts: Mapping[str, int]) -> Memory:
+    return {}
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One batch: its rows, each with its whole `_origin`, but for those that the log holds already.
+
+    `remember` is called once, when the rows are written and before they are committed, with the rows as they were
+    written and their number in each source partition. It gives what the source remembers from then on, or raises a
+    SourceError where rows were lost while they were read.
+    """
+
+    rows: DataFrame
+    remember: Callable[[DataFrame, Mapping[str, int]], Memory] = _nothing
+
+
 class Source(ABC):
     """Yields binary payloads with their origin, batch by batch, and knows nothing of what is in them.
 
@@ -88,6 +133,12 @@ class Source(ABC):
     origin: ClassVar[str]
     """The type of `_origin`, a struct as Spark DDL: its fields together identify a row within its batch."""
 
+    jars: ClassVar[tuple[JarGroup, ...]] = ()
+    """What Spark needs to read it, besides what every session has."""
+
+    knows_its_rows: ClassVar[bool] = False
+    """Whether it knows a row that the log holds wherever it begins to read, so that a checkpoint may be given up."""
+
     @property
     @abstractmethod
     def partitioned(self) -> bool:
@@ -98,24 +149,35 @@ class Source(ABC):
         """Where it is, for people and error texts; an absolute path or URI where there is one."""
 
     @abstractmethod
-    def check_there(self, spark: SparkSession, lake: Lake) -> None:
-        """Refuse a source that is gone, which to Spark may look like one without data.
+    def check_there(self, spark: SparkSession, reading: Reading) -> None:
+        """Refuse a source that is gone, which to Spark may look like one without data, or is another one by now.
 
         Raises:
             SourceError: naming what is missing.
         """
 
     @abstractmethod
-    def read(self, spark: SparkSession, lake: Lake) -> DataFrame:
-        """A streaming frame of `_raw`, a payload a row, and of what `_origin` tells before rows are numbered.
+    def read(self, spark: SparkSession, reading: Reading) -> DataFrame:
+        """A streaming frame of `_raw`, a payload a row, and of what `_origin` tells before a batch is taken.
 
         Raises:
             SourceError: the source is missing.
         """
 
     @abstractmethod
-    def located(self, origin: Column) -> Column:
-        """The whole `_origin` of each row of one batch, made of the one that `read` gives."""
+    def take(self, spark: SparkSession, reading: Reading, query_batch: int, rows: DataFrame) -> Taken:
+        """The rows of one batch of the query, made of the `rows` that the frame of `read` brought.
+
+        Raises:
+            SourceError: something of the batch was lost after it was planned; it is named.
+        """
+
+    def check_repeated(self, reading: Reading, query_batch: int) -> None:  # noqa: B027 -- most sources cannot tell
+        """Refuse a batch that the log holds by its number, and that would bring other rows now.
+
+        Raises:
+            CheckpointError: the checkpoint is an older copy.
+        """
 
     @abstractmethod
     def partition_of(self, origin: Column) -> Column:
@@ -130,16 +192,18 @@ class Source(ABC):
         """What a batch of the query holds, for a person to read; needs no session."""
 
     @abstractmethod
-    def check_batch(self, spark: SparkSession, checkpoint: str, query_batch: int) -> None:
-        """Refuse a batch of which something was lost after it was planned.
-
-        Raises:
-            SourceError: naming what was lost.
-        """
+    def explain(self, spark: SparkSession, reading: Reading, text: str) -> SourceError | None:
+        """What Spark's `text` on a query that failed means for the source; None where the source is not the cause."""
 
     @abstractmethod
-    def backlog(self, lake: Lake, checkpoint: str) -> Callable[[], SourceBacklog]:
-        """Counts what waits now, each time it is called; made once for a query, it may remember what it has read."""
+    def backlog(self, lake: Lake, checkpoint: str) -> Callable[[Memory], SourceBacklog]:
+        """Counts what waits now, each time it is called with what the source remembers by then.
+
+        It is made once for a query, and may itself remember what it has read.
+
+        Raises:
+            SourceError: by what is returned, where the source does not answer.
+        """
 
     @abstractmethod
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:

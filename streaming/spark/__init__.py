@@ -4,29 +4,45 @@ from streaming.spark import java
 from streaming.spark.checkpoint import (
     TakenFile,
     check_checkpoint,
+    has_begun,
     newest_compaction,
+    newest_planned,
     planned,
+    planned_offsets,
     query_id,
     taken_entry,
 )
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.files import FileInfo, exists, is_visible, visible_files
-from streaming.spark.jars import jars_folder, spark_jars
+from streaming.spark.jar_groups import AVRO, BROKER, CORE, GROUPS, KAFKA, JarGroup
+from streaming.spark.jars import add_jars, are_there, jars_folder, jars_of, spark_jars
 from streaming.spark.java import require_java
 from streaming.spark.session import mark_tasks, start_session
 
 __all__ = [
+    "AVRO",
+    "BROKER",
+    "CORE",
+    "GROUPS",
+    "KAFKA",
     "FileInfo",
+    "JarGroup",
     "TakenFile",
+    "add_jars",
     "archive_path",
+    "are_there",
     "check_checkpoint",
     "exists",
+    "has_begun",
     "is_visible",
     "jars_folder",
+    "jars_of",
     "java",
     "mark_tasks",
     "newest_compaction",
+    "newest_planned",
     "planned",
+    "planned_offsets",
     "query_id",
     "require_java",
     "spark_jars",

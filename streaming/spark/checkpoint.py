@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
@@ -64,14 +65,39 @@ def _log_offset(offsets: str | None) -> int:
     return -1 if offsets is None else int(json.loads(offsets.splitlines()[-1])["logOffset"])
 
 
+def planned_offsets(checkpoint: str, query_batch: int) -> tuple[Any, Any]:
+    """Where a batch of the query begins and ends, as the source wrote it in JSON; the first one at its first offset."""
+    end = _last_line(f"{checkpoint}/offsets/{query_batch}")
+    before = f"offsets/{query_batch - 1}" if query_batch else "sources/0/0"
+    return _last_line(f"{checkpoint}/{before}"), end
+
+
+def newest_planned(checkpoint: str) -> int | None:
+    """The newest batch that the query has planned; None where it has planned none."""
+    names = (info.base_name for info in storage.listed(f"{checkpoint}/offsets"))
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def has_begun(checkpoint: str) -> bool:
+    """Whether the checkpoint says from where the query reads, so that a start position means nothing any more."""
+    return newest_planned(checkpoint) is not None or storage.read_text(f"{checkpoint}/sources/0/0") is not None
+
+
+def _last_line(uri: str) -> Any:
+    text = storage.read_text(uri)
+    return None if text is None else json.loads(text.splitlines()[-1])
+
+
 def query_id(checkpoint: str) -> str | None:
     """The id of the query that owns a checkpoint, or None where the checkpoint is new."""
     metadata = storage.read_text(f"{checkpoint}/metadata")
     return None if metadata is None else json.loads(metadata)["id"]
 
 
-def check_checkpoint(table: str, checkpoint: str, way_out: str) -> None:
+def check_checkpoint(table: str, checkpoint: str, way_out: str, may_begin_anew: bool = False) -> None:
     """Refuse a checkpoint that is not the one `table` was written with: it would lose or repeat rows.
+
+    With `may_begin_anew` one of another query will do, and none: the source knows which rows the table holds.
 
     Raises:
         CheckpointError: with `way_out` as the advice.
@@ -86,7 +112,7 @@ def check_checkpoint(table: str, checkpoint: str, way_out: str) -> None:
         return
     if query is not None and opened.transaction_version(query) is not None:
         return
-    writer = _writer(opened)
+    writer = None if may_begin_anew else _writer(opened)
     if writer is not None:
         raise CheckpointError(
             f"the table {table!r} was written with query {writer}, but its checkpoint {checkpoint!r} "

@@ -1,29 +1,32 @@
-"""The jars that every Spark session gets by path: two of Delta, and a local file system that forks no processes.
+"""The jars that Spark sessions get by path, in groups: those of every session, and those that a pipeline may need.
 
 They are resolved once, through Spark's own resolver, from pinned Maven coordinates; afterwards a session
 starts without a resolution (which costs seconds each time) and works offline. `main`
-resolves them now.
+resolves those of every session now.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from streaming.base import JarError, StreamingError
+from streaming.spark.jar_groups import CORE, JarGroup
+from streaming.spark.jar_resolver import file_name, resolve
 from streaming.spark.java import require_java
 
-DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
-"""Maven coordinates that suffice to read, write and merge Delta tables; what they need is in Spark."""
+_log = logging.getLogger("tidemark")
 
-LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
-"""Hadoop's own local file system runs `chmod` and `readlink` as processes, dozens of them a batch."""
-
-COORDINATES = (*DELTA, LOCAL_FILES)
+COORDINATES = tuple(coordinate for (coordinate,) in CORE.jars)
+"""What every session gets, unless the environment says otherwise."""
 
 
 def jars_folder() -> Path:
@@ -41,81 +44,104 @@ def jars_folder() -> Path:
 
 
 def spark_jars() -> list[Path]:
-    """Return the paths of the jars, in the order of ``COORDINATES``; resolve those that are absent.
+    """Return the paths of every session's jars, in the order of ``COORDINATES``; resolve those that are absent.
 
     Raises JarError when one cannot be downloaded or kept, JavaError when there is no Java to resolve with.
     """
+    return jars_of(CORE)
+
+
+def jars_of(group: JarGroup, telling: Callable[[str], None] = lambda text: None) -> list[Path]:
+    """The paths of a group's jars, in its order; those that are absent are fetched, which `telling` is told before.
+
+    Raises:
+        JarError: one cannot be downloaded or kept.
+        JavaError: there is no Java to resolve with.
+        SettingsError: the coordinates in the environment are none.
+    """
     folder = jars_folder()
-    paths = [folder / _file_name(coordinate) for coordinate in COORDINATES]
-    absent = [c for c, path in zip(COORDINATES, paths, strict=True) if not zipfile.is_zipfile(path)]
+    if group.with_dependencies:
+        return _whole_group(group, folder, telling)
+    absent = tuple(coordinates for coordinates in group.wanted if _there(folder, coordinates) is None)
     if absent:
-        require_java()
+        telling(f"fetching {len(absent)} {'jar' if len(absent) == 1 else 'jars'} for {group.about}, once")
         _fetch(absent, folder)
-    return paths
+    return [_there(folder, coordinates) or folder / file_name(coordinates[0]) for coordinates in group.wanted]
 
 
-def _file_name(coordinate: str) -> str:
-    _, artifact, version = coordinate.split(":")
-    return f"{artifact}-{version}.jar"
+def are_there(group: JarGroup) -> bool:
+    """Whether nothing of the group would have to be fetched."""
+    folder = jars_folder()
+    if group.with_dependencies:
+        return (folder / group.folder).is_dir()
+    return all(_there(folder, coordinates) for coordinates in group.wanted)
 
 
-def _fetch(coordinates: list[str], folder: Path) -> None:
+def add_jars(spark: SparkSession, group: JarGroup) -> None:
+    """Let a running session use the jars of a group, in queries that this thread starts.
+
+    Raises:
+        JarError: one cannot be downloaded or kept.
+    """
+    session = spark._jsparkSession
+    added = {uri.rpartition("/")[2] for (uri,) in spark.sql("LIST JARS").collect()}
+    for path in jars_of(group, _log.info):
+        if path.name not in added:
+            spark.sql(f"ADD JAR '{path}'")
+    # Spark looks for sources where the thread says, which it is told in the thread that adds a jar only.
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.java.lang.Thread.currentThread().setContextClassLoader(session.sharedState().jarClassLoader())
+
+
+def _there(folder: Path, coordinates: tuple[str, ...]) -> Path | None:
+    """The jar of the first of these coordinates that is in the folder."""
+    paths = (folder / file_name(coordinate) for coordinate in coordinates)
+    return next((path for path in paths if zipfile.is_zipfile(path)), None)
+
+
+def _fetch(wanted: tuple[tuple[str, ...], ...], folder: Path) -> None:
+    require_java()
+    names = [coordinates[0] for coordinates in wanted]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".resolving-") as scratch:
-            for coordinate, jar in _resolve(coordinates, Path(scratch)).items():
-                partial = Path(scratch, _file_name(coordinate))
+            for coordinates, (jar,) in resolve(wanted, Path(scratch), folder, with_dependencies=False).items():
+                # Ivy puts the group before the name of a jar.
+                name = next(name for name in map(file_name, coordinates) if jar.name.endswith(name))
+                partial = Path(scratch, name)
                 shutil.copyfile(jar, partial)
-                partial.replace(folder / partial.name)
+                partial.replace(folder / name)
     except OSError as error:
-        raise JarError(
-            f"cannot keep the jars {', '.join(coordinates)} in {str(folder)!r} ({error.strerror or error}): "
-            "make that folder writable, or set TIDEMARK_JARS to one that is"
-        ) from error
+        raise _unkept(names, folder, error) from error
 
 
-def _resolve(coordinates: list[str], scratch: Path) -> dict[str, Path]:
-    """Return where Spark's resolver put each coordinate; a JVM without a SparkContext does the work."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.conf import SparkConf
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
-
-    # An Ivy folder of its own: a damaged shared cache cannot get in the way.
-    conf = SparkConf(loadDefaults=False).set("spark.jars.ivy", str(scratch / "ivy"))
-    with (scratch / "resolver.log").open("w+") as log:
+def _whole_group(group: JarGroup, folder: Path, telling: Callable[[str], None]) -> list[Path]:
+    """The jars of a group with all that they need, in a folder of their own that is put in place whole."""
+    kept = folder / group.folder
+    if not kept.is_dir():
+        telling(f"fetching the jars for {group.about}, once")
+        require_java()
         try:
-            gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
-        except PySparkRuntimeError as error:
-            log.seek(0)
-            last_words = "; ".join(log.read().strip().splitlines()[-3:]) or "it said nothing"
-            raise _jar_error(coordinates, f"its JVM did not start: {last_words}") from error
-        try:
-            resolver = gateway.jvm.org.apache.spark.util.DependencyUtils
-            jars = {}
-            for coordinate in coordinates:
-                uri = gateway.jvm.java.net.URI.create(f"ivy://{coordinate}?transitive=false")
-                try:
-                    files = resolver.resolveMavenDependencies(uri)
-                except Py4JJavaError as error:
-                    raise _jar_error([coordinate], error.java_exception.getMessage()) from error
-                if files.size() != 1 or not zipfile.is_zipfile(files.head()):
-                    raise _jar_error([coordinate], "what arrived is not a jar")
-                jars[coordinate] = Path(files.head())
-            return jars
-        finally:
-            gateway.shutdown()
-            gateway.proc.stdin.close()
-            gateway.proc.wait()
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder, prefix=".resolving-") as scratch:
+                resolved = resolve(group.wanted, Path(scratch), kept, with_dependencies=True)
+                partial = Path(scratch, "whole")
+                partial.mkdir()
+                for jar in {path for paths in resolved.values() for path in paths}:
+                    shutil.copyfile(jar, partial / jar.name)
+                partial.rename(kept)
+        except OSError as error:
+            # Another process may have put it in place meanwhile.
+            if not kept.is_dir():
+                raise _unkept([coordinates[0] for coordinates in group.wanted], folder, error) from error
+    return sorted(kept.glob("*.jar"))
 
 
-def _jar_error(coordinates: list[str], reason: str) -> JarError:
-    names = " and ".join(_file_name(coordinate) for coordinate in coordinates)
+def _unkept(coordinates: list[str], folder: Path, error: OSError) -> JarError:
     return JarError(
-        f"Spark could not download {' and '.join(coordinates)} ({reason}): check that this machine reaches a "
-        "Maven repository (spark.jars.ivySettings or spark.jars.repositories in the spark-defaults.conf of "
-        f"SPARK_CONF_DIR name another one) and run it again, or copy {names} by hand into "
-        f"{str(jars_folder())!r}"
+        f"cannot keep the jars {', '.join(coordinates)} in {str(folder)!r} ({error.strerror or error}): "
+        "make that folder writable, or set TIDEMARK_JARS to one that is"
     )
 
 

@@ -62,7 +62,7 @@ def test_files_of_every_visible_folder_are_read_and_of_no_hidden_one(spark: Spar
         folder, _, file = f"/{name}".rpartition("/")
         land(f"{landing}{folder}", readings("a@1" if name in visible else "x@1"), name=file)
     backlog = stream.source.backlog(lake, checkpoint)
-    assert backlog().items == len(visible)
+    assert backlog({}).items == len(visible)
 
     run(spark, lake, pipeline)
 
@@ -70,7 +70,7 @@ def test_files_of_every_visible_folder_are_read_and_of_no_hidden_one(spark: Spar
     assert tuples(rows, "id") == [("a",)] * len(visible)
     paths = {unquote(row.path).partition("/landing/readings/")[2] for row in rows.select("_origin.path").collect()}
     assert paths == set(visible)
-    assert (backlog().items, compared(spark, lake)) == (0, SourceComparison(len(visible), "files"))
+    assert (backlog({}).items, compared(spark, lake)) == (0, SourceComparison(len(visible), "files"))
 
 
 def test_a_backlog_comes_in_batches_of_bounded_bytes_and_a_file_above_the_bound_comes_alone(

@@ -73,7 +73,10 @@ def test_a_running_stream_is_one_row_and_one_that_failed_says_why(lake: Lake, ti
         newest_batch=1234,
         rejected=56,
         input_rate=789.0,
-        backlog=(SourceBacklog(5, "files", warning="a.json is odd."),),
+        backlog=(
+            SourceBacklog(5, "files", warning="a.json is odd."),
+            SourceBacklog(1_003, "rows", partitions={"orders-0": 3, "orders-1": 1_000}),
+        ),
     )
     told(lake, supervisor, process)
     with take_lease(lake, STREAM, "stream"):
@@ -88,6 +91,8 @@ def test_a_running_stream_is_one_row_and_one_that_failed_says_why(lake: Lake, ti
         "56",
         "5 files",
         "beats: a.json is odd.",
+        "1,003 rows",
+        "beats: rows wait in orders-1 (1,000), orders-0 (3).",
         "Next: tidemark status --watch",
     ):
         assert part in text

@@ -34,12 +34,16 @@ def check_format(spark: SparkSession, form: Format, samples: Samples) -> None:
     assert names and not any(name.startswith("_") for name in names)
 
     payloads = [*samples.good, *samples.wrong, *samples.unknown, *samples.unreadable]
-    raw = spark.createDataFrame([(number, payload) for number, payload in enumerate(payloads)], "n int, _raw binary")
+    raw = spark.createDataFrame([*enumerate([*payloads, None])], "n int, _raw binary")
     parsed = form.parse(raw)
     assert parsed.columns == ["n", "_raw", *names, UNREADABLE, WRONG, UNKNOWN]
-    rows = {bytes(row["_raw"]): row for row in parsed.collect()}
+    collected = parsed.collect()
+    rows = {bytes(row["_raw"]): row for row in collected if row["_raw"] is not None}
     # Nothing is lost and nothing is changed: a row for each payload, byte for byte.
-    assert sorted(rows) == sorted(set(payloads)) and parsed.count() == len(payloads)
+    assert sorted(rows) == sorted(set(payloads)) and len(collected) == len(payloads) + 1
+    (nothing,) = (row for row in collected if row["_raw"] is None)
+    assert (nothing[UNREADABLE], _reasons(nothing), nothing[UNKNOWN]) == (None, frozenset(), None)
+    assert all(nothing[name] is None for name in names)
 
     for payload, values in samples.good.items():
         row = rows[payload]

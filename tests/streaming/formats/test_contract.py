@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streaming.formats.csv import Csv
 from streaming.formats.json import Json
+from streaming.formats.text import Text
 from tests.streaming.formats.contract import Samples, check_format
 
 SCHEMA = "id string not null, value double"
@@ -29,6 +33,40 @@ SAMPLES = Samples(
 
 def test_json_keeps_the_contract(spark: SparkSession) -> None:
     check_format(spark, Json(SCHEMA), SAMPLES)
+
+
+def test_text_keeps_the_contract(spark: SparkSession) -> None:
+    good = {text.encode(): {"line": text} for text in ("a", "", "{x}", "ü \t\n", '"')}
+    check_format(spark, Text("line"), Samples(good, {}, {}, (b"\xff", b"a\xc3")))
+
+
+def test_csv_keeps_the_contract(spark: SparkSession) -> None:
+    form = Csv("id string not null, count int, amount decimal(5,2), at timestamp, ok boolean, d double")
+    nothing: dict[str, Any] = {"count": None, "amount": None, "ok": None, "d": None}
+    good = {
+        b"a,1,2.50,2026-01-01T00:00:00Z,true,1e3": {
+            "id": "a",
+            "count": 1,
+            "amount": Decimal("2.50"),
+            "ok": True,
+            "d": 1e3,
+        },
+        b"b,,,,,": {"id": "b", "at": None, **nothing},
+        b'"b,""c""",,,,,\r\n': {"id": 'b,"c"', **nothing},
+        b'"",-7,.5,,FALSE,-2': {"id": "", "count": -7, "amount": Decimal("0.50"), "ok": False, "d": -2.0},
+        "\u00fc b,,,,,".encode(): {"id": "\u00fc b", **nothing},
+        b'"two\nlines",,,,,': {"id": "two\nlines", **nothing},
+    }
+    wrong = {
+        b",1,,,,": frozenset({"id"}),
+        b"a,1.0,,,,": frozenset({"count"}),
+        b"a,2147483648,,,,": frozenset({"count"}),
+        b"a,,2.505,,,": frozenset({"amount"}),
+        b"a,,1000,2026-01-01T00:00:00,1,NaN": frozenset({"amount", "at", "ok", "d"}),
+        b",x,y,z,u,1e999": frozenset({"id", "count", "amount", "at", "ok", "d"}),
+    }
+    unreadable = (b"", b"a", b"a,,,,", b"a,,,,,,", b"\xff,,,,,", b"a,,,,,\nb,,,,,", b"\n")
+    check_format(spark, form, Samples(good, wrong, {}, unreadable))
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def test_the_same_file_name_again_is_not_read_again_but_reported(spark: SparkSes
     (change,) = stream.source.compare(spark, lake, log.read_log(spark, lake, stream)).changes
     assert change.kind == "changed"
     assert "0000.json" in change.text and "as a new file under a new name" in change.text
-    waiting = stream.source.backlog(lake, lake.checkpoint(stream, log.QUERY))()
+    waiting = stream.source.backlog(lake, lake.checkpoint(stream, log.QUERY))({})
     assert waiting.items == 0 and "after it was read: 0000.json. A file is read once" in waiting.warning
     (broken,) = (finding for finding in audit(spark, lake, pipeline) if not finding.holds)
     assert (broken.compared, broken.advice) == ("files ingested: not changed since", change.text)

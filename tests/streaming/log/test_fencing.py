@@ -33,7 +33,7 @@ def test_a_batch_stamped_before_another_process_took_over_is_not_appended(spark:
     with pytest.raises(
         FencedError, match=rf"batch {head.number + 1} of 'beats' was not appended: batch {len(before)} is"
     ):
-        append_heartbeat(spark, lake, STREAM, next_state(head), head.number + 1, NOW)
+        append_heartbeat(spark, lake, STREAM, next_state(head), head, NOW)
 
     assert read_batches(lake, STREAM) == before
 

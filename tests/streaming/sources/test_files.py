@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,10 +25,8 @@ class FilesCase(SourceCase):
         with (self._landing / name).open("ab") as file:
             file.write(b"more\n")
 
-    def lose(self, name: str) -> Callable[[], None]:
-        hidden = self._landing / f".{name}"
-        (self._landing / name).rename(hidden)
-        return lambda: hidden.rename(self._landing / name) and None
+    def lose(self, name: str) -> None:
+        (self._landing / name).unlink()
 
     def remove(self) -> None:
         shutil.rmtree(self._landing)

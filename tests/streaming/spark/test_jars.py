@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.base.errors import JarError
-from streaming.spark.jars import COORDINATES, spark_jars
+from streaming.base.errors import JarError, SettingsError
+from streaming.spark.jar_groups import GROUPS, KAFKA, JarGroup
+from streaming.spark.jars import COORDINATES, are_there, jars_of, spark_jars
 
 NAMES = [
     "delta-spark_4.2_2.13-4.4.0.jar",
@@ -95,3 +96,26 @@ def test_the_command_that_make_calls_says_an_error_without_a_traceback(tmp_path:
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "JAVA_HOME" in done.stderr
+
+
+def test_of_the_coordinates_that_will_do_the_first_one_that_is_there_is_taken(folder: Path) -> None:
+    group = JarGroup("one", "nothing", (("a:first:2", "a:first:1"), ("a:second:1",)))
+    put_jars(folder, "first-1.jar", "second-1.jar")
+    assert jars_of(group) == [folder / "first-1.jar", folder / "second-1.jar"]
+    (folder / "second-1.jar").rename(folder / "first-2.jar")
+    assert not are_there(group)
+    assert are_there(JarGroup("one", "nothing", group.jars[:1]))
+    assert jars_of(JarGroup("one", "nothing", group.jars[:1])) == [folder / "first-2.jar"]
+
+
+def test_the_environment_replaces_the_coordinates_of_a_group(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_JARS_KAFKA", "org.example:own:1.0, org.example:other:2.0")
+    put_jars(folder, "own-1.0.jar", "other-2.0.jar")
+    assert jars_of(KAFKA) == [folder / "own-1.0.jar", folder / "other-2.0.jar"]
+    monkeypatch.setenv("TIDEMARK_JARS_KAFKA", "kafka-clients")
+    with pytest.raises(SettingsError, match=r"TIDEMARK_JARS_KAFKA='kafka-clients' .*write group:artifact:version"):
+        jars_of(KAFKA)
+
+
+def test_every_coordinate_of_every_group_can_be_read() -> None:
+    assert all(coordinate.count(":") == 2 for group in GROUPS.values() for jar in group.jars for coordinate in jar)

@@ -1,0 +1,9 @@
+"""Topics of Kafka as a source."""
+
+from streaming.sources.kafka.source import Kafka
+from streaming.sources.kafka.start import CommittedOffsets
+
+__all__ = [
+    "CommittedOffsets",
+    "Kafka",
+]

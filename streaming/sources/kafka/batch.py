@@ -1,0 +1,156 @@
+"""One batch of topics: what it takes, what of that the log holds already, and what is remembered of it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streaming.base import CheckpointError, SourceError
+from streaming.lake import Lake
+from streaming.sources.kafka.gaps import count_gaps
+from streaming.sources.kafka.memory import KafkaMemory, RangesOf
+from streaming.sources.kafka.plan import Plan, check_nothing_lost, lost_ranges, planned_ranges
+from streaming.sources.kafka.ranges import Ranges, joined, within, without
+from streaming.sources.kafka.topics import Partition, Topic, name_of
+from streaming.sources.source import Memory, Reading, Taken
+from streaming.spark import query_id
+
+if TYPE_CHECKING:
+    from streaming.sources.kafka.client import KafkaClient
+
+
+class Declared(Protocol):
+    """What the declaration of the source says."""
+
+    @property
+    def start(self) -> object:
+        """The start position."""
+
+    @property
+    def when_lost(self) -> str:
+        """Whether to go on without what was lost."""
+
+    def location(self, lake: Lake) -> str:
+        """Servers and topics."""
+
+    def topics_there(self) -> dict[str, Topic]:
+        """The topics as they are now."""
+
+
+def take_batch(
+    source: Declared,
+    client: KafkaClient,
+    reading: Reading,
+    query_batch: int,
+    rows: DataFrame,
+    topics: Mapping[str, Topic],
+) -> Taken:
+    """The rows of a planned batch, each with the id of its topic, without those that the log holds.
+
+    `topics` are those that there are now.
+
+    Raises:
+        CheckpointError: the checkpoint vanished.
+        SourceError: rows were removed before they could be read, and the declaration does not allow that.
+    """
+    query = query_id(reading.checkpoint)
+    if query is None:
+        raise CheckpointError(f"the checkpoint {reading.checkpoint!r} vanished while its query runs; stop and restart.")
+    memory = KafkaMemory.from_json(reading.memory)
+    plan = planned_ranges(reading.checkpoint, query_batch)
+    ids = _ids(plan, topics)
+    held = {partition: memory.of(ids[partition[0]], partition[1]) or () for partition in plan}
+    known = {partition: within(held[partition], bounds) for partition, bounds in plan.items()}
+    lost = _lost(source, client, reading, plan)
+
+    def remember(written: DataFrame, counts: Mapping[str, int]) -> Memory:
+        if _ids(plan, source.topics_there()) != ids:
+            raise SourceError(
+                f"a topic of {source.location(reading.lake)} was created again while a batch of it was read; the batch "
+                "was not appended, and the next attempt says what to do."
+            )
+        expected = {
+            partition: tuple(
+                piece
+                for new in without(plan[partition], known[partition])
+                for piece in without(new, lost.get(partition, ()))
+            )
+            for partition in plan
+        }
+        gaps = count_gaps(written, expected, counts, client)
+        return _after(memory, query, source.start, plan, ids, gaps, lost).to_json()
+
+    return Taken(_located(rows, ids, known), remember)
+
+
+def _ids(plan: Plan, there: Mapping[str, Topic]) -> dict[str, str]:
+    missing = sorted({topic for topic, _ in plan} - there.keys())
+    if missing:
+        raise SourceError(
+            f"the topic {', '.join(map(repr, missing))} is not there any more, and a batch that was planned reads it; "
+            "what was not read is gone with it. Create it again, or leave it out of the declaration."
+        )
+    return {topic: there[topic].id for topic, _ in plan}
+
+
+def _lost(source: Declared, client: KafkaClient, reading: Reading, plan: Plan) -> dict[Partition, Ranges]:
+    lost = lost_ranges(plan, client.earliest(plan))
+    if source.when_lost == "stop":
+        check_nothing_lost(lost, source.location(reading.lake))
+    return lost
+
+
+def _located(rows: DataFrame, ids: Mapping[str, str], known: Mapping[Partition, Ranges]) -> DataFrame:
+    origin = F.col("_origin")
+    names = F.create_map(*(F.lit(text) for pair in sorted(ids.items()) for text in pair))
+    fields = ("partition", "offset", "timestamp", "key", "headers")
+    whole = F.struct(
+        origin["topic"].alias("topic"),
+        names[origin["topic"]].alias("topic_id"),
+        *(origin[field].alias(field) for field in fields),
+    )
+    held = [_is_in(origin, partition, ranges) for partition, ranges in known.items() if ranges]
+    new = rows.where(~reduce(operator.or_, held)) if held else rows
+    return new.withColumn("_origin", whole)
+
+
+def _is_in(origin: Column, partition: Partition, ranges: Ranges) -> Column:
+    offset = origin["offset"]
+    inside = reduce(operator.or_, ((offset >= first) & (offset < end) for first, end in ranges))
+    return (origin["topic"] == partition[0]) & (origin["partition"] == partition[1]) & inside
+
+
+def _after(
+    memory: KafkaMemory,
+    query: str,
+    start: object,
+    plan: Plan,
+    ids: Mapping[str, str],
+    gaps: Mapping[Partition, int],
+    lost: Mapping[Partition, Ranges],
+) -> KafkaMemory:
+    same = memory.query == query
+    ranges: dict[str, RangesOf] = dict(memory.ranges)
+    for (topic, number), bounds in plan.items():
+        of_topic = dict(ranges.get(ids[topic], {}))
+        of_topic[str(number)] = joined((*of_topic.get(str(number), ()), bounds))
+        ranges[ids[topic]] = of_topic
+    counted, skipped = dict(memory.gaps), dict(memory.lost)
+    for partition, number in gaps.items():
+        counted[name_of(partition)] = counted.get(name_of(partition), 0) + number
+    for partition, gone in lost.items():
+        skipped[name_of(partition)] = joined((*skipped.get(name_of(partition), ()), *gone))
+    return KafkaMemory(
+        query=query,
+        # Where the query began follows from what was declared then.
+        start=memory.start if same else str(start),
+        topics={**(memory.topics if same else {}), **ids},
+        ranges=ranges,
+        gaps=counted,
+        lost=skipped,
+    )

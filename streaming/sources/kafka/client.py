@@ -1,0 +1,151 @@
+"""What is asked of brokers besides rows: topics with their ids and partitions, offsets, and what a group committed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from streaming.base import SourceError, to_micros
+from streaming.sources.kafka.options import ClientOptions, for_librdkafka, reads_committed
+from streaming.sources.kafka.topics import Partition, Topic
+
+ANSWERS_WITHIN = 10.0
+"""Seconds."""
+
+
+@lru_cache(maxsize=64)
+def client_of(servers: str, options: ClientOptions) -> KafkaClient:
+    """The one client of this process for these servers and options."""
+    return KafkaClient(servers, options)
+
+
+class KafkaClient:
+    """Questions to the brokers at `servers`.
+
+    Every method raises SourceError where none of them answers within ten seconds, or they refuse to.
+    """
+
+    def __init__(self, servers: str, options: ClientOptions) -> None:
+        self._servers = servers
+        self._last_words = ""
+        self._config = for_librdkafka(servers, options) | {"error_cb": self._heard}
+        self._admin = AdminClient({name: value for name, value in self._config.items() if name != "isolation.level"})
+        committed = reads_committed(options)
+        self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+    def names(self, pattern: str | None = None) -> list[str]:
+        """The names of all topics but Kafka's own, or of those that a regular expression matches as a whole."""
+        try:
+            there = self._admin.list_topics(timeout=ANSWERS_WITHIN).topics
+        except KafkaException as error:
+            raise self._error(error) from error
+        names = sorted(name for name in there if not name.startswith("__"))
+        return names if pattern is None else [name for name in names if re.fullmatch(pattern, name)]
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that are there, by name."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWERS_WITHIN)
+        topics = {}
+        for name, future in futures.items():
+            found = self._answer(future, missing=KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if found is not None:
+                partitions = tuple(sorted(entry.id for entry in found.partitions))
+                topics[name] = Topic(name, str(found.topic_id), partitions)
+        return topics
+
+    def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The first offset that is still there of each partition."""
+        return self._offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The offset behind the last row of each partition that may be read."""
+        return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
+
+    def from_instant(self, partitions: Iterable[Partition], instant: datetime) -> dict[Partition, int | None]:
+        """The first offset of each partition whose row is of the instant or later; None where there is none."""
+        # A row of a part of a millisecond after the instant would be of the millisecond before.
+        millis = -(-to_micros(instant) // 1000)
+        offsets = self._offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(millis)))
+        return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
+
+    def committed(self, group: str, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
+        """What a consumer group has committed of each partition; None where it has nothing."""
+        asked = [TopicPartition(*partition) for partition in partitions]
+        if not asked:
+            return {}
+        request = [ConsumerGroupTopicPartitions(group, asked)]
+        (future,) = self._admin.list_consumer_group_offsets(request, request_timeout=ANSWERS_WITHIN).values()
+        answer = self._answer(future)
+        return {
+            (each.topic, each.partition): each.offset if each.offset >= 0 else None for each in answer.topic_partitions
+        }
+
+    def first_offset_from(self, partition: Partition, offset: int) -> int | None:
+        """The offset of the first row at `offset` or behind, of whatever transaction; None where none comes."""
+        config = self._config | {"group.id": "tidemark", "enable.auto.commit": False, "auto.offset.reset": "error"}
+        consumer = Consumer(config | {"isolation.level": "read_uncommitted"})
+        try:
+            consumer.assign([TopicPartition(*partition, offset)])
+            message = consumer.poll(ANSWERS_WITHIN)
+            return None if message is None or message.error() else message.offset()
+        finally:
+            consumer.close()
+
+    def _offsets(self, asked: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
+        if not asked:
+            return {}
+        specs = {TopicPartition(*partition): spec for partition, spec in asked.items()}
+        futures = self._admin.list_offsets(specs, isolation_level=self._isolation, request_timeout=ANSWERS_WITHIN)
+        return {(place.topic, place.partition): self._answer(future).offset for place, future in futures.items()}
+
+    def _answer(self, future: Future[Any], missing: int | None = None) -> Any:
+        try:
+            return future.result(2 * ANSWERS_WITHIN)
+        except KafkaException as error:
+            if error.args[0].code() == missing:
+                return None
+            raise self._error(error) from error
+        except TimeoutError as error:
+            raise self._error(error) from error
+
+    def _heard(self, error: KafkaError) -> None:
+        self._last_words = error.str()
+
+    def _error(self, error: Exception) -> SourceError:
+        cause = error.args[0] if error.args else None
+        text = cause.str() if isinstance(cause, KafkaError) else "no answer"
+        away = not isinstance(cause, KafkaError) or cause.code() in (
+            KafkaError._TIMED_OUT,
+            KafkaError._TRANSPORT,
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._RESOLVE,
+        )
+        if not away:
+            return SourceError(
+                f"the brokers at {self._servers!r} refuse to tell about the topics ({text}); give the user of the "
+                "stream the right to describe and read them, or correct the options of Kafka. Nothing was read."
+            )
+        self._admin.poll(0)
+        heard = f", the last word was: {self._last_words}" if self._last_words else ""
+        return SourceError(
+            f"no Kafka broker answers at {self._servers!r} ({text}{heard}); start it, or correct servers and options "
+            "of Kafka. Nothing was read."
+        )

@@ -1,0 +1,67 @@
+"""What the source remembers of what it has given: which topics, and which offsets of them are in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streaming.sources.kafka.ranges import Ranges
+from streaming.sources.source import Memory
+
+RangesOf = Mapping[str, Ranges]
+"""By the number of a partition, as text."""
+
+
+@dataclass(frozen=True)
+class KafkaMemory:
+    """All of it, as it is after a batch.
+
+    `query` planned the batch; `start` is the start position as it was declared when that query began. `topics`: the id
+    of each topic that the query has read. `ranges`: by topic id, the offsets that are in the log, and those that were
+    found to have no row. `gaps`: offsets without a row, neither markers of transactions nor rows of aborted ones, by
+    the name of the partition. `lost`: what was removed before it could be read, and went by the declaration
+    `when_lost="skip"`, by the name of the partition.
+    """
+
+    query: str | None = None
+    start: str | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, RangesOf] = field(default_factory=dict)
+    gaps: Mapping[str, int] = field(default_factory=dict)
+    lost: Mapping[str, Ranges] = field(default_factory=dict)
+
+    def of(self, topic_id: str, partition: int) -> Ranges | None:
+        """The offsets of a partition that are in the log; None where it was never read."""
+        return self.ranges.get(topic_id, {}).get(str(partition))
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "query": self.query,
+            "start": self.start,
+            "topics": dict(self.topics),
+            "ranges": {topic: _lists(partitions) for topic, partitions in self.ranges.items()},
+            "gaps": dict(self.gaps),
+            "lost": _lists(self.lost),
+        }
+
+    @classmethod
+    def from_json(cls, value: Memory) -> KafkaMemory:
+        """The inverse of `to_json`; of nothing, nothing."""
+        return cls(
+            query=value.get("query"),
+            start=value.get("start"),
+            topics=value.get("topics", {}),
+            ranges={topic: _tuples(partitions) for topic, partitions in value.get("ranges", {}).items()},
+            gaps=value.get("gaps", {}),
+            lost=_tuples(value.get("lost", {})),
+        )
+
+
+def _lists(ranges: RangesOf) -> dict[str, list[list[int]]]:
+    return {name: [list(each) for each in entry] for name, entry in ranges.items()}
+
+
+def _tuples(ranges: Mapping[str, Iterable[Iterable[int]]]) -> dict[str, Ranges]:
+    return {name: tuple((first, end) for first, end in entry) for name, entry in ranges.items()}

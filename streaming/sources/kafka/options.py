@@ -1,0 +1,175 @@
+"""Options of Kafka's clients: declared once, in the names of librdkafka, for both the clients that read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streaming.base import DeclarationError, FrozenMapping, SourceError, check_mapping
+
+ISOLATION = "isolation.level"
+_SECRETS = ("password", "secret", "jaas", ".pem", "token")
+_OURS = {
+    "bootstrap.servers": "servers",
+    "group.id": "start=CommittedOffsets(group)",
+    "auto.offset.reset": "start",
+    "enable.auto.commit": "nothing: the log says how far the stream is",
+}
+_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_KNOWN = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+    "client.id",
+    "client.rack",
+    "max.partition.fetch.bytes",
+    "fetch.max.bytes",
+    "fetch.min.bytes",
+    "request.timeout.ms",
+    ISOLATION,
+)
+_OF_THE_READER_ALONE = ("max.partition.fetch.bytes", "fetch.max.bytes", "fetch.min.bytes", "request.timeout.ms")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+class ClientOptions(FrozenMapping[str, str]):
+    """Options by name; whoever prints them sees no secret."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ClientOptions, (dict(self),)
+
+    def __repr__(self) -> str:
+        return repr({name: "***" if _is_secret(name) else value for name, value in self.items()})
+
+
+def _is_secret(name: str) -> bool:
+    return any(part in name for part in _SECRETS)
+
+
+def client_options(given: Mapping[str, str]) -> ClientOptions:
+    """The options, checked; they are nowhere quoted with their values.
+
+    Raises:
+        DeclarationError: a name is unknown or not the user's, or what goes together is not all there.
+    """
+    check_mapping("options of Kafka", dict.fromkeys(given, ""), str, "a dict from name to text")
+    options = ClientOptions(given)
+    for name, value in options.items():
+        if not isinstance(value, str):
+            raise DeclarationError(f"option {name!r} of Kafka is a {type(value).__name__}; write it as text.")
+        if name in _OURS:
+            raise DeclarationError(f"option {name!r} of Kafka is declared by {_OURS[name]}; leave it out.")
+        if name not in _KNOWN:
+            raise DeclarationError(
+                f"option {name!r} of Kafka is not known; options are those of librdkafka: {', '.join(_KNOWN)}."
+            )
+    _check_together(options)
+    return options
+
+
+def _check_together(options: ClientOptions) -> None:
+    protocol, mechanism = options.get("security.protocol", "PLAINTEXT").upper(), options.get("sasl.mechanism", "")
+    if protocol.startswith("SASL") != bool(mechanism) or (mechanism and mechanism not in _MODULES):
+        raise DeclarationError(
+            f"security.protocol={protocol!r} and sasl.mechanism={mechanism!r} of Kafka do not go together; with "
+            f"SASL_SSL or SASL_PLAINTEXT a mechanism is one of {', '.join(_MODULES)}, otherwise leave it out."
+        )
+    if mechanism and not ("sasl.username" in options and "sasl.password" in options):
+        raise DeclarationError(
+            f"sasl.mechanism={mechanism!r} of Kafka needs sasl.username and sasl.password; name a variable of the "
+            "environment, such as '${KAFKA_PASSWORD}', and the declaration holds no secret."
+        )
+    if ("ssl.certificate.location" in options) != ("ssl.key.location" in options):
+        raise DeclarationError("ssl.certificate.location and ssl.key.location of Kafka go together; name both.")
+    if options.get(ISOLATION, "read_committed") not in ("read_committed", "read_uncommitted"):
+        raise DeclarationError(
+            f"{ISOLATION}={options[ISOLATION]!r} of Kafka is unknown; write read_committed or read_uncommitted."
+        )
+
+
+def reads_committed(options: ClientOptions) -> bool:
+    """Whether rows of transactions that were aborted, or are open, are left out; they are unless declared otherwise."""
+    return options.get(ISOLATION) != "read_uncommitted"
+
+
+def for_librdkafka(servers: str, options: ClientOptions) -> dict[str, Any]:
+    """The options of the client that asks for offsets and topics.
+
+    Raises:
+        SourceError: a variable of the environment is not set.
+    """
+    own = {name: value for name, value in _expanded(options).items() if name not in _OF_THE_READER_ALONE}
+    # It writes what it thinks of a connection to the standard error otherwise.
+    return {**own, "bootstrap.servers": servers, "log_level": 0}
+
+
+def for_spark(servers: str, options: ClientOptions) -> dict[str, str]:
+    """The options of Spark's reader, whose client is Java's.
+
+    Raises:
+        SourceError: a variable of the environment is not set, or a file cannot be read.
+    """
+    given = _expanded(options)
+    java = {name: value for name, value in given.items() if name in _OF_THE_READER_ALONE or name.startswith("client.")}
+    java |= {"bootstrap.servers": servers, ISOLATION: given.get(ISOLATION, "read_committed")}
+    if "security.protocol" in given:
+        java["security.protocol"] = given["security.protocol"].upper()
+    if "ssl.endpoint.identification.algorithm" in given:
+        algorithm = given["ssl.endpoint.identification.algorithm"]
+        java["ssl.endpoint.identification.algorithm"] = "" if algorithm == "none" else algorithm
+    if "sasl.mechanism" in given:
+        mechanism = given["sasl.mechanism"]
+        user, password = (_quoted(given[name]) for name in ("sasl.username", "sasl.password"))
+        java["sasl.mechanism"] = mechanism
+        java["sasl.jaas.config"] = f"{_MODULES[mechanism]} required username={user} password={password};"
+    if "ssl.ca.location" in given:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _content(given, "ssl.ca.location")}
+    if "ssl.certificate.location" in given:
+        java |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": _content(given, "ssl.certificate.location"),
+            "ssl.keystore.key": _content(given, "ssl.key.location"),
+        }
+    if "ssl.key.password" in given:
+        java["ssl.key.password"] = given["ssl.key.password"]
+    return {f"kafka.{name}": value for name, value in java.items()}
+
+
+def _expanded(options: ClientOptions) -> dict[str, str]:
+    def variable(match: re.Match[str]) -> str:
+        value = os.environ.get(match[1])
+        if value is None:
+            raise SourceError(
+                f"the options of Kafka name the variable {match[1]!r}, which is not set; set it in the environment of "
+                "the process that runs the pipeline."
+            )
+        return value
+
+    return {name: _VARIABLE.sub(variable, value) for name, value in options.items()}
+
+
+def _content(given: Mapping[str, str], name: str) -> str:
+    try:
+        return Path(given[name]).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{name}={given[name]!r} of Kafka cannot be read ({error}); name a PEM file.") from error
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

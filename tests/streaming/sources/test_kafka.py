@@ -1,0 +1,311 @@
+"""Topics as a source: the contract, and circumstances that are not as they should be."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import Lake, Pipeline, log
+from streaming.audit.laws import audit
+from streaming.base.errors import CheckpointError, SourceError
+from streaming.sources import Kafka
+from streaming.sources.kafka import client
+from tests.streaming.sources.contract import SourceCase, SourceContract
+from tests.support.instants import at
+from tests.support.kafka import PASSWORD, USER, Broker, Message
+from tests.support.runs import run
+from tests.support.topics import event, piped, values
+
+_NUMBERS = itertools.count()
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": USER,
+    "sasl.password": "${KAFKA_PASSWORD}",
+}
+MEGABYTES_10 = 10 * 1024 * 1024
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test has."""
+    return f"source-{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Who asks does not wait long for an answer."""
+    monkeypatch.setattr(client, "ANSWERS_WITHIN", 1.0)
+    yield
+    client.client_of.cache_clear()
+
+
+class KafkaCase(SourceCase):
+    """One partition; a delivery is called by its first offset."""
+
+    def __init__(self, kafka: Broker, topic: str) -> None:
+        self.source = Kafka(kafka.servers, topic, rows_per_batch=3)
+        self._kafka = kafka
+        self._topic = topic
+        self._sent: list[bytes] = []
+        kafka.create(topic)
+
+    def deliver(self, *payloads: bytes) -> str:
+        self._kafka.send(self._topic, payloads)
+        self._sent += payloads
+        return str(len(self._sent) - len(payloads))
+
+    def change(self, name: str) -> None:
+        self.remove()
+        self._kafka.create(self._topic)
+        self._kafka.send(self._topic, self._sent)
+
+    def lose(self, name: str) -> None:
+        self._kafka.remove_before(self._topic, 0, int(name) + 1)
+
+    def remove(self) -> None:
+        self._kafka.delete(self._topic)
+
+    def called(self, lake: Lake) -> str:
+        return self._topic
+
+    def speaks_of(self, words: str, name: str) -> bool:
+        told = re.findall(r"offsets (\d+)(?: to (\d+))?", words)
+        # Of a topic as a whole nothing is told by offsets.
+        return not told or any(int(first) <= int(name) <= int(last or first) for first, last in told)
+
+
+class TestKafka(SourceContract):
+    @pytest.fixture
+    def case(self, kafka: Broker, topic: str) -> KafkaCase:
+        return KafkaCase(kafka, topic)
+
+
+def events(*numbers: int) -> list[str]:
+    return [event(number) for number in numbers]
+
+
+def findings(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> list[str]:
+    return [finding.advice for finding in audit(spark, lake, pipeline) if finding.broken]
+
+
+def warning(lake: Lake, pipeline: Pipeline) -> str:
+    head = log.head(lake, pipeline.stream)
+    assert head is not None
+    return pipeline.stream.source.backlog(lake, lake.checkpoint(pipeline.stream, log.QUERY))(head.source).warning
+
+
+def test_a_server_where_nobody_answers_and_a_topic_that_is_not_there_are_named(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str, impatient: None
+) -> None:
+    with pytest.raises(SourceError, match=r"no Kafka broker answers at '127.0.0.1:9' .*correct servers"):
+        run(spark, lake, piped(Kafka("127.0.0.1:9", topic)))
+    kafka.create(topic)
+    with pytest.raises(SourceError, match=rf"no topic '{topic}x' .*topics there are: .*{topic}.*Nothing was read"):
+        run(spark, lake, piped(Kafka(kafka.servers, f"{topic}x")))
+
+
+@pytest.mark.parametrize("rows", [1, 9], ids=["with fewer rows", "filled past where the stream was"])
+def test_a_topic_that_was_created_again_is_refused_until_the_stream_begins_anew(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str, rows: int
+) -> None:
+    kafka.create(topic)
+    kafka.send(topic, events(0, 1, 2))
+    pipeline = piped(Kafka(kafka.servers, topic))
+    run(spark, lake, pipeline)
+
+    kafka.delete(topic)
+    kafka.create(topic)
+    kafka.send(topic, events(*range(10, 10 + rows)))
+    checkpoint = lake.checkpoint(pipeline.stream, log.QUERY)
+    with pytest.raises(
+        SourceError, match=rf"created again.*{topic}-0 offsets 0 to 2.*move the checkpoint '{checkpoint}'"
+    ):
+        run(spark, lake, pipeline)
+    assert any("created again" in advice for advice in findings(spark, lake, pipeline))
+
+    shutil.rmtree(checkpoint)
+    run(spark, lake, pipeline)
+    assert values(spark, lake, pipeline) == [0, 1, 2, *range(10, 10 + rows)]
+    assert findings(spark, lake, pipeline) == []
+
+
+def test_rows_that_went_before_they_were_read_are_refused_by_their_offsets_and_skipped_only_as_declared(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+) -> None:
+    kafka.create(topic)
+    kafka.send(topic, events(0, 1))
+    pipeline = piped(Kafka(kafka.servers, topic))
+    run(spark, lake, pipeline)
+    kafka.send(topic, events(2, 3, 4, 5))
+    kafka.remove_before(topic, 0, 4)
+
+    with pytest.raises(
+        SourceError, match=rf"2 offsets of .* before they were read: {topic}-0 offsets 2 to 3\. .*'skip'"
+    ):
+        run(spark, lake, pipeline)
+    assert values(spark, lake, pipeline) == [0, 1]
+
+    skipping = piped(Kafka(kafka.servers, topic, when_lost="skip"))
+    run(spark, lake, skipping)
+    assert values(spark, lake, skipping) == [0, 1, 4, 5]
+    assert f"left out as declared by when_lost: {topic}-0 offsets 2 to 3" in warning(lake, skipping)
+    run(spark, lake, pipeline)
+    assert f"{topic}-0 offsets 2 to 3" in warning(lake, pipeline), "it stays known"
+
+
+def test_rows_of_aborted_transactions_are_none_and_only_what_is_no_marker_is_a_gap(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+) -> None:
+    kafka.create(topic)
+    kafka.send_transaction(topic, events(0, 1))
+    kafka.send_transaction(topic, events(2, 3, 4), aborted=True)
+    kafka.send_transaction(topic, events(5))
+    committed = piped(Kafka(kafka.servers, topic), name="committed")
+    every = piped(Kafka(kafka.servers, topic, options={"isolation.level": "read_uncommitted"}), name="every")
+    for pipeline in (committed, every):
+        run(spark, lake, pipeline)
+        assert warning(lake, pipeline) == ""
+    assert values(spark, lake, committed) == [0, 1, 5]
+    assert values(spark, lake, every) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_compaction_took_is_counted_as_gaps_and_shown(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+) -> None:
+    kafka.create(
+        topic,
+        cleanup_policy="compact",
+        segment_ms="50",
+        min_cleanable_dirty_ratio="0.01",
+        max_compaction_lag_ms="50",
+    )
+    source = Kafka(kafka.servers, topic)
+    kafka.send(topic, [Message(event(number).encode(), b"one key") for number in range(6)])
+    asked, deadline = client.client_of(source.servers, source.options), time.monotonic() + 60
+    while asked.first_offset_from((topic, 0), 0) == 0:
+        # Only segments that are not written to any more are compacted.
+        kafka.send(topic, [Message(event(7).encode(), b"another key")])
+        assert time.monotonic() < deadline, "the broker compacts nothing"
+    pipeline = piped(source)
+    run(spark, lake, pipeline)
+    assert {*values(spark, lake, pipeline)} == {5, 7}
+    told = re.search(
+        rf"Offsets that brought no row and end no transaction: (\d+) of {topic}-0\.", warning(lake, pipeline)
+    )
+    assert told and int(told[1]) >= 5
+    assert findings(spark, lake, pipeline) == []
+
+
+def test_values_and_keys_may_be_null_or_long_and_compressed_in_any_way(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+) -> None:
+    kafka.create(topic, max_message_bytes="20000000")
+    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    for number, codec in enumerate(codecs):
+        kafka.send(topic, [Message(event(number).encode(), at=at(number))], **{"compression.type": codec})
+    long = json.dumps({"id": "x" * MEGABYTES_10, "at": "2026-01-01T00:00:00Z", "value": 5})
+    kafka.send(topic, [Message(long.encode(), at=at(5))], **{"message.max.bytes": 20_000_000})
+    kafka.send(topic, [Message(None, b"gone", at(6)), Message(None, at=at(7)), Message(b"", b"empty", at(8))])
+    pipeline = piped(
+        Kafka(kafka.servers, topic),
+        derived={"key": "cast(_origin.key as string)", "sent_at": "_origin.timestamp"},
+        event_time="sent_at",
+    )
+    run(spark, lake, pipeline)
+    rows = log.read_log(spark, lake, pipeline.stream)
+    told = {row["_origin"]["offset"]: row for row in rows.where("_origin is not null").collect()}
+    assert [told[offset]["value"] for offset in range(6)] == [0, 1, 2, 3, 4, 5]
+    assert len(told[5]["id"]) == MEGABYTES_10
+    tombstones = [(told[offset]["_rejected"], told[offset]["key"], told[offset]["value"]) for offset in (6, 7)]
+    assert tombstones == [(None, "gone", None), (None, None, None)]
+    assert (told[8]["_rejected"], told[8]["key"]) == (["json: the payload is not one JSON object"], "empty")
+
+
+def test_an_older_copy_of_the_checkpoint_is_refused_and_without_it_nothing_is_lost(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+) -> None:
+    kafka.create(topic)
+    pipeline = piped(Kafka(kafka.servers, topic))
+    checkpoint = Path(lake.checkpoint(pipeline.stream, log.QUERY))
+    kafka.send(topic, events(0, 1))
+    run(spark, lake, pipeline)
+    shutil.copytree(checkpoint, checkpoint.with_name("copy"))
+    kafka.send(topic, events(2))
+    run(spark, lake, pipeline)
+
+    shutil.rmtree(checkpoint)
+    checkpoint.with_name("copy").rename(checkpoint)
+    kafka.send(topic, events(3))
+    with pytest.raises(CheckpointError, match=rf"an older copy: .* but not {topic}-0 offsets 3, .*move the checkpoint"):
+        run(spark, lake, pipeline)
+    shutil.rmtree(checkpoint)
+    run(spark, lake, pipeline)
+    assert values(spark, lake, pipeline) == [0, 1, 2, 3]
+
+
+def test_a_process_that_died_between_the_commits_of_log_and_checkpoint_adds_nothing_twice(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+) -> None:
+    kafka.create(topic, 2)
+    pipeline = piped(Kafka(kafka.servers, topic, rows_per_batch=2))
+    kafka.send(topic, events(0, 1, 2))
+    kafka.send(topic, events(3), partition=1)
+    run(spark, lake, pipeline)
+    head = log.head(lake, pipeline.stream)
+    assert head is not None
+
+    commits = Path(lake.checkpoint(pipeline.stream, log.QUERY), "commits")
+    for name in (f"{head.query_batch}", f".{head.query_batch}.crc"):
+        (commits / name).unlink(missing_ok=True)
+    kafka.send(topic, events(4))
+    run(spark, lake, pipeline)
+    assert values(spark, lake, pipeline) == [0, 1, 2, 3, 4]
+    assert findings(spark, lake, pipeline) == []
+
+
+def test_no_secret_is_in_what_is_printed_kept_or_said(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.create(topic)
+    kafka.send(topic, events(1))
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    for options in (LOGIN, {**LOGIN, "sasl.password": PASSWORD}):
+        source = Kafka(kafka.secured, topic, options=options)
+        assert PASSWORD not in repr(source) and "'sasl.password': '***'" in repr(source)
+        assert pickle.loads(pickle.dumps(source)) == source
+        pipeline = piped(source)
+        run(spark, lake, pipeline)
+    assert values(spark, lake, pipeline) == [1]
+    kept = [path for path in Path(lake.root).rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+    assert kept == []
+
+    for refused in ("not " + PASSWORD, "${KAFKA_PASSWORD_OF_NOBODY}"):
+        with pytest.raises(SourceError) as raised:
+            run(spark, lake, piped(Kafka(kafka.secured, topic, options={**LOGIN, "sasl.password": refused})))
+        assert "not " + PASSWORD not in str(raised.value)
+
+
+def test_a_broker_that_was_away_is_waited_for_and_nothing_is_lost(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str, impatient: None
+) -> None:
+    kafka.create(topic)
+    kafka.send(topic, events(0, 1))
+    pipeline = piped(Kafka(kafka.servers, topic))
+    run(spark, lake, pipeline)
+    kafka.kill()
+    with pytest.raises(SourceError, match="no Kafka broker answers"):
+        run(spark, lake, pipeline)
+    kafka.start()
+    kafka.send(topic, events(2))
+    run(spark, lake, pipeline)
+    assert values(spark, lake, pipeline) == [0, 1, 2]

@@ -1,0 +1,39 @@
+"""A schema registry over HTTP that knows the schemas it was given, by their ids."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@contextmanager
+def registry(schemas: Mapping[int, str]) -> Iterator[str]:
+    """Its URL, while it answers."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            identity = self.path.partition("?")[0].rpartition("/")[2]
+            known = identity.isdigit() and int(identity) in schemas
+            answer = {"schema": schemas[int(identity)]} if known else {"error_code": 40403, "message": "not found"}
+            content = json.dumps(answer).encode()
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

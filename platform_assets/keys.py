@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import dagster as dg
 
 from streaming import Pipeline, Stream, Windowed
-from streaming.declare import CORRECTIONS, CURRENT, LATE, Operator
+from streaming.declare import CORRECTIONS, CURRENT, LATE, Delivery, Operator
 
 
 def source_key(stream: Stream) -> dg.AssetKey:
@@ -29,6 +29,19 @@ def rejected_key(stream: Stream) -> dg.AssetKey:
 def table_key(operator: Operator, suffix: str = "") -> dg.AssetKey:
     """A table of an operator; without a suffix its own, such as the first results of a view."""
     return dg.AssetKey([operator.folder, operator.table_name(suffix)])
+
+
+def delivery_key(delivery: Delivery) -> dg.AssetKey:
+    """What a delivery has carried to its target."""
+    return dg.AssetKey([delivery.folder, delivery.name])
+
+
+def delivered_table_key(delivery: Delivery) -> dg.AssetKey:
+    """The table whose rows a delivery carries on."""
+    of = delivery.of
+    if isinstance(of, Stream):
+        return rejected_key(of) if delivery.what == "rejected" else log_key(of)
+    return late_key(of) if delivery.what == "late" and isinstance(of, Windowed) else table_key(of)
 
 
 def late_key(view: Windowed) -> dg.AssetKey:

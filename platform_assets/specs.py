@@ -21,6 +21,7 @@ Layer = Literal[
     "corrections",
     "current",
     "reports",
+    "deliveries",
     "operations",
 ]
 """The stage of an event's path that an asset is; `results` are final, `first_results` may be corrected."""

@@ -4,6 +4,7 @@ from streaming.base import StreamingError
 from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.declare import (
     Aggregate,
+    Delivery,
     Pipeline,
     Rule,
     Stream,
@@ -19,6 +20,7 @@ from streaming.formats import Avro, Csv, Json, Text
 from streaming.lake import Lake, Settings
 from streaming.operations import maintain, repair
 from streaming.service import drain
+from streaming.sinks import Console, CsvFiles, JsonLines, ParquetFiles, Postgres, Rest, Socket, Target
 from streaming.sources import CommittedOffsets, Files, Kafka
 from streaming.spark import start_session
 from streaming.views import correct, plan
@@ -31,21 +33,30 @@ __all__ = [
     "BoundedOutOfOrderness",
     "Clock",
     "CommittedOffsets",
+    "Console",
     "Csv",
+    "CsvFiles",
     "Custom",
+    "Delivery",
     "Files",
     "Json",
+    "JsonLines",
     "Kafka",
     "Lake",
     "LocalDays",
+    "ParquetFiles",
     "Pipeline",
+    "Postgres",
     "Punctuated",
+    "Rest",
     "Rule",
     "SessionWindow",
     "Settings",
     "Sliding",
+    "Socket",
     "Stream",
     "StreamingError",
+    "Target",
     "Text",
     "Tumbling",
     "Window",

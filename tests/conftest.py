@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from streaming.base import JarError, JavaError
+from tests.support import postgres as postgres_server
 from tests.support.kafka import Broker
 
 _MEMORY_OF_A_WORKER = 3 * 2**30
@@ -25,6 +26,19 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         pytest.skip(f"no Kafka broker can be started here: {error}")
     yield broker
     broker.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_running() -> Iterator[postgres_server.Server]:
+    """A real Postgres, started by the first test of a worker that asks for it."""
+    with postgres_server.server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres(postgres_running: postgres_server.Server) -> str:
+    """The connection string of an empty database."""
+    return postgres_running.database()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "pipelines",
     "correct": "pipelines",
     "repair": "repair",
+    "redeliver": "redeliver",
     "rebuild": "rebuild",
     "drop": "rebuild",
     "show": "show",

@@ -63,13 +63,16 @@ def run(
     pipeline_name: PipelineName,
     end_of_input: Annotated[bool, typer.Option("--end-of-input", help="Close the windows still open.")] = False,
 ) -> None:
-    """Ingest all that has arrived, then bring the views up to date."""
+    """Ingest all that has arrived, bring the views up to date, deliver what follows."""
     pipeline = find_pipeline(pipeline_name)
     fetch_jars(pipeline)
     with spark_session() as spark:
         with stopping_between_batches() as watch, shown_on(console) as progress:
             done = drain(spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress, watch=watch)
         _say_unread(pipeline, done.unknown)
+        for name, why in done.waiting.items():
+            text = f"Delivery {name} waits for its target, and goes on with the next run: {why}"
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
         if done.head is None:
             console.print(f"Nothing has arrived in {pipeline.stream.source.location(current_lake())} yet.")
             next_step(console, *when_nothing_arrived(current_lake(), pipeline))

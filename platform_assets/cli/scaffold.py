@@ -13,11 +13,11 @@ import typer
 from platform_assets.cli.context import console
 from platform_assets.cli.render import next_step
 from platform_assets.reports.registry import declared_reports
-from platform_assets.scaffold import add_view, write_project, write_report, write_stream, write_suite
+from platform_assets.scaffold import add_delivery, add_view, write_project, write_report, write_stream, write_suite
 from streaming.base import BrokenModule, DeclarationError
 from streaming.declare import Pipeline, declared_pipelines, find_pipeline, modules, package_of, packages
 
-Kind = Literal["stream", "view", "suite", "report"]
+Kind = Literal["stream", "view", "delivery", "suite", "report"]
 
 
 def init(
@@ -35,13 +35,13 @@ def new(
     kind: Annotated[Kind, typer.Argument(help="What to add.")],
     name: Annotated[str, typer.Argument(help="Its name; of a suite, that of the pipeline whose tables it judges.")],
     of: Annotated[
-        str | None, typer.Option(help="The pipeline of a view or report; not needed where there is one only.")
+        str | None, typer.Option(help="The pipeline of a view, delivery or report; not needed where there is one only.")
     ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Where to write it; where the project keeps such modules if left out.")
     ] = None,
 ) -> None:
-    """Add a piece to a project: a stream with its pipeline, a view, a suite of expectations, or a report."""
+    """Add a piece to a project: a stream with its pipeline, a view, a delivery, a suite, or a report."""
     added = _ADD[kind](name, of, folder)
     for path in added.paths:
         console.print(f"wrote {path}", highlight=False)
@@ -71,6 +71,13 @@ def _view(name: str, of: str | None, folder: Path | None) -> _Added:
     return _Added([path], f"tidemark run {pipeline.name}", "builds it from all that the log holds.")
 
 
+def _delivery(name: str, of: str | None, folder: Path | None) -> _Added:
+    pipeline, module = _pipeline(of)
+    assert module.__file__ is not None
+    path = add_delivery(Path(module.__file__), name)
+    return _Added([path], f"tidemark run {pipeline.name}", "delivers all that the log holds.")
+
+
 def _suite(name: str, of: str | None, folder: Path | None) -> _Added:
     pipeline, _ = _pipeline(name)
     paths = write_suite(folder or _folder("suites"), pipeline)
@@ -89,6 +96,7 @@ def _report(name: str, of: str | None, folder: Path | None) -> _Added:
 _ADD: dict[Kind, Callable[[str, str | None, Path | None], _Added]] = {
     "stream": _stream,
     "view": _view,
+    "delivery": _delivery,
     "suite": _suite,
     "report": _report,
 }

@@ -81,6 +81,11 @@ def logs(
 def say_why(overviews: Sequence[Overview]) -> None:
     """What is the matter with those that do not run or whose source is amiss, and what to do next."""
     for overview in overviews:
+        for name, query in (overview.process.queries if overview.process is not None else {}).items():
+            for text in (query.paused and f"is paused: {query.paused}", query.waiting and f"waits: {query.waiting}"):
+                if text:
+                    line = f"{overview.pipeline.name}: {name} {text}"
+                    console.print(line, highlight=False, markup=False, soft_wrap=True)
         if overview.why:
             console.print(f"{overview.pipeline.name}: {overview.why}", highlight=False, markup=False, soft_wrap=True)
         for backlog in () if overview.process is None else overview.process.backlog:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.base import DeclarationError, LogError
-from streaming.declare import Operator, Pipeline, Stream
+from streaming.base import DeclarationError, LogError, ViewError
+from streaming.declare import DEAD, Delivery, Operator, Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import clock_history, read_batches, read_log, rejected
 from streaming.operators import runtime_of
+from streaming.tables import delta
 
 Read = Callable[[SparkSession], DataFrame]
 
@@ -30,6 +32,7 @@ def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str,
         "log": lambda spark: read_log(spark, lake, stream).orderBy("_batch", "_origin"),
         "clock": lambda spark: _clock_frame(spark, lake, pipeline, stream),
         "rejected": lambda spark: rejected(read_log(spark, lake, stream)).select(*columns).orderBy("_batch"),
+        **{each.table_name(DEAD): partial(_dead_letters, lake=lake, delivery=each) for each in pipeline.deliveries},
     }
 
 
@@ -48,6 +51,13 @@ def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | N
         )
     of_stream = chosen in OF_STREAM
     return f"{operator.reads[0].name if of_stream else f'{pipeline.name}/{operator.name}'}: {chosen}", reads[chosen]
+
+
+def _dead_letters(spark: SparkSession, lake: Lake, delivery: Delivery) -> DataFrame:
+    uri = lake.table(delivery, DEAD)
+    if not delta.exists(uri):
+        raise ViewError(f"delivery {delivery.name!r} has no dead letters: its target has refused no row so far.")
+    return delta.read(spark, uri).orderBy("generation", "batch", "position")
 
 
 def _clock_frame(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream) -> DataFrame:

@@ -10,6 +10,7 @@ import dagster as dg
 
 from platform_assets import keys
 from platform_assets.events.alerts import report_alerts
+from platform_assets.events.delivered import report_deliveries
 from platform_assets.events.metadata import table_metadata
 from streaming import Lake, Pipeline, Stream
 from streaming.base import interval, utc_now
@@ -68,6 +69,9 @@ class StreamEvents:
         for operator in pipeline.operators:
             for table in operator.streamed:
                 self._report_table(operator, table, state, overview, now)
+        queries = {} if overview.process is None else overview.process.queries
+        waiting = {name: query.paused or query.waiting for name, query in queries.items()}
+        report_deliveries(self._instance, self._lake, pipeline, waiting)
         report_alerts(self._instance, overview, now)
 
     def _report_table(

@@ -13,6 +13,7 @@ from platform_assets.events.alerts import alert_checks, alert_sensor
 from platform_assets.events.trends import trend_asset, trend_schedule
 from platform_assets.pipeline.checks import check_table, evaluations_of, table_checks
 from platform_assets.pipeline.corrections import Evaluate, corrections_asset
+from platform_assets.pipeline.deliveries import delivery_specs
 from platform_assets.pipeline.drain import current_assets, drain_assets
 from platform_assets.pipeline.jobs import corrections_job, drain_job, report_job
 from platform_assets.pipeline.maintenance import maintenance_job
@@ -43,6 +44,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             *current_assets(pipeline),
             *(corrections_asset(pipeline, view) for view in pipeline.corrected),
             trend_asset(pipeline),
+            *delivery_specs(pipeline),
         ],
         asset_checks=[
             *(table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()),

@@ -10,6 +10,7 @@ from platform_assets import keys
 from platform_assets.events.alerts import report_alerts
 from platform_assets.events.counts import count_late, count_rejected
 from platform_assets.events.current import report_current
+from platform_assets.events.delivered import report_deliveries
 from platform_assets.events.metadata import table_metadata, watermark_metadata
 from platform_assets.events.sources import count_waiting, source_metadata
 from platform_assets.events.stream_events import REPORTED_EVERY
@@ -54,6 +55,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         where, session = lake.lake, spark.spark_session
         with shown_on(Console(soft_wrap=True)) as progress:
             drained = drain(session, where, pipeline, end_of_input=config.end_of_input, progress=progress)
+        report_deliveries(context.instance, where, pipeline, drained.waiting)
         new = {name: query.rows for name, query in drained.queries.items()}
         for stream in pipeline.streams:
             left = source_metadata(where, stream, count_waiting(where, stream))

@@ -1,15 +1,17 @@
-"""A view added to the module of a pipeline: its source is changed in three places, the rest is not touched."""
+"""A view or delivery added to the module of a pipeline: its source is changed in three places, the rest stays."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from platform_assets.scaffold.pieces import filled
 from streaming.base import DeclarationError, check_name
 
-_NEEDED = ("Tumbling", "Windowed", "agg")
+_NEEDED = {"view": ("Tumbling", "Windowed", "agg"), "delivery": ("Delivery", "JsonLines")}
+_GIVEN_AS = {"view": "views", "delivery": "deliveries"}
 _LONGEST_LINE = 100
 
 
@@ -20,7 +22,20 @@ def add_view(file: Path, name: str) -> Path:
         DeclarationError: the name is not allowed or used already, or the module does not declare its pipeline as
             `pipeline = Pipeline(stream=..., views=(...))`; the file is as it was.
     """
-    check_name("view", name)
+    return _add(file, "view", name)
+
+
+def add_delivery(file: Path, name: str) -> Path:
+    """Declare the delivery `name`, of the stream's rows into files, in the same way; returns `file`.
+
+    Raises:
+        DeclarationError: as `add_view`.
+    """
+    return _add(file, "delivery", name)
+
+
+def _add(file: Path, kind: Literal["view", "delivery"], name: str) -> Path:
+    check_name(kind, name)
     source = file.read_text(encoding="utf-8")
     tree = ast.parse(source)
     bound = _bound(tree)
@@ -28,16 +43,18 @@ def add_view(file: Path, name: str) -> Path:
         raise DeclarationError(f"{str(file)!r} has a {name!r} already; choose another name.")
     assignment, call = _pipeline_of(tree)
     given = {} if call is None else {keyword.arg: keyword.value for keyword in call.keywords}
-    stream, views = given.get("stream"), given.get("views")
-    if assignment is None or stream is None or not isinstance(views, ast.Tuple):
+    stream, views, held = given.get("stream"), given.get("views"), given.get(_GIVEN_AS[kind])
+    can_be_added_to = isinstance(views, ast.Tuple) and (held is None or isinstance(held, ast.Tuple))
+    if assignment is None or call is None or stream is None or not can_be_added_to:
         raise DeclarationError(
             f"{str(file)!r} does not declare its pipeline as `pipeline = Pipeline(stream=..., views=(...))`, so nobody "
-            f"can say where a view goes. Write it there yourself:\n\n{filled('view', name=name, stream='...')}"
+            f"can say where a {kind} goes. Write it there yourself:\n\n{filled(kind, name=name, stream='...')}"
         )
-    declared = filled("view", name=name, stream=ast.unparse(stream))
+    declared = filled(kind, name=name, stream=ast.unparse(stream))
     text = _Text(source)
-    edits = [_with_element(text, views, name), _Edit(text.start(assignment), text.start(assignment), f"{declared}\n")]
-    edits += _with_import(text, tree, [needed for needed in _NEEDED if needed not in bound])
+    added = _with_element(text, held, name) if isinstance(held, ast.Tuple) else _with_keyword(text, call, kind, name)
+    edits = [added, _Edit(text.start(assignment), text.start(assignment), f"{declared}\n")]
+    edits += _with_import(text, tree, [needed for needed in _NEEDED[kind] if needed not in bound])
     file.write_text(_edited(source, edits), encoding="utf-8")
     return file
 
@@ -91,6 +108,11 @@ def _pipeline_of(tree: ast.Module) -> tuple[ast.Assign | None, ast.Call | None]:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["pipeline"]:
             return node, node.value if isinstance(node.value, ast.Call) else None
     return None, None
+
+
+def _with_keyword(text: _Text, call: ast.Call, kind: str, name: str) -> _Edit:
+    place = text.end(call.keywords[-1].value)
+    return _Edit(place, place, f", {_GIVEN_AS[kind]}=({name},)")
 
 
 def _with_element(text: _Text, views: ast.Tuple, name: str) -> _Edit:

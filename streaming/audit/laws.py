@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming import log
+from streaming.audit.deliveries import audit_delivery
 from streaming.audit.source import source_unchanged
 from streaming.clocks import ClockState
 from streaming.declare import Pipeline, Stream
@@ -20,7 +21,8 @@ from streaming.tables import delta
 def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Finding]:
     """Check the laws of a pipeline one after the other; each finding comes as soon as it is known.
 
-    The lake is looked at as it is when the audit begins, whatever stream and corrections do meanwhile.
+    The lake is looked at as it is when the audit begins, whatever stream and corrections do meanwhile. A target is
+    asked what it holds while nothing arrives there.
 
     Raises:
         LogError: nothing has been ingested yet.
@@ -36,6 +38,8 @@ def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Findi
         yield from _laws_of_log(spark, lake, stream, logs[stream.name])
     for runtime, tables in zip(runtimes, pinned, strict=True):
         yield from runtime.laws(spark, tables, logs)
+    for delivery in pipeline.deliveries:
+        yield from audit_delivery(spark, lake, delivery)
 
 
 def _pin_log(spark: SparkSession, lake: Lake, stream: Stream) -> LogAtVersion:

@@ -54,7 +54,18 @@ class ViewError(StreamingError):
 
 
 class SinkError(StreamingError):
-    """A target refused a batch as a whole, or is away; the same batch is delivered again."""
+    """A target refused a batch as a whole, or is away; the same batch is delivered again.
+
+    `retry_after`: the seconds that the target asks to be left alone for, where it says so.
+    """
+
+    def __init__(self, text: str, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+
+
+class ProgressError(StreamingError):
+    """A target and its delivery do not agree on what was delivered, so going on would lose or repeat rows."""
 
 
 class ChangedDeclaration(ViewError):

@@ -3,7 +3,7 @@
 from streaming.declare import aggregates
 from streaming.declare.aggregates import Aggregate
 from streaming.declare.columns import ColumnSpec, log_columns
-from streaming.declare.delivery import Delivery
+from streaming.declare.delivery import CHANGES, DEAD, PROGRESS, Delivery, What
 from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
@@ -18,11 +18,14 @@ from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, STATE, 
 from streaming.declare.windowed import Windowed
 
 __all__ = [
+    "CHANGES",
     "CORRECTIONS",
     "CURRENT",
+    "DEAD",
     "EACH_BATCH",
     "LATE",
     "OPEN",
+    "PROGRESS",
     "STATE",
     "UPDATES",
     "Aggregate",
@@ -35,6 +38,7 @@ __all__ = [
     "Rule",
     "Stream",
     "TableSpec",
+    "What",
     "WindowFunction",
     "Windowed",
     "aggregates",

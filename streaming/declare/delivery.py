@@ -1,20 +1,202 @@
-"""The declaration of a delivery: a table of the lake that is carried on to a sink."""
+"""The declaration of a delivery: rows of a table of the lake that are carried on to a target."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
+from streaming.base import (
+    DeclarationError,
+    FrozenMapping,
+    check_column_name,
+    check_mapping,
+    check_name,
+    check_names,
+    check_type,
+    interval,
+)
 from streaming.declare.operator import Operator
 from streaming.declare.stream import Stream
+from streaming.sinks import Guarantee, Target
+
+What = Literal["first", "current", "rows", "rejected", "late"]
+"""What is delivered: first results, changes of what is current, valid rows, rejected rows, or late ones."""
+
+DEAD, CHANGES, PROGRESS = "dead", "changes", "delivered"
+"""What the names of a delivery's tables add to its own."""
+
+_OF_A_STREAM: tuple[What, ...] = ("rows", "rejected", "late")
+_OF_AN_OPERATOR: tuple[What, ...] = ("first", "current", "late")
 
 
-class Delivery(ABC):
-    """A frozen value that names what is delivered, and where to; see `streaming.sinks` for the contract of a sink."""
+@dataclass(frozen=True)
+class Delivery:
+    """Rows of `of` carried to the target `to`, in numbered batches, in order, each exactly as the log has them.
+
+    `what`: of a stream its valid `rows` (the default), those `rejected`, or those that came `late`; of a view its
+    `first` results (the default), `late` pairs, or `current`: changes of what is current, as upserts with `_revision`
+    and `_reason` (`first`, `update`, `correction`), and deletes of what vanished.
+
+    `select` names the columns, or maps names to SQL over them; left out, all that the stream or view declares. `where`
+    is a condition on them. `key`: the columns of which the target keeps one row each; left out, the target's own, and
+    for `current` what identifies a result. A batch has at most `batch` rows, and waits at most `every` (an interval)
+    for more; left out, what the target says.
+
+    `guarantee`: what the delivery relies on; a target that promises less is refused. Left out, the target's own.
+
+    Dead letters, which the target refused row by row, are in the table `<name>_dead`.
+
+    Raises:
+        DeclarationError: there is no such thing to deliver, an unknown column, or a target that cannot take it.
+    """
 
     name: str
-    description: str
+    of: Stream | Operator
+    to: Target
+    what: What | None = None
+    select: tuple[str, ...] | Mapping[str, str] | None = None
+    where: str | None = None
+    key: tuple[str, ...] = ()
+    every: str | None = None
+    batch: int | None = None
+    guarantee: Guarantee | None = None
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        check_name("delivery", self.name)
+        named = f"of delivery {self.name!r}"
+        check_type(f"`of` {named}", self.of, (Stream, Operator), "a stream or a view")
+        check_type(f"`to` {named}", self.to, Target, "a target, such as JsonLines('exports/orders')")
+        check_type(f"key {named}", self.key, tuple, "a tuple of columns, such as key=('id',)")
+        if self.what is None:
+            object.__setattr__(self, "what", "rows" if isinstance(self.of, Stream) else "first")
+        valid = _OF_A_STREAM if isinstance(self.of, Stream) else _OF_AN_OPERATOR
+        if self.what not in valid:
+            kind = "stream" if isinstance(self.of, Stream) else "view"
+            hint = (
+                f" Of {'a view' if kind == 'stream' else 'a stream'} it can be." if self.what in get_args(What) else ""
+            )
+            raise DeclarationError(
+                f"what={self.what!r} {named} is nothing that a {kind} has; use {', '.join(map(repr, valid))}.{hint}"
+            )
+        if self.batch is not None and self.batch < 1:
+            raise DeclarationError(f"batch={self.batch!r} {named} delivers nothing; use 1 or more.")
+        if self.every is not None:
+            interval(self.every)
+        if self.guarantee is None:
+            object.__setattr__(self, "guarantee", self.to.guarantee)
+        if self.guarantee == "exactly once" and self.to.guarantee != "exactly once":
+            raise DeclarationError(
+                f"guarantee={self.guarantee!r} {named} is more than {type(self.to).__name__} can promise, which is "
+                f"{self.to.guarantee!r}: a batch may come twice, under one key. Use a transactional or idempotent "
+                "target, or leave the guarantee out and let whoever reads drop what it has."
+            )
+        self._check_select()
+        self._check_key()
+
+    def _check_select(self) -> None:
+        named = f"of delivery {self.name!r}"
+        if isinstance(self.select, Mapping):
+            check_mapping(f"select {named}", self.select, str, "a dict from name to SQL, or a tuple of columns")
+            object.__setattr__(self, "select", FrozenMapping(self.select))
+        elif self.select is not None:
+            check_type(f"select {named}", self.select, tuple, "a tuple of columns, or a dict from name to SQL")
+        if self.select is not None and not self.select:
+            raise DeclarationError(f"select {named} names no column; leave it out to deliver all.")
+        for name in self.select or ():
+            check_column_name(name)
+        readable = self.readable
+        for name, expression in self.selected.items():
+            check_names(f"column {name!r} {named}", expression, readable)
+        if self.where is not None:
+            check_names(f"where {named}", self.where, readable)
+
+    def _check_key(self) -> None:
+        named = f"of delivery {self.name!r}"
+        key = self.identity
+        for name in key:
+            if name not in self.selected:
+                raise DeclarationError(
+                    f"key {name!r} {named} is not delivered; columns are: {', '.join(self.selected)}. Select it, or "
+                    "correct the key."
+                )
+        if key and self.what != "current" and not self.to.keeps_keys:
+            raise DeclarationError(
+                f"key={key!r} {named} asks {type(self.to).__name__} to keep one row per key, which it cannot; leave it "
+                "out, or deliver what='current', whose rows carry key and revision."
+            )
 
     @property
-    @abstractmethod
-    def of(self) -> Stream | Operator:
-        """The stream or operator whose table is delivered."""
+    def selected(self) -> Mapping[str, str]:
+        """The columns that are delivered, each with its SQL."""
+        if isinstance(self.select, Mapping):
+            return self.select
+        if self.select is not None:
+            return {name: f"`{name}`" for name in self.select}
+        if self.what == "rejected":
+            return {
+                "payload": "_raw",
+                "reasons": "_rejected",
+                "origin": "_origin",
+                "batch": "_batch",
+                "ingested_at": "_ingested_at",
+            }
+        return {name: f"`{name}`" for name in self._declared}
+
+    @property
+    def readable(self) -> tuple[str, ...]:
+        """The columns that SQL of the delivery may read."""
+        of_log = ("_batch", "_origin", "_ingested_at", "_watermark", "_raw", "_rejected", "_day")
+        if self.what in ("first", "current"):
+            return (*self._declared, "_day")
+        return (*self._declared, *of_log)
+
+    @property
+    def _declared(self) -> tuple[str, ...]:
+        if isinstance(self.of, Stream):
+            return self.of.columns
+        own: tuple[str, ...] = getattr(self.of, "columns", ())
+        return own if self.what != "late" else ("window_start", "window_end", *self.of.reads[0].columns)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns of which the target keeps one row each; none where it keeps every row."""
+        key = self.key or self.to.key
+        if key or self.what != "current":
+            return key
+        return tuple(getattr(self.of, "identity", ()))
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows of a batch."""
+        return self.to.batch if self.batch is None else self.batch
+
+    @property
+    def waits(self) -> str | None:
+        """How long rows wait for a batch to be full; None: not at all."""
+        return self.to.flush if self.every is None else self.every
+
+    @property
+    def stream(self) -> Stream:
+        """The stream beside whose log its tables lie."""
+        return self.of if isinstance(self.of, Stream) else self.of.reads[0]
+
+    @property
+    def folder(self) -> str:
+        """Where its tables lie."""
+        return self.stream.name
+
+    @property
+    def reserved_suffixes(self) -> tuple[str, ...]:
+        """What it may ever append to its name."""
+        return (DEAD, CHANGES, PROGRESS)
+
+    def table_name(self, suffix: str) -> str:
+        """The name of the table with this suffix."""
+        return f"{self.name}_{suffix}"
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What numbers and places of its rows follow from; what is selected may change from one batch to the next."""
+        return {"of": self.of.name, "what": self.what, "where": self.where}

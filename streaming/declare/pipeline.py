@@ -10,7 +10,7 @@ from streaming.declare.delivery import Delivery
 from streaming.declare.folders import check_folder
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator
-from streaming.declare.pipeline_checks import check_held
+from streaming.declare.pipeline_checks import check_deliveries, check_held
 from streaming.declare.restarts import ExponentialBackoff, RestartStrategy
 from streaming.declare.stream import Stream
 from streaming.declare.windowed import Windowed
@@ -31,8 +31,8 @@ class Pipeline:
     `limits` an alert is raised.
 
     Raises:
-        DeclarationError: there is no stream or no operator, a name is repeated or reserved, an operator reads a stream
-            that the pipeline does not have, or an interval cannot be read.
+        DeclarationError: there is no stream or no operator, a name is repeated or reserved, an operator or delivery
+            reads what the pipeline does not have, or an interval cannot be read.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Pipeline:
         hangs_after: str = "10 minutes",
         limits: Limits | None = None,
     ) -> None:
-        check_held(stream, views, streams, operators)
+        check_held(stream, views, streams, operators, deliveries)
         held = (*([] if stream is None else [stream]), *streams)
         if not held:
             raise DeclarationError(
@@ -105,6 +105,7 @@ class Pipeline:
                 raise DeclarationError(f"pipeline {self.name!r} has stream {stream.name!r} twice; name each once.")
         self._check_reads()
         self._check_tables()
+        check_deliveries(self.name, self.streams, self.operators, self.deliveries)
 
     def _check_reads(self) -> None:
         for operator in self.operators:
@@ -155,6 +156,18 @@ class Pipeline:
     def operators_of(self, stream: Stream) -> tuple[Operator, ...]:
         """The operators that read the stream."""
         return tuple(operator for operator in self.operators if stream in operator.reads)
+
+    def delivery(self, name: str) -> Delivery:
+        """The delivery of that name.
+
+        Raises:
+            DeclarationError: there is no such delivery.
+        """
+        for delivery in self.deliveries:
+            if delivery.name == name:
+                return delivery
+        names = ", ".join(delivery.name for delivery in self.deliveries) or "none"
+        raise DeclarationError(f"pipeline {self.name!r} has no delivery {name!r}; its deliveries: {names}.")
 
     def operator(self, name: str | None = None) -> Operator:
         """The operator of that name; without a name, the first one.

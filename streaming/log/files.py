@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, constant
 from streaming.declare import Stream
 from streaming.lake import Lake
+from streaming.log.read import ever_rejected
 from streaming.tables import FileIndex, read_files
 
 _BATCH = "_batch"
@@ -45,6 +46,14 @@ class LogFiles:
         return self._valid(
             read_files(spark, table, self._uri, self._index.with_batches(after, through)), after, through
         )
+
+    def rejected(self, spark: SparkSession, after: int, through: int) -> DataFrame:
+        """The rows of the batches in (after, through] that were rejected, also those that were repaired since."""
+        table = self._index.refresh()
+        paths = self._index.with_batches(after, through, dated=False)
+        batch = F.col(_BATCH)
+        newer, older = batch > constant(after, _BATCH), batch <= constant(through, _BATCH)
+        return ever_rejected(read_files(spark, table, self._uri, paths)).where(newer & older)
 
     def none(self, spark: SparkSession) -> DataFrame:
         """No row, with the log's columns."""

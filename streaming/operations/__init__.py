@@ -5,6 +5,7 @@ from streaming.operations.class_sharing import make_class_archive
 from streaming.operations.left import LeftTable, drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
 from streaming.operations.rebuild import RebuildListener, rebuild
+from streaming.operations.redeliver import Redelivered, begin_anew, redeliver
 from streaming.operations.repair import ChangedWindow, Preview, preview, repair
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "Maintained",
     "Preview",
     "RebuildListener",
+    "Redelivered",
     "Stage",
+    "begin_anew",
     "bench",
     "drop",
     "left_tables",
@@ -27,5 +30,6 @@ __all__ = [
     "needs_maintenance",
     "preview",
     "rebuild",
+    "redeliver",
     "repair",
 ]

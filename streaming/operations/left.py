@@ -31,6 +31,7 @@ def left_tables(lake: Lake, pipeline: Pipeline) -> Iterator[LeftTable]:
         for each in (operator, next_of(operator))
         for suffix in ("", *operator.reserved_suffixes)
     }
+    declared |= {each.table_name(suffix) for each in pipeline.deliveries for suffix in each.reserved_suffixes}
     for stream in pipeline.streams:
         for name in sorted(storage.folders(lake.path(stream.name))):
             if name in declared or name in OF_STREAMS:
@@ -52,10 +53,11 @@ def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftT
         LeaseError: the pipeline beside whose log they lie is running.
     """
     for pipeline in pipelines:
-        if any(entry.name == operator for entry in pipeline.operators):
+        held = [entry.name for entry in pipeline.operators] + [entry.name for entry in pipeline.deliveries]
+        if operator in held:
             raise DeclarationError(
-                f"view {operator!r} is declared in pipeline {pipeline.name!r}; take it out of the declaration, or "
-                f"build it anew with `tidemark rebuild {operator}`. Nothing was removed."
+                f"view or delivery {operator!r} is declared in pipeline {pipeline.name!r}; take it out of the "
+                f"declaration, or build it anew with `tidemark rebuild {operator}`. Nothing was removed."
             )
     left = [(pipeline, table) for pipeline in pipelines for table in left_tables(lake, pipeline)]
     removed = [(pipeline, table) for pipeline, table in left if table.operator == operator]

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from streaming import log
 from streaming.base import utc_now
-from streaming.declare import Pipeline
+from streaming.declare import CHANGES, DEAD, Pipeline
 from streaming.lake import Lake
 from streaming.operations.maintained import MaintainedVersions
 from streaming.service import forget_progress
@@ -68,7 +68,7 @@ def maintain(
 
     Views read rows and no old versions, so nothing has to be kept for one that is behind. Runs beside the stream,
     corrections and reports, and may be killed and run again at any time. Retentions shorter than a step, a run or a
-    report takes are for lakes at rest. What an operator keeps as state it cleans itself.
+    report takes are for lakes at rest. What an operator keeps as state it cleans itself, and a delivery its ledger.
     """
     at = now()
     again_after = min(retention, entry_retention)
@@ -103,6 +103,8 @@ def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
             for table in operator.tables
             if not table.is_state
         ]
+    for delivery in pipeline.deliveries:
+        tables += [_Table(lake.table(delivery, suffix)) for suffix in (DEAD, CHANGES)]
     return tables
 
 

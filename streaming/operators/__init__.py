@@ -1,6 +1,12 @@
 """The contract of what runs an operator, and how it is found."""
 
-from streaming.operators.declaration import check_declaration, create_table, recorded_declaration
+from streaming.operators.declaration import (
+    DECLARATION,
+    check_declaration,
+    create_table,
+    differences,
+    recorded_declaration,
+)
 from streaming.operators.finding import Finding
 from streaming.operators.generations import GENERATION, generation_of, open_beside, open_side
 from streaming.operators.runtime import (
@@ -16,6 +22,7 @@ from streaming.operators.state import clean_state
 from streaming.operators.switching import make_ready, next_of, ready_generation, remove_next, switch
 
 __all__ = [
+    "DECLARATION",
     "GENERATION",
     "Finding",
     "LogAtVersion",
@@ -26,6 +33,7 @@ __all__ = [
     "check_declaration",
     "clean_state",
     "create_table",
+    "differences",
     "generation_of",
     "make_ready",
     "next_of",

@@ -2,6 +2,7 @@
 
 from streaming.service import hangs, lease, progress_table
 from streaming.service.alerts import ALERTS, AlertStatus, evaluate
+from streaming.service.delivering import Delivering
 from streaming.service.drain import drain
 from streaming.service.lease import holder_of, take_lease
 from streaming.service.measures import Measure, together
@@ -22,6 +23,7 @@ __all__ = [
     "Action",
     "AlertStatus",
     "ControlFolder",
+    "Delivering",
     "Measure",
     "Overview",
     "ProcessStatus",

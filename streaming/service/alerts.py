@@ -13,7 +13,12 @@ from streaming.service.overview import Overview
 from streaming.sources import backlog_numbers
 
 AlertName = Literal[
-    "stream_is_up", "stream_watermark_moves", "stream_rejects_few", "stream_backlog_shrinks", "stream_views_follow"
+    "stream_is_up",
+    "stream_watermark_moves",
+    "stream_rejects_few",
+    "stream_backlog_shrinks",
+    "stream_views_follow",
+    "stream_deliveries_arrive",
 ]
 
 ALERTS: dict[AlertName, str] = {
@@ -22,6 +27,7 @@ ALERTS: dict[AlertName, str] = {
     "stream_rejects_few": "Few of the rows that came lately were rejected.",
     "stream_backlog_shrinks": "What waits in the source does not grow and grow.",
     "stream_views_follow": "Every view follows its log.",
+    "stream_deliveries_arrive": "Every target takes what is delivered to it.",
 }
 """What each alert watches, as it reads while all is well."""
 
@@ -72,12 +78,26 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         (process.waiting or "not counted yet") + ("" if grows is None else f", more and more for {_ago(now - grows)}"),
         backlog_numbers(process.backlog),
     )
+    delivered = {delivery.name for delivery in overview.pipeline.deliveries}
     paused = {name: query.paused for name, query in process.queries.items() if query.paused is not None}
+    stuck = {name: why for name, why in paused.items() if name not in delivered}
     yield AlertStatus(
         "stream_views_follow",
-        not paused,
-        "all views step" if not paused else "; ".join(f"{name} is paused: {why}" for name, why in paused.items()),
-        {"paused_views": len(paused)},
+        not stuck,
+        "all views step" if not stuck else "; ".join(f"{name} is paused: {why}" for name, why in stuck.items()),
+        {"paused_views": len(stuck)},
+    )
+    away = [f"{name} is paused: {why}" for name, why in paused.items() if name in delivered]
+    away += [
+        f"{name} waits for its target for {_ago(now - query.waiting_since)}: {query.waiting}"
+        for name, query in process.queries.items()
+        if query.waiting_since is not None and _longer(query.waiting_since, limits.target_away_for, now)
+    ]
+    yield AlertStatus(
+        "stream_deliveries_arrive",
+        not away,
+        "; ".join(away) or "all targets take what comes",
+        {"deliveries_that_wait": len(away)},
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from threading import Event
 from typing import Literal
 
@@ -34,7 +35,8 @@ Ending = Literal["stop", "drain"]
 class Continuous:
     """A pipeline, running; the caller holds its lease.
 
-    Each operator steps in a thread of its own, so that none waits for another and no log for any of them.
+    Each operator steps in a thread of its own, and each delivery has one, so that none waits for another and no log for
+    any of them.
 
     `on_measures` takes the batches that ended since it was called last; `on_status` takes the state of the process,
     about twice a second.
@@ -55,7 +57,10 @@ class Continuous:
         self._run = Run(spark, lake, pipeline, now, self._on_batch, self.watch.around)
         self._trigger = {"processingTime": pipeline.trigger}
         self._ingest: dict[str, StreamingQuery] = {}
-        self._threads = ThreadPoolExecutor(len(self._run.operators) + 1, thread_name_prefix="steps")
+        threads = len(self._run.operators) + len(self._run.deliveries.runtimes) + 1
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="steps")
+        self._delivering: list[Future[None]] = []
+        self._delivered, self._ended = Event(), Event()
         self._stepping: dict[str, Future[None]] = {}
         self._stepped: dict[str, dict[str, int]] = {}
         self._stepped_at: dict[str, datetime] = {}
@@ -78,6 +83,10 @@ class Continuous:
         try:
             self._run.check_operators()
             self._ingest = self._run.start_ingest(**self._trigger)
+            self._delivering = [
+                self._threads.submit(self._run.deliveries.run, runtime, self._delivered)
+                for runtime in self._run.deliveries.runtimes
+            ]
             self.watch.phase = "running"
             while (end := ending()) is None:
                 self._step()
@@ -91,12 +100,15 @@ class Continuous:
             raise
         finally:
             self._stop_ingest()
+            self._ended.set()
+            self._end_deliveries()
             self.watch.stopping.update(runtime.operator.name for runtime in self._run.operators)
             self._threads.shutdown(cancel_futures=True)
             self._reporter.end()
 
     def _on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
         self.watch.on_batch(query, written, batch)
+        self._run.deliveries.tell()
         if batch is not None:
             self._wake.set()
 
@@ -112,9 +124,9 @@ class Continuous:
                 raise self._run.explain(error, query) from error
             if not query.isActive:
                 raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
-        for stepping in self._stepping.values():
-            if stepping.done():
-                stepping.result()
+        for running in (*self._stepping.values(), *self._delivering):
+            if running.done():
+                running.result()
         if self._now() - self._inspected_at >= _INSPECTED_EVERY:
             self._inspected_at = self._now()
             self._inspect()
@@ -178,9 +190,18 @@ class Continuous:
     def _drain(self, until: Callable[[], bool]) -> bool:
         """Publish all that was taken in; False where `until` became true before the end."""
         self._stop_ingest()
-        return self._carry_out(
-            [self._await_steps, self._run.advance_idle_clocks, self._run.step_all, self._run.catch_up], until
-        )
+        steps = [self._await_steps, self._run.advance_idle_clocks, self._run.step_all, self._run.catch_up]
+        rest = partial(self._run.deliveries.deliver_all, stop=self._ended)
+        return self._carry_out([*steps, self._end_deliveries, rest], until)
+
+    def _end_deliveries(self) -> None:
+        """Let each end the batch that it sends, and begin no other."""
+        self._delivered.set()
+        self._run.deliveries.tell()
+        for delivering in self._delivering:
+            # A failure was told, or is told by whoever ends the run.
+            with suppress(Exception):
+                delivering.result()
 
     def _await_steps(self) -> None:
         for stepping in self._stepping.values():

@@ -24,12 +24,14 @@ from streaming.service.watch import StopRequested, Watch
 class Drained:
     """What a drain did: per query its totals, in the order in which they ran; per stream the log's head afterwards.
 
-    `unknown`: rows per field that payloads had and nobody declared.
+    `unknown`: rows per field that payloads had and nobody declared. `waiting`: per delivery that has more to deliver,
+    why its target did not take it.
     """
 
     queries: dict[str, QueryProgress]
     heads: dict[str, Batch]
     unknown: dict[str, int]
+    waiting: dict[str, str]
 
     @property
     def head(self) -> Batch | None:
@@ -47,11 +49,11 @@ def drain(
     watch: Watch | None = None,
     now: Callable[[], datetime] = utc_now,
 ) -> Drained:
-    """Ingest what the source holds, and step the operators up to it.
+    """Ingest what the source holds, step the operators up to it, and deliver what follows.
 
     A view that is not the one that made its tables pauses, and is told of once all others are done. With
     `end_of_input` the windows still open are closed; rows that come later are late for them. `watch` may end the
-    drain between two batches, which is a `QueryFailed`.
+    drain between two batches, which is a `QueryFailed`. A target that stays away is told of, and fails nothing.
 
     Raises:
         LeaseError: the pipeline runs already, or the lake cannot be written.
@@ -86,6 +88,13 @@ def drain(
         except StopRequested as stopped:
             raise QueryFailed(f"view {str(stopped)!r} was stopped before its next step, as was asked.") from stopped
         run.catch_up()
-        for refused in run.paused.values():
+        try:
+            run.deliveries.deliver_all()
+        except StopRequested as stopped:
+            raise QueryFailed(
+                f"delivery {str(stopped)!r} was stopped before its next batch, as was asked."
+            ) from stopped
+        for refused in (*run.paused.values(), *run.deliveries.paused.values()):
             raise refused
-    return Drained(totals, run.heads, unknown)
+    waiting = {name: told.why for name, told in run.deliveries.waiting.items()}
+    return Drained(totals, run.heads, unknown, waiting)

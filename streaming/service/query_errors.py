@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import QueryFailed, StreamingError
-from streaming.declare import Operator
+from streaming.declare import Delivery, Operator
 from streaming.service.spark_errors import explain_known
 from streaming.service.watch import StopRequested
 
@@ -70,8 +70,8 @@ def _cause(text: str) -> str:
 
 
 @contextmanager
-def explained(operator: Operator) -> Iterator[None]:
-    """What goes wrong in a step of `operator`, in the words of whoever has to act on it.
+def explained(operator: Operator | Delivery) -> Iterator[None]:
+    """What goes wrong in a step of `operator`, or in a delivery, in the words of whoever has to act on it.
 
     Raises:
         QueryFailed: instead of Spark's errors; others are raised as they are.
@@ -79,8 +79,9 @@ def explained(operator: Operator) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        explanation = explain_known(str(error), f"view {operator.name!r}")
+        what = f"{'delivery' if isinstance(operator, Delivery) else 'view'} {operator.name!r}"
+        explanation = explain_known(str(error), what)
         if explanation is None:
             lines = [line for line in str(error).splitlines() if line.strip()]
-            explanation = f"a step of view {operator.name!r} failed: {lines[0]}. {_GOES_ON}"
+            explanation = f"a step of {what} failed: {lines[0]}. {_GOES_ON}"
         raise QueryFailed(explanation) from error

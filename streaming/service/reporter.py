@@ -45,6 +45,7 @@ class Reporter:
         self._watch = watch
         self._names = [ingest_query(pipeline, stream) for stream in pipeline.streams]
         self._names += [operator.name for operator in pipeline.operators]
+        self._names += [delivery.name for delivery in pipeline.deliveries]
         self._now = now
         self._on_measures = on_measures
         self._on_status = on_status
@@ -120,11 +121,19 @@ class Reporter:
                 }
             )
         running = self._watch.running()
-        paused = {name: str(refused) for name, refused in self._run.paused.items()}
+        deliveries = self._run.deliveries
+        paused = {name: str(refused) for name, refused in {**self._run.paused, **deliveries.paused}.items()}
+        waiting = dict(deliveries.waiting)
         for name in {*statuses, *self._names}:
             batch, since = running.get(name, (None, None))
             statuses[name] = statuses.get(name, QueryStatus()).model_copy(
-                update={"running_batch": batch, "running_since": since, "paused": paused.get(name)}
+                update={
+                    "running_batch": batch,
+                    "running_since": since,
+                    "paused": paused.get(name),
+                    "waiting": waiting[name].why if name in waiting else None,
+                    "waiting_since": waiting[name].since if name in waiting else None,
+                }
             )
         return statuses
 

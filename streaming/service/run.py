@@ -19,6 +19,7 @@ from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import QUERY, Batch, OperatorCounts, widen_log
 from streaming.operators import OperatorRuntime, Written, next_of, ready_generation, runtime_of, switch
+from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
 from streaming.service.query_errors import explain, explained, stop_was_asked
@@ -60,6 +61,7 @@ class Run:
         self.operators = tuple(runtime_of(operator, lake) for operator in pipeline.operators)
         self.paused: dict[str, ViewError] = {}
         """Why an operator does not step, by its name: its tables are not of its declaration. The others go on."""
+        self.deliveries = Delivering(spark, lake, pipeline, now, on_batch, around)
         self._now = now
         self._notify = on_batch
         self._enter = around

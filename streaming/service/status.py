@@ -24,9 +24,11 @@ class _File(BaseModel):
 
 
 class QueryStatus(_File):
-    """A log's query, or an operator: the batch that runs (since when), the last that ended, totals since the start.
+    """A log's query, an operator or a delivery: the batch that runs (since when), the last that ended, totals since the
+    start.
 
-    `paused`: why it does not go on while the others do.
+    `paused`: why it does not go on while the others do, until somebody acts. `waiting`: why a delivery waits for its
+    target, since when.
     """
 
     running_batch: int | None = None
@@ -39,6 +41,8 @@ class QueryStatus(_File):
     state_rows: int | None = None
     state_bytes: int | None = None
     paused: str | None = None
+    waiting: str | None = None
+    waiting_since: datetime | None = None
 
 
 class ProcessStatus(_File):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from streaming.base import SinkError
 from streaming.log import Batch
 from streaming.operators import Written
 from streaming.service.measures import Measure, latency
@@ -72,6 +73,10 @@ class Watch:
             ended = self._now()
             self._measures.append(replace(self._unfinished.pop(query), ended=ended))
             self.last_ended[query] = ended
+        except SinkError:
+            # A target that is away fails nothing: the batch is sent again.
+            self._unfinished.pop(query, None)
+            raise
         except BaseException as error:
             self.failed = self.failed or FailedBatch(query, batch, error)
             raise

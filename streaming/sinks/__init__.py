@@ -1,10 +1,46 @@
-"""The contract of a sink: one numbered batch, delivered idempotently."""
+"""Targets of deliveries: their contract, and those there are."""
 
-from streaming.sinks.sink import Guarantee, NumberedBatch, RefusedRow, Sink
+from streaming.sinks.encoding import json_objects, json_text
+from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
+from streaming.sinks.postgres import Postgres
+from streaming.sinks.printing import Console, Socket
+from streaming.sinks.rest import Rest
+from streaming.sinks.sink import (
+    CHANGE,
+    DELETE,
+    REASON,
+    REVISION,
+    TIME,
+    Delivered,
+    Guarantee,
+    NumberedBatch,
+    PutAside,
+    RefusedRow,
+    Sink,
+    Target,
+)
 
 __all__ = [
+    "CHANGE",
+    "DELETE",
+    "REASON",
+    "REVISION",
+    "TIME",
+    "Console",
+    "CsvFiles",
+    "Delivered",
+    "FileTarget",
     "Guarantee",
+    "JsonLines",
     "NumberedBatch",
+    "ParquetFiles",
+    "Postgres",
+    "PutAside",
     "RefusedRow",
+    "Rest",
     "Sink",
+    "Socket",
+    "Target",
+    "json_objects",
+    "json_text",
 ]

@@ -1,23 +1,35 @@
-"""The contract of a sink: the place outside the lake that a delivery carries rows to."""
+"""The contract of a target: what a delivery carries rows to, as a declaration and as a connection to it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 
+from streaming.lake import Lake
+
 Guarantee = Literal["exactly once", "at least once"]
 """What a target promises when a batch is delivered again: `exactly once` where it is transactional or idempotent."""
+
+REVISION, TIME, CHANGE, REASON = "_revision", "_time", "_change", "_reason"
+"""Columns that every batch has beside what is selected, and the two more of a batch of changes.
+
+`_revision` (bigint) orders the rows of one key: a row never replaces one of a higher revision. `_time` (UTC) is the
+event time of the row, or the start of its window. `_change` is `upsert` or `delete`; `_reason` says why: `first`,
+`update` or `correction`.
+"""
+
+DELETE = "delete"
 
 
 @dataclass(frozen=True)
 class NumberedBatch:
     """Rows of a table in a fixed cut: the same number of the same delivery always holds the same rows.
 
-    `delivery` and `generation` name the delivery and the generation of the table it reads, `number` counts from 0.
+    `delivery` and `generation` name the delivery and how often it began anew; `number` counts from 0.
     """
 
     delivery: str
@@ -30,6 +42,21 @@ class NumberedBatch:
         """The idempotency key: the same for every attempt at this batch, and for no other batch."""
         return f"{self.delivery}/{self.generation}/{self.number}"
 
+    @property
+    def selected(self) -> pa.Table:
+        """The rows with the columns that were selected, and no other."""
+        return self.rows.select([name for name in self.rows.column_names if not name.startswith("_")])
+
+    @property
+    def messages(self) -> pa.Table:
+        """The rows as a consumer of messages needs them: of changes, also revision, kind and reason."""
+        told = (REVISION, CHANGE, REASON) if CHANGE in self.rows.column_names else ()
+        return self.rows.select([*self.selected.column_names, *told])
+
+    def part(self, first: int, rows: int) -> Self:
+        """Some of the rows, under the same number."""
+        return replace(self, rows=self.rows.slice(first, rows))
+
 
 @dataclass(frozen=True)
 class RefusedRow:
@@ -39,27 +66,82 @@ class RefusedRow:
     error: str
 
 
-class Sink(ABC):
-    """A target, as a connection that one process holds.
+PutAside = Callable[[Sequence[RefusedRow]], None]
+"""Keeps the rows of a batch that were refused, in place of those of an earlier attempt at it."""
 
-    To add one, implement the methods and let `tests/streaming/sinks/contract.py` run over it.
+
+@dataclass(frozen=True)
+class Delivered:
+    """What a sink must know of the delivery that it belongs to.
+
+    `name` is that of the delivery in the lake, and `identity` tells it from one of the same name in another. Of `key`
+    the target keeps one row each; where it is empty, every row. `changes`: batches hold upserts and deletes.
     """
 
-    guarantee: Guarantee
+    name: str
+    identity: str = ""
+    key: tuple[str, ...] = ()
+    changes: bool = False
+
+
+class Sink(ABC):
+    """A connection to a target, of one process and one delivery."""
 
     @abstractmethod
-    def delivered_through(self, delivery: str, generation: int) -> int:
+    def delivered_through(self, generation: int) -> int | None:
         """The greatest number of a batch that the target itself knows to be delivered whole; -1 for none.
 
-        A target that keeps no progress returns -1: then progress is kept in the lake, after the delivery.
+        None where the target keeps no progress, which is then kept in the lake, after each batch.
+
+        Raises:
+            SinkError: the target is away.
+            ProgressError: the progress there is of another delivery.
         """
 
     @abstractmethod
-    def deliver(self, batch: NumberedBatch) -> Sequence[RefusedRow]:
-        """Deliver a batch, and with it the progress where the target keeps it; returns the rows it refused.
+    def deliver(self, batch: NumberedBatch, put_aside: PutAside) -> None:
+        """Deliver a batch, and with it the progress where the target keeps it.
 
-        Delivering a batch again leaves the target as the first time did, where the guarantee is `exactly once`.
+        Once it is known which rows the target refuses, and before any progress is durable, `put_aside` is called with
+        them, also where there is none. Delivering a batch again leaves the target as the first time did, where the
+        guarantee is `exactly once`.
 
         Raises:
             SinkError: the target refused the batch as a whole, or is away; nothing of it counts, and it is sent again.
+            FencedError: another process has delivered what comes after this batch.
         """
+
+    def count(self) -> int | None:
+        """How many rows the target holds of this delivery, for an audit; None where it cannot tell."""
+        return None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        return None
+
+
+class Target(ABC):
+    """The declaration of a target: a frozen value, without secrets. To add one, see `streaming/README.md`."""
+
+    kind: ClassVar[str]
+    """What Dagster shows an icon for, such as `postgres`."""
+    guarantee: ClassVar[Guarantee]
+    keeps_keys: ClassVar[bool] = False
+    """Whether it can keep one row per key, and delete it."""
+
+    batch: int = 10_000
+    """The most rows of a batch, unless the delivery says otherwise."""
+    flush: str | None = None
+    """How long rows wait for a batch to be full, as an interval; None: not at all."""
+
+    key: tuple[str, ...] = ()
+    """The columns of which the target keeps one row each; none where it keeps every row."""
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """Where it is, for people, without anything secret."""
+
+    @abstractmethod
+    def connect(self, lake: Lake, delivered: Delivered) -> Sink:
+        """A connection for one delivery; it may wait to connect until it is used."""

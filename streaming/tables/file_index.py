@@ -73,11 +73,11 @@ class FileIndex:
             if file.latest >= since and file.earliest <= until and file.first_batch <= through
         ]
 
-    def with_batches(self, after: int, through: int) -> list[str]:
-        """The files that may have a row with a day, of the batches after `after` and up to `through`."""
+    def with_batches(self, after: int, through: int, *, dated: bool = True) -> list[str]:
+        """The files that may have a row of the batches in (after, through], with a day or without one."""
         newer = self._by_last_batch[bisect_right(self._by_last_batch, (after, "\U0010ffff")) :]
         files = (self._files[path] for _, path in newer)
-        return [file.path for file in files if file.first_batch <= through and file.day is not None]
+        return [file.path for file in files if file.first_batch <= through and (file.day is not None) == dated]
 
     def _load(self) -> DeltaTable:
         table = DeltaTable(location(self._uri))

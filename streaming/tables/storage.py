@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 
@@ -70,6 +71,34 @@ def replace_bytes(uri: str, content: bytes, token: str) -> None:
     with files.open_output_stream(hidden) as handle:
         handle.write(content)
     files.move(hidden, path)
+
+
+def put_whole(uri: str, content: bytes) -> None:
+    """Put a file in place whole, as whoever lists its folder sees it; its folder is made where it is not there.
+
+    Until then it has a hidden name, which follows from its own: who dies meanwhile leaves one that the next attempt
+    writes over. On a local disk the content is durable before it is moved.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    files, path = resolve(uri)
+    folder, _, name = path.rpartition("/")
+    hidden = f"{folder}/.{name}"
+    files.create_dir(folder, recursive=True)
+    with files.open_output_stream(hidden) as handle:
+        handle.write(content)
+    if isinstance(files, fs.LocalFileSystem):
+        _make_durable(hidden)
+    files.move(hidden, path)
+
+
+def _make_durable(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove(uri: str) -> None:

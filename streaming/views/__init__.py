@@ -1,14 +1,17 @@
 """Windowed results: first results, updates, open windows, corrections, and what is current."""
 
-from streaming.views.corrections import correct, corrected_through, ended_since, plan
-from streaming.views.current import current_results
+from streaming.views.corrections import correct, corrected_through, ended_since, plan, read_corrections
+from streaming.views.current import current_results, current_with_reasons
 from streaming.views.first_results import read_first
-from streaming.views.late import late_pairs
+from streaming.views.late import late_pairs, late_rows
+from streaming.views.laws import PinnedView
 from streaming.views.operator import WindowedRuntime
 from streaming.views.position import Position
 from streaming.views.results import aggregate, assign, group, pairs
+from streaming.views.updates import read_updates, updated_through
 
 __all__ = [
+    "PinnedView",
     "Position",
     "WindowedRuntime",
     "aggregate",
@@ -16,10 +19,15 @@ __all__ = [
     "correct",
     "corrected_through",
     "current_results",
+    "current_with_reasons",
     "ended_since",
     "group",
     "late_pairs",
+    "late_rows",
     "pairs",
     "plan",
+    "read_corrections",
     "read_first",
+    "read_updates",
+    "updated_through",
 ]

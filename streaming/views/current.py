@@ -22,24 +22,29 @@ def current_results(
     Of a window the newest result counts, which is the one that has seen most batches. Sessions only grow, so it stands
     for all that have become one with it. A correction that only retracts shows nothing and hides what it stands for.
     """
-    columns = [*view.columns, "_day"]
+    current = current_with_reasons(first, corrections, view, updates)
+    return current.withColumn("_corrected", F.col("_reason") != "first").drop("_reason")
 
-    def layer(frame: DataFrame, through: Column, *, corrected: bool, shown: Column) -> DataFrame:
-        return frame.select(
-            *columns, F.lit(corrected).alias("_corrected"), through.alias("_through"), shown.alias("_shown")
-        )
 
-    layers = [layer(first, F.lit(-1), corrected=False, shown=F.lit(True))]
+def current_with_reasons(
+    first: DataFrame, corrections: DataFrame | None, view: Windowed, updates: DataFrame | None = None
+) -> DataFrame:
+    """The same with `_reason` instead: whether the newest result is the `first`, an `update` or a `correction`."""
+    columns = [*view.columns, "_day", "_reason"]
+
+    def layer(frame: DataFrame, through: Column, reason: str, shown: Column) -> DataFrame:
+        of_layer = [F.lit(reason).alias("_reason"), through.alias("_through"), shown.alias("_shown")]
+        return frame.select(*view.columns, "_day", *of_layer)
+
+    layers = [layer(first, F.lit(-1), "first", F.lit(True))]
     if updates is not None:
-        layers.append(layer(updates, F.col("_batch"), corrected=True, shown=F.lit(True)))
+        layers.append(layer(updates, F.col("_batch"), "update", F.lit(True)))
     if corrections is not None:
-        layers.append(layer(corrections, F.col("_through_batch"), corrected=True, shown=~F.col("_retracted")))
+        layers.append(layer(corrections, F.col("_through_batch"), "correction", ~F.col("_retracted")))
     if len(layers) == 1:
-        return layers[0].select(*columns, "_corrected")
+        return layers[0].select(*columns)
     corrected = _newest(layers[1:], view)
-    return (
-        _not_corrected(layers[0], corrected, view).unionByName(corrected).where("_shown").select(*columns, "_corrected")
-    )
+    return _not_corrected(layers[0], corrected, view).unionByName(corrected).where("_shown").select(*columns)
 
 
 def _newest(layers: list[DataFrame], view: Windowed) -> DataFrame:

@@ -17,6 +17,7 @@ WITH_A_GOLDEN_TEST = {
     "T": [1, 9, 10],
     "D": [2, 3, 6],
     "S": [*range(7, 14)],
+    "X": [1, 2, 3, 5, 6, 8, *range(10, 17)],
     "O": [5, 7, 8, 9, 12, 17, 18],
 }
 """The numbers per group; a new one is entered here."""

@@ -82,8 +82,11 @@ POINTS: dict[str, Point] = {
 }
 
 
-def crash(root: Path, point: str) -> subprocess.CompletedProcess[str]:
-    """Run a stage in a process of its own that dies at `point`; back when nothing of that process is left alive."""
+def crash(root: Path, point: str, module: str = __name__) -> subprocess.CompletedProcess[str]:
+    """Run a stage in a process of its own that dies at `point`; back when nothing of that process is left alive.
+
+    `module` is run with the lake and the point.
+    """
     scratch = root / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {
@@ -95,7 +98,7 @@ def crash(root: Path, point: str) -> subprocess.CompletedProcess[str]:
     }
     # Waits for the end of the output, which the JVM holds open as well.
     return subprocess.run(
-        [sys.executable, "-m", "tests.support.crash", str(root / "lake"), point],
+        [sys.executable, "-m", module, str(root / "lake"), point],
         cwd=scratch,
         env=environment,
         text=True,
@@ -123,7 +126,7 @@ def end(spark: SparkSession, lake: Lake, name: str) -> None:
         raise _Ended
 
     try:
-        with _armed(point, put_aside_and_end):
+        with armed(point, put_aside_and_end):
             run_scenario(spark, lake, NOW, (point.stage,))
     except _Ended:
         # What was tidied up on the way out would not have been by a process that is dead.
@@ -134,13 +137,14 @@ def end(spark: SparkSession, lake: Lake, name: str) -> None:
 
 
 @contextmanager
-def _armed(point: Point, die: Callable[[], None]) -> Iterator[None]:
+def armed(point: Point, die: Callable[[], None]) -> Iterator[None]:
+    """While the body runs, whoever reaches the point dies there."""
     owner = resolve_name(point.owner)
     original: Callable[..., Any] = getattr(owner, point.function)
     calls = 0
 
     @functools.wraps(original)
-    def armed(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
         concerned = any(_location(argument).endswith(point.table) for argument in args)
         calls += concerned
@@ -151,7 +155,7 @@ def _armed(point: Point, die: Callable[[], None]) -> Iterator[None]:
             die()
         return result
 
-    setattr(owner, point.function, armed)
+    setattr(owner, point.function, call)
     try:
         yield
     finally:
@@ -174,7 +178,7 @@ def main() -> None:
             os.killpg(0, signal.SIGKILL)
 
     spark = start_session()
-    with _armed(point, die):
+    with armed(point, die):
         run_scenario(spark, Lake(root), NOW, (point.stage,))
 
 

@@ -13,8 +13,10 @@ import streaming.examples
 import streaming.pipelines
 from streaming import Files, SessionWindow, agg
 from streaming.clocks import Ascending, BoundedOutOfOrderness, Punctuated
-from streaming.declare import Failure, Limits
+from streaming.declare import Delivery, Failure, Limits
 from streaming.declare.restarts import ExponentialBackoff, FailureRate, FixedDelay, NoRestart
+from streaming.examples import late_counts
+from streaming.sinks import Console, CsvFiles, JsonLines, ParquetFiles, Postgres, Rest, Socket
 from streaming.windows import Custom, LocalDays, Sliding, Tumbling
 from tests.support.instants import T0
 
@@ -29,6 +31,8 @@ OF_EACH_KIND = (
     *(Tumbling("1 hour", "5 minutes"), Sliding("1 hour", "5 minutes"), SessionWindow("5 minutes"), LocalDays("UTC")),
     *(SessionWindow(seconds_of="v"), Custom("array(struct(at, at + interval 1 day))", within="1 day")),
     *(NoRestart(), FixedDelay(), ExponentialBackoff(), FailureRate(), Limits(rejected_share=None)),
+    *(JsonLines("x"), CsvFiles("x", by="hour"), ParquetFiles("x"), Postgres("t", key=("k",)), Rest("http://x/y")),
+    *(Console(), Socket("localhost", 9191), Delivery("out", late_counts.readings, JsonLines("y"))),
     *(Files("landing/x", files_per_batch=2), Failure(T0, timedelta(seconds=1), "out of memory")),
 )
 

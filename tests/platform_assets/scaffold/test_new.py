@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from platform_assets.scaffold import add_view
+from platform_assets.scaffold import add_delivery, add_view
 from streaming.base.errors import DeclarationError
 
 HEAD = "from tidemark import Pipeline, Stream, agg\n\n"
@@ -39,6 +39,23 @@ def test_a_view_is_added_behind_the_others_and_declared_before_the_pipeline(
     assert text.startswith("from tidemark import Pipeline, Stream, Tumbling, Windowed, agg\n\n")
     assert 'ö = "ä"  # kept\nby_day = Windowed(' in text and "    of=o.orders,\n" in text
     assert text.endswith(f'pipeline = Pipeline(stream=o.orders, views={then}, name="ß")\n')
+
+
+@pytest.mark.parametrize(
+    ("call", "then"),
+    [
+        ("views=()", "views=(), deliveries=(out,)"),
+        ("views=(one,), deliveries=(two,)", "views=(one,), deliveries=(two, out)"),
+        ("\n    views=(one,),\n", "\n    views=(one,), deliveries=(out,),\n"),
+    ],
+)
+def test_a_delivery_is_added_to_those_there_are_or_as_the_first(tmp_path: Path, call: str, then: str) -> None:
+    file = tmp_path / "orders.py"
+    file.write_text(f"{HEAD}pipeline = Pipeline(stream=orders, {call})\n", encoding="utf-8")
+    text = add_delivery(file, "out").read_text(encoding="utf-8")
+    ast.parse(text)
+    assert text.startswith("from tidemark import Delivery, JsonLines, Pipeline, Stream, agg\n\nout = Delivery(")
+    assert text.endswith(f"pipeline = Pipeline(stream=orders, {then})\n")
 
 
 def test_names_that_are_imported_in_another_way_are_not_touched(tmp_path: Path) -> None:

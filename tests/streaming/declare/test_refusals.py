@@ -84,9 +84,8 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(refused: Callable[[], objec
 
 @pytest.mark.parametrize("late", ["correct", "drop"])
 @pytest.mark.parametrize("early", [None, "each batch", "5 minutes"])
-@pytest.mark.parametrize("merging", [False, True])
-def test_a_policy_without_lateness_goes_with_every_window(late: str, early: str | None, merging: bool) -> None:
-    check_policy("v", late, None, early, merging)
+def test_a_policy_without_lateness_goes_with_every_window(late: str, early: str | None) -> None:
+    check_policy("v", late, None, early)
 
 
 def test_an_interval_may_be_written_in_any_case_and_with_any_space() -> None:

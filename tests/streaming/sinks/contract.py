@@ -1,69 +1,128 @@
-"""What every sink must do: run it over a sink of your own by giving a `Target`."""
+"""What every target must do: run it over a target of your own by giving an `Arrivals`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pyarrow as pa
+import pytest
 
-from streaming.sinks.sink import NumberedBatch, Sink
+from streaming.base.errors import FencedError
+from streaming.lake.lake import Lake
+from streaming.sinks.sink import REVISION, TIME, Delivered, NumberedBatch, RefusedRow, Sink, Target
+from tests.support.instants import T0
 
 
 @dataclass(frozen=True)
-class Target:
-    """A target under test: `connect` opens a sink on it, as a new process would; `numbers` reads what arrived there.
+class Arrivals:
+    """A target under test, and how to read the numbers that arrived there.
 
     `refused` is a number that the target does not take, where there is one.
     """
 
-    connect: Callable[[], Sink]
+    target: Target
+    lake: Lake
     numbers: Callable[[], list[int]]
     refused: int | None = None
 
+    def connect(self) -> Sink:
+        """A connection, as a new process would make it."""
+        return self.target.connect(self.lake, Delivered("numbers/all"))
+
 
 def batch(number: int, *values: int, generation: int = 0) -> NumberedBatch:
-    return NumberedBatch("numbers", generation, number, pa.table({"number": list(values)}))
+    rows = {
+        "number": pa.array(values, pa.int64()),
+        REVISION: pa.array(values, pa.int64()),
+        TIME: pa.array([T0 + timedelta(hours=value) for value in values], pa.timestamp("us", "UTC")),
+    }
+    return NumberedBatch("numbers/all", generation, number, pa.table(rows))
 
 
-def a_batch_arrives_once_however_often_it_is_delivered(target: Target) -> None:
-    target.connect().deliver(batch(0, 1, 2))
+def deliver(sink: Sink, delivered: NumberedBatch) -> list[RefusedRow]:
+    """Deliver a batch; returns what was put aside, which has to be told exactly once."""
+    put_aside: list[Sequence[RefusedRow]] = []
+    sink.deliver(delivered, put_aside.append)
+    sink.close()
+    assert len(put_aside) <= 1
+    return [row for rows in put_aside for row in rows]
+
+
+def a_batch_arrives_once_however_often_it_is_delivered(arrivals: Arrivals) -> None:
+    deliver(arrivals.connect(), batch(0, 1, 2))
     # The process died before it could note the progress; another one delivers the same batch.
-    again = target.connect()
-    again.deliver(batch(0, 1, 2))
-    again.deliver(batch(1, 3))
-    expected = [1, 2, 3] if again.guarantee == "exactly once" else [1, 1, 2, 2, 3]
-    assert sorted(target.numbers()) == expected
+    deliver(arrivals.connect(), batch(0, 1, 2))
+    deliver(arrivals.connect(), batch(1, 3))
+    expected = [1, 2, 3] if arrivals.target.guarantee == "exactly once" else [1, 1, 2, 2, 3]
+    assert sorted(arrivals.numbers()) == expected
 
 
-def progress_is_what_the_target_has(target: Target) -> None:
-    sink = target.connect()
-    assert sink.delivered_through("numbers", 0) == -1
-    sink.deliver(batch(0, 1))
-    sink.deliver(batch(1, 2))
-    assert target.connect().delivered_through("numbers", 0) in (-1, 1)
-    # Another generation of the table has delivered nothing yet.
-    assert target.connect().delivered_through("numbers", 1) == -1
-
-
-def a_refused_row_is_named_and_the_others_arrive(target: Target) -> None:
-    if target.refused is None:
+def progress_is_what_the_target_has(arrivals: Arrivals) -> None:
+    keeps = arrivals.connect().delivered_through(0) is not None
+    if not keeps:
         return
-    refused = target.connect().deliver(batch(0, 1, target.refused, 2))
+    assert arrivals.connect().delivered_through(0) == -1
+    deliver(arrivals.connect(), batch(0, 1))
+    deliver(arrivals.connect(), batch(1, 2))
+    assert arrivals.connect().delivered_through(0) == 1
+    assert arrivals.connect().delivered_through(1) == -1
+
+
+def what_comes_from_the_past_is_fenced_where_the_target_keeps_progress(arrivals: Arrivals) -> None:
+    if arrivals.connect().delivered_through(0) is None:
+        return
+    deliver(arrivals.connect(), batch(0, 1))
+    with pytest.raises(FencedError, match="is not the one that follows"):
+        deliver(arrivals.connect(), batch(2, 3))
+    deliver(arrivals.connect(), batch(0, 4, generation=1))
+    with pytest.raises(FencedError, match="another process delivers there"):
+        deliver(arrivals.connect(), batch(1, 2))
+    assert sorted(arrivals.numbers()) == [1, 4]
+
+
+def a_refused_row_is_put_aside_before_progress_and_the_others_arrive(arrivals: Arrivals) -> None:
+    if arrivals.refused is None:
+        return
+    refused = deliver(arrivals.connect(), batch(0, 1, arrivals.refused, 2))
     assert [(row.position, bool(row.error)) for row in refused] == [(1, True)]
-    assert sorted(target.numbers()) == [1, 2]
+    assert sorted(arrivals.numbers()) == [1, 2]
 
 
-def an_empty_batch_is_progress(target: Target) -> None:
-    sink = target.connect()
-    assert list(sink.deliver(batch(0))) == []
-    assert sink.delivered_through("numbers", 0) in (-1, 0)
-    assert target.numbers() == []
+def what_cannot_be_put_aside_is_not_delivered(arrivals: Arrivals) -> None:
+    """Where the target keeps progress; elsewhere the progress in the lake comes after both."""
+
+    def fails(rows: Sequence[RefusedRow]) -> None:
+        raise RuntimeError("the lake is full")
+
+    sink = arrivals.connect()
+    if sink.delivered_through(0) is None:
+        return
+    with pytest.raises(RuntimeError):
+        sink.deliver(batch(0, 1, 2), fails)
+    assert arrivals.connect().delivered_through(0) == -1
+    assert arrivals.connect().count() in (0, None)
+
+
+def an_empty_batch_is_progress(arrivals: Arrivals) -> None:
+    assert deliver(arrivals.connect(), batch(0)) == []
+    assert arrivals.connect().delivered_through(0) in (None, 0)
+    assert arrivals.numbers() == []
+
+
+def an_audit_can_count_what_arrived(arrivals: Arrivals) -> None:
+    deliver(arrivals.connect(), batch(0, 1, 2))
+    deliver(arrivals.connect(), batch(1, 3))
+    assert arrivals.connect().count() in (None, 3)
 
 
 LAWS = (
     a_batch_arrives_once_however_often_it_is_delivered,
     progress_is_what_the_target_has,
-    a_refused_row_is_named_and_the_others_arrive,
+    what_comes_from_the_past_is_fenced_where_the_target_keeps_progress,
+    a_refused_row_is_put_aside_before_progress_and_the_others_arrive,
+    what_cannot_be_put_aside_is_not_delivered,
     an_empty_batch_is_progress,
+    an_audit_can_count_what_arrived,
 )

@@ -1,0 +1,20 @@
+"""What runs deliveries: numbered batches of a table's rows, each written down before it is sent to its target."""
+
+from streaming.deliveries.changes import ChangesOutbox, changes_between
+from streaming.deliveries.ledger import Ledger, Standing
+from streaming.deliveries.outbox import UNIT, Cursor, Outbox
+from streaming.deliveries.outboxes import outbox_for, outbox_of
+from streaming.deliveries.runtime import DeliveryRuntime
+
+__all__ = [
+    "UNIT",
+    "ChangesOutbox",
+    "Cursor",
+    "DeliveryRuntime",
+    "Ledger",
+    "Outbox",
+    "Standing",
+    "changes_between",
+    "outbox_for",
+    "outbox_of",
+]

@@ -1,0 +1,223 @@
+"""How far a delivery is: its batches are written down before they are sent, and again once they are delivered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+from deltalake import DeltaTable
+from pyspark.sql.types import LongType, StructType
+
+from streaming.base import ChangedDeclaration, FencedError, ProgressError
+from streaming.declare import PROGRESS, Delivery
+from streaming.deliveries.outbox import Cursor
+from streaming.lake import Lake
+from streaming.operators import DECLARATION, differences, recorded_declaration
+from streaming.tables import delta, location
+
+_COLUMNS = StructType().add("batch", LongType())
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The state of a delivery.
+
+    `generation` counts how often it began anew; its batches carry it. `of_generation` is that of the table it reads.
+    `planned` numbers the newest batch that was cut, `delivered` the newest that arrived: where they differ, the batch
+    of `rows` rows from (`since_unit`, `since_row`) to (`unit`, `row`) is to be sent, as often as it takes. `retries`:
+    it holds dead letters of the batches up to this one instead; -1 for rows of the table. `sent_rows` counts the rows
+    of the table in all batches of the generation that are delivered, those in its dead letters included; the generation
+    begins in unit `begins_at`, after `skipped_rows` rows of it.
+    """
+
+    generation: int = 0
+    of_generation: int = 0
+    planned: int = -1
+    delivered: int = -1
+    since_unit: int = 0
+    since_row: int = 0
+    unit: int = 0
+    row: int = 0
+    rows: int = 0
+    retries: int = -1
+    sent_rows: int = 0
+    begins_at: int = 0
+    skipped_rows: int = 0
+
+    @classmethod
+    def of(cls, table: DeltaTable) -> Ledger:
+        """What an open table says."""
+        kept = {field.name: table.transaction_version(field.name) for field in fields(cls)}
+        return cls(**{name: number for name, number in kept.items() if number is not None})
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where the next batch begins."""
+        return Cursor(self.unit, self.row)
+
+    @property
+    def since(self) -> Cursor:
+        """Where the newest batch begins."""
+        return Cursor(self.since_unit, self.since_row)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a batch was cut that is not delivered yet."""
+        return self.planned > self.delivered
+
+    def moved(self, to: Cursor) -> Ledger:
+        """Past rows that are not to be delivered."""
+        return replace(self, unit=to.unit, row=to.row)
+
+    def plan(self, until: Cursor, rows: int) -> Ledger:
+        """With the next batch, of so many rows up to `until`."""
+        return replace(
+            self.moved(until),
+            planned=self.planned + 1,
+            since_unit=self.unit,
+            since_row=self.row,
+            rows=rows,
+            retries=-1,
+        )
+
+    def plan_retry(self, through: int, rows: int) -> Ledger:
+        """With a batch of the dead letters of the batches up to `through`."""
+        return replace(self, planned=self.planned + 1, rows=rows, retries=through)
+
+    def arrived(self) -> Ledger:
+        """With the batch delivered, but for its dead letters."""
+        new = self.rows if self.retries < 0 else 0
+        return replace(self, delivered=self.planned, sent_rows=self.sent_rows + new)
+
+    def is_there(self, through: int | None, address: str, command: str) -> bool:
+        """Whether the target at `address`, which says that it has the batches up to `through`, has the pending one too.
+
+        `command` is what begins the delivery anew.
+
+        Raises:
+            ProgressError: it says something that cannot be.
+        """
+        if through is None or through == self.delivered:
+            return False
+        if through == self.planned:
+            return True
+        raise ProgressError(
+            f"{address} says that generation {self.generation} of the delivery got there up to batch {through}, and "
+            f"the lake that it is at batch {self.delivered}: one of the two was restored from a backup, or changed by "
+            f"hand. Bring them together; `{command} --all` delivers everything again."
+        )
+
+    def anew(self, of_generation: int, at: Cursor) -> Ledger:
+        """The next generation of the delivery, which begins at `at`."""
+        return Ledger(
+            generation=self.generation + 1,
+            of_generation=of_generation,
+            unit=at.unit,
+            row=at.row,
+            since_unit=at.unit,
+            since_row=at.row,
+            begins_at=at.unit,
+            skipped_rows=at.row,
+        )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a delivery stands: its batch and generation, rows sent and dead, and how far behind its table it is.
+
+    `behind`: units (batches, revisions, or microseconds of window ends) that it has yet to deliver; 0 for none.
+    """
+
+    generation: int
+    delivered: int
+    rows: int
+    dead: int
+    behind: int
+
+
+class LedgerTable:
+    """The ledger in the lake: a table without rows, whose commits hold the numbers."""
+
+    def __init__(self, lake: Lake, delivery: Delivery, command: str) -> None:
+        self.uri = lake.table(delivery, PROGRESS)
+        self._delivery = delivery
+        self._command = command
+
+    def read(self) -> Ledger | None:
+        """The state now; None before the delivery has begun."""
+        table = delta.open_table(self.uri)
+        return None if table is None or table.transaction_version("planned") is None else Ledger.of(table)
+
+    def identity(self) -> str:
+        """What tells this delivery from one of the same name in another lake; it has begun."""
+        return str(DeltaTable(location(self.uri)).metadata().id)
+
+    def begin(self, ledger: Ledger) -> None:
+        """Create the ledger."""
+        about = f"How far delivery {self._delivery.name} is"
+        delta.create(self.uri, _COLUMNS, append_only=False, description=about, properties=self._declaration())
+        delta.note(self.uri, metadata=vars(ledger), numbers=vars(ledger))
+
+    def write(self, before: Ledger, after: Ledger) -> None:
+        """Go on from one state to the next.
+
+        Raises:
+            FencedError: another process has gone on from the state `before`.
+        """
+
+        def fence(table: DeltaTable) -> None:
+            there = Ledger.of(table)
+            if there != before:
+                raise FencedError(
+                    f"delivery {self._delivery.name!r} was at batch {before.planned} of generation {before.generation} "
+                    f"and is at batch {there.planned} of generation {there.generation} now, so another process has "
+                    "taken over. Nothing is lost; let the other one run."
+                )
+
+        delta.note(self.uri, metadata=vars(after), numbers=vars(after), fence=fence)
+
+    def check_declaration(self) -> None:
+        """Refuse a declaration under which the cut of the batches would be another one.
+
+        Raises:
+            ChangedDeclaration: with the differences, and the commands that go on.
+        """
+        changes = list(self._changes())
+        if changes:
+            raise ChangedDeclaration(
+                f"delivery {self._delivery.name!r} is not the one that has delivered so far: {'; '.join(changes)}. "
+                f"Give the old declaration back; or let `{self._command} --go-on` "
+                "deliver by the new one what comes from now on, or `--all` everything from the beginning. Nothing was "
+                "delivered."
+            )
+
+    def check_generation(self, ledger: Ledger, generation: int) -> None:
+        """Refuse a table of another `generation` than the one that was delivered from so far.
+
+        Raises:
+            ChangedDeclaration: with the commands that go on.
+        """
+        if generation != ledger.of_generation:
+            raise ChangedDeclaration(
+                f"delivery {self._delivery.name!r} has delivered from generation {ledger.of_generation} of "
+                f"{self._delivery.of.name!r}, which was built anew since and is of generation {generation}. "
+                f"`{self._command} --go-on` delivers what follows, or of what is current what differs; `--all` "
+                "delivers everything again. Nothing was delivered."
+            )
+
+    def adopt(self) -> None:
+        """Record the declaration as it is now."""
+        table = delta.open_table(self.uri)
+        if table is not None:
+            table.alter.set_table_properties(self._declaration(), raise_if_not_exists=False)
+
+    def _changes(self) -> Iterator[str]:
+        table = delta.open_table(self.uri)
+        recorded = None if table is None else recorded_declaration(table)
+        if recorded is not None:
+            yield from differences(recorded["makes"], dict(self._delivery.fingerprint))
+
+    def _declaration(self) -> dict[str, str]:
+        recorded = {"operator": self._delivery.name, "kind": "Delivery", "makes": self._delivery.fingerprint}
+        return {DECLARATION: json.dumps(recorded)}

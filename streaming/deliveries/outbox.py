@@ -1,0 +1,63 @@
+"""The contract of what a delivery reads: rows of a table in an order that nothing ever changes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+UNIT = "_unit"
+"""The column that numbers the unit of a row."""
+
+
+@dataclass(frozen=True, order=True)
+class Cursor:
+    """A place between two rows: after all units below `unit`, and after the first `row` rows of that unit."""
+
+    unit: int
+    row: int = 0
+
+
+class Outbox(ABC):
+    """Rows in units, such as the batches of a log: once a unit can be read, no row ever comes to it.
+
+    The order of rows within a unit follows from the rows alone, so that compaction, clean-up and a restart change no
+    place of any row.
+    """
+
+    begin: int
+    """The first unit."""
+
+    order: tuple[Column | str, ...]
+    """What orders the rows of a unit: no two of them may differ and be equal in this."""
+
+    @abstractmethod
+    def generation(self) -> int:
+        """How often the table was built anew: places in one generation mean nothing in another."""
+
+    @abstractmethod
+    def end(self, since: int) -> int:
+        """All units below this one can be read, of which those before `since` were; `begin` where there is no table."""
+
+    @abstractmethod
+    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        """The rows of the units in [since, until), with `_unit`, `_revision`, `_time`, and all that may be selected."""
+
+    def piece(self, since: int, end: int, most: int) -> int:
+        """The end of a piece of [since, end) with about `most` rows, so that a backlog is not read again and again."""
+        return end
+
+    def follow(self, spark: SparkSession, now: Callable[[], datetime]) -> None:
+        """Bring what is read up to date, where it is derived from other tables."""
+        return None
+
+    def still_told(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
+        """Those of the `rows`, which were refused before, of which nothing newer was told since."""
+        return rows
+
+    def begin_anew(self, *, again: bool) -> None:
+        """Another generation is meant: go on with what it changes, or `again` with all of it."""
+        return None

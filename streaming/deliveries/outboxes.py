@@ -1,0 +1,46 @@
+"""Finds what a delivery reads by what it is of."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from streaming.base import DeclarationError
+from streaming.declare import Delivery, Operator, Stream, Windowed
+from streaming.deliveries.changes import ChangesOutbox
+from streaming.deliveries.logs import LogOutbox
+from streaming.deliveries.outbox import Outbox
+from streaming.deliveries.results import FirstOutbox
+from streaming.lake import Lake
+
+
+def outbox_of(delivery: Delivery, lake: Lake) -> Outbox:
+    """What the delivery reads.
+
+    Raises:
+        DeclarationError: it is of an operator of a kind for which no outbox is registered with `outbox_for`.
+    """
+    return outbox_for(delivery.of, delivery, lake)
+
+
+@singledispatch
+def outbox_for(of: Stream | Operator, delivery: Delivery, lake: Lake) -> Outbox:
+    """The outbox of a delivery of `of`; `outbox_for.register` adds a kind of operator."""
+    raise DeclarationError(
+        f"delivery {delivery.name!r} is of {of.name!r}, a {type(of).__name__}, which nothing here can deliver; "
+        "register an Outbox for that type with `outbox_for.register`."
+    )
+
+
+@outbox_for.register
+def _(of: Stream, delivery: Delivery, lake: Lake) -> Outbox:
+    return LogOutbox(lake, delivery)
+
+
+@outbox_for.register
+def _(of: Windowed, delivery: Delivery, lake: Lake) -> Outbox:
+    match delivery.what:
+        case "late":
+            return LogOutbox(lake, delivery)
+        case "current":
+            return ChangesOutbox(lake, delivery, of)
+    return FirstOutbox(lake, delivery, of)

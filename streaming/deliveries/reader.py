@@ -1,0 +1,125 @@
+"""Reads the rows of batches: what comes after a cursor, cut deterministically, and the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Window as SortedBy
+from pyspark.sql import functions as F
+
+from streaming.base import SinkError
+from streaming.declare import Delivery
+from streaming.deliveries.outbox import UNIT, Cursor, Outbox
+from streaming.sinks import CHANGE, REASON, REVISION, TIME
+
+ROW = "_row"
+"""The column that numbers a row within its unit, of rows that are read one by one."""
+
+_READ_AT_ONCE = 50_000
+"""Rows that are read ahead, so that small batches do not each cost a query."""
+
+
+class Reader:
+    """Rows of an outbox as a delivery selects them; those that were read ahead are kept in memory."""
+
+    def __init__(self, outbox: Outbox, delivery: Delivery, command: str) -> None:
+        self._outbox = outbox
+        self._delivery = delivery
+        self._command = command
+        self._ahead: pa.Table | None = None
+        self._begins = self._ends = Cursor(0)
+
+    def fill(self, spark: SparkSession, cursor: Cursor, end: int) -> int:
+        """Read ahead from `cursor` for a whole batch, or up to the unit `end`; returns how many rows there are."""
+        if self._ahead is None or self._begins != cursor:
+            self._ahead, self._begins, self._ends = None, cursor, cursor
+        most = max(_READ_AT_ONCE, self._delivery.most_rows)
+        while self._waiting < self._delivery.most_rows and self._ends.unit < end:
+            until = self._outbox.piece(self._ends.unit, end, most)
+            rows = self._read(spark, self._ends, until, most)
+            self._ends = _after(rows, self._ends) if rows.num_rows == most else Cursor(until)
+            self._ahead = rows if self._ahead is None else pa.concat_tables([self._ahead, rows])
+        return self._waiting
+
+    def cut(self, rows: int) -> tuple[pa.Table, Cursor]:
+        """The next `rows` of those that were read ahead, and the cursor after them; they are not kept."""
+        assert self._ahead is not None
+        batch, rest = self._ahead.slice(0, rows), self._ahead.slice(rows)
+        self._begins = self._ends if rest.num_rows == 0 else _after(batch, self._begins)
+        self._ahead = rest
+        return batch, self._begins
+
+    def again(self, spark: SparkSession, since: Cursor, until: Cursor, rows: int) -> pa.Table:
+        """The rows of a batch that was cut before.
+
+        Raises:
+            SinkError: they are not all there any more.
+        """
+        found = self._read(spark, since, until.unit + (1 if until.row else 0), rows)
+        if found.num_rows != rows:
+            raise SinkError(
+                f"of the {rows:,} rows of the batch that delivery {self._delivery.name!r} is about to send, "
+                f"{found.num_rows:,} are there: its table was changed by hand. Restore it, or begin anew with "
+                f"`{self._command} --all`."
+            )
+        return found
+
+    def at(self, spark: SparkSession, places: Sequence[Cursor]) -> pa.Table:
+        """Single rows by their places, in order; those that are there no more, or not to be delivered, are left out."""
+        units = sorted({place.unit for place in places})
+        frame = self._outbox.rows(spark, units[0], units[-1] + 1).where(F.col(UNIT).isin(units))
+        order = SortedBy.partitionBy(UNIT).orderBy(*self._outbox.order)
+        numbered = self._wanted(frame).withColumn(ROW, F.row_number().over(order) - 1)
+        wanted = spark.createDataFrame([(place.unit, place.row) for place in places], f"{UNIT} bigint, {ROW} bigint")
+        found = numbered.join(F.broadcast(wanted), [UNIT, ROW], "left_semi")
+        found = self._outbox.still_told(spark, found)
+        selected = self._select(found.orderBy(UNIT, *self._outbox.order), {ROW: F.col(ROW).cast("bigint")})
+        return _arrow(selected)
+
+    @property
+    def _waiting(self) -> int:
+        return 0 if self._ahead is None else self._ahead.num_rows
+
+    def _read(self, spark: SparkSession, since: Cursor, until: int, most: int) -> pa.Table:
+        frame = self._wanted(self._outbox.rows(spark, since.unit, until))
+        # Of the first unit some rows may have been read before.
+        rows = _arrow(self._select(frame.orderBy(UNIT, *self._outbox.order).limit(most + since.row)))
+        before = min(since.row, pc.sum(pc.equal(rows[UNIT], since.unit)).as_py() or 0)
+        return rows.slice(before)
+
+    def _wanted(self, frame: DataFrame) -> DataFrame:
+        return frame if self._delivery.where is None else frame.where(self._delivery.where)
+
+    def _select(self, frame: DataFrame, more: Mapping[str, Column] | None = None) -> DataFrame:
+        told = [CHANGE, REASON] if self._delivery.what == "current" else []
+        selected = [F.expr(text).alias(name) for name, text in self._delivery.selected.items()]
+        others = [column.alias(name) for name, column in (more or {}).items()]
+        return frame.select(UNIT, REVISION, TIME, *told, *others, *selected)
+
+
+def places_of(rows: pa.Table, since: Cursor) -> list[Cursor]:
+    """The place of each row of a batch that begins at `since`."""
+    places: list[Cursor] = []
+    unit, row = since.unit, since.row
+    for each in rows[UNIT].to_pylist():
+        unit, row = (unit, row) if each == unit else (each, 0)
+        places.append(Cursor(unit, row))
+        row += 1
+    return places
+
+
+def _after(rows: pa.Table, since: Cursor) -> Cursor:
+    """The cursor after the rows of a batch that begins at `since`."""
+    if rows.num_rows == 0:
+        return since
+    last = rows[UNIT][-1].as_py()
+    of_last = pc.sum(pc.equal(rows[UNIT], last)).as_py()
+    return Cursor(last, of_last + (since.row if last == since.unit else 0))
+
+
+def _arrow(frame: DataFrame) -> pa.Table:
+    # The rows of a batch come in many small pieces.
+    return frame.toArrow().combine_chunks()

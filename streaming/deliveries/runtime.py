@@ -1,0 +1,249 @@
+"""What runs a delivery: cuts batches, writes each down, sends it, and notes that it arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from streaming.base import interval
+from streaming.declare import Delivery
+from streaming.deliveries.dead_letters import DeadLetters
+from streaming.deliveries.held import Held, first_of, new, retried
+from streaming.deliveries.ledger import Ledger, LedgerTable, Standing
+from streaming.deliveries.outbox import Cursor
+from streaming.deliveries.outboxes import outbox_of
+from streaming.deliveries.reader import Reader
+from streaming.lake import Lake
+from streaming.operators import Written, clean_state
+from streaming.sinks import Delivered, NumberedBatch, RefusedRow, Sink
+
+_CLEANED_EVERY = 500
+_SKIPPED_EVERY = timedelta(minutes=1)
+
+
+class DeliveryRuntime:
+    """One delivery on one lake, in one process.
+
+    `pipeline` names the pipeline that it belongs to, for commands that are proposed; left out, as its stream.
+    """
+
+    def __init__(
+        self, delivery: Delivery, lake: Lake, now: Callable[[], datetime], pipeline: str | None = None
+    ) -> None:
+        self.delivery = delivery
+        self._command = f"tidemark redeliver {pipeline or delivery.folder} {delivery.name}"
+        self.dead_letters = DeadLetters(lake, delivery, now)
+        self.ledger = LedgerTable(lake, delivery, self._command)
+        self.outbox = outbox_of(delivery, lake)
+        self._lake = lake
+        self._now = now
+        self._reader = Reader(self.outbox, delivery, self._command)
+        self._sink: Sink | None = None
+        self._state: Ledger | None = None
+        self._waiting_since: datetime | None = None
+        self._skipped_at: datetime | None = None
+        self._cut: pa.Table | None = None
+        self._written = 0
+
+    @property
+    def name(self) -> str:
+        """The delivery's own name in the lake, by which targets know it."""
+        return f"{self.delivery.folder}/{self.delivery.name}"
+
+    @property
+    def generation(self) -> int | None:
+        """The generation of the delivery that the lake tells of; None before it has begun."""
+        ledger = self._state or self.ledger.read()
+        return None if ledger is None else ledger.generation
+
+    @property
+    def has_rows_waiting(self) -> bool:
+        """Whether rows wait for a batch to be full."""
+        return self._waiting_since is not None
+
+    def check(self) -> None:
+        """Refuse to go on where it is not told what is meant; before the first step of a process.
+
+        Raises:
+            ChangedDeclaration: another declaration has delivered so far, or from another generation of the table.
+        """
+        ledger = self.ledger.read()
+        if ledger is None:
+            return
+        self.ledger.check_declaration()
+        self._check_generation(ledger)
+
+    def _check_generation(self, ledger: Ledger) -> None:
+        self.ledger.check_generation(ledger, self.outbox.generation())
+
+    def next_batch(self, spark: SparkSession, *, all_of_it: bool = False) -> int | None:
+        """Cut the next batch if it is due, and write it down; returns its number, None where there is none.
+
+        It is due once it is full, or has waited for as long as declared; with `all_of_it` it waits for nothing.
+
+        Raises:
+            ChangedDeclaration: as `check`.
+            FencedError: another process has taken over.
+        """
+        ledger = self._read()
+        if ledger.is_pending:
+            return ledger.planned
+        self._check_generation(ledger)
+        dead = self.dead_letters.to_send_again(ledger.generation, ledger.delivered)
+        if dead:
+            self._cut = None
+            return self._write(ledger, ledger.plan_retry(*first_of(dead, self.delivery.most_rows)))
+        self.outbox.follow(spark, self._now)
+        end = self.outbox.end(ledger.unit)
+        waiting = self._reader.fill(spark, ledger.cursor, end)
+        if waiting == 0:
+            self._waiting_since = None
+            self._skip(ledger, end, now=all_of_it)
+            return None
+        if waiting < self.delivery.most_rows and not all_of_it and not self._has_waited():
+            return None
+        self._waiting_since = None
+        rows = min(waiting, self.delivery.most_rows)
+        # The view may have been built anew while its rows were read.
+        self._check_generation(ledger)
+        self._cut, until = self._reader.cut(rows)
+        return self._write(ledger, ledger.plan(until, rows))
+
+    def deliver(self, spark: SparkSession) -> Written:
+        """Send the batch that was cut, and note that it arrived; returns the rows that did.
+
+        Raises:
+            SinkError: the target is away, or refuses the batch as a whole; it is to be sent again.
+            ProgressError: the target and the ledger do not agree.
+            FencedError: another process has taken over.
+        """
+        ledger = self._read()
+        assert ledger.is_pending
+        sink = self._connected()
+        refused = 0
+        if not ledger.is_there(sink.delivered_through(ledger.generation), self.delivery.to.address, self._command):
+            held = self._held(spark, ledger)
+            batch = NumberedBatch(self.name, ledger.generation, ledger.planned, held.rows)
+
+            def put_aside(found: Sequence[RefusedRow]) -> None:
+                nonlocal refused
+                refused = len(found)
+                self.dead_letters.put_aside(batch, found, held.places, held.tried)
+
+            sink.deliver(batch, put_aside)
+        self._write(ledger, ledger.arrived())
+        self._forget_retried(ledger)
+        return Written(ledger.rows - refused)
+
+    def begin_anew(self, *, again: bool) -> Ledger:
+        """Begin the next generation of the delivery: with what follows, or `again` with everything.
+
+        The declaration as it is now is the one that counts from here on. Dead letters of the generation before stay. A
+        batch that was being sent is sent again, unless the target says that it got there.
+
+        Raises:
+            SinkError: such a batch is open, and the target is away.
+        """
+        before = self.ledger.read()
+        if before is None:
+            return self._read()
+        begins = before.cursor
+        if before.is_pending and before.retries < 0:
+            arrived = self._connected().delivered_through(before.generation) == before.planned
+            begins = before.cursor if arrived else before.since
+        at = Cursor(self.outbox.begin) if again and self.delivery.what != "current" else begins
+        after = before.anew(self.outbox.generation(), at)
+        self.ledger.write(before, after)
+        # The declaration last: whoever dies before it is refused once more, and delivers nothing by half of a decision.
+        self.outbox.begin_anew(again=again)
+        self.ledger.adopt()
+        self.forget()
+        return after
+
+    def standing(self) -> Standing:
+        """How it stands now; reads tables and starts no Spark."""
+        ledger = self.ledger.read() or Ledger(unit=self.outbox.begin)
+        begins = ledger.since if ledger.is_pending and ledger.retries < 0 else ledger.cursor
+        behind = max(0, self.outbox.end(begins.unit) - begins.unit)
+        return Standing(ledger.generation, ledger.delivered, ledger.sent_rows, self.dead_letters.count(), behind)
+
+    def forget(self) -> None:
+        """Read everything anew, and connect anew: after an error, or once somebody has changed the ledger."""
+        self._state = None
+        self._reader = Reader(self.outbox, self.delivery, self._command)
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Let go of the connection; the next batch makes another one."""
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+    def connected(self) -> Sink:
+        """The connection to the target, for an audit."""
+        return self._connected()
+
+    def _read(self) -> Ledger:
+        if self._state is None:
+            self.check()
+            self._cut = None
+            self._state = self.ledger.read()
+            if self._state is None:
+                begin = self.outbox.begin
+                self._state = Ledger(
+                    unit=begin, since_unit=begin, begins_at=begin, of_generation=self.outbox.generation()
+                )
+                self.ledger.begin(self._state)
+            # A process may have died before it forgot what it had sent again.
+            if not self._state.is_pending:
+                self._forget_retried(self._state)
+        return self._state
+
+    def _write(self, before: Ledger, after: Ledger) -> int:
+        try:
+            self.ledger.write(before, after)
+        except BaseException:
+            self._state = None
+            raise
+        self._state = after
+        self._written += 1
+        if self._written % _CLEANED_EVERY == 0:
+            clean_state(self.ledger.uri, self._now())
+        return after.planned
+
+    def _skip(self, ledger: Ledger, end: int, *, now: bool) -> None:
+        """Units without a row to deliver are not read again by the next process; now and then is enough for that."""
+        due = now or self._skipped_at is None or self._now() - self._skipped_at >= _SKIPPED_EVERY
+        if due and ledger.cursor < Cursor(end):
+            self._skipped_at = self._now()
+            self._write(ledger, ledger.moved(Cursor(end)))
+
+    def _has_waited(self) -> bool:
+        waits, now = self.delivery.waits, self._now()
+        if waits is None:
+            return True
+        self._waiting_since = self._waiting_since or now
+        return now - self._waiting_since >= interval(waits)
+
+    def _connected(self) -> Sink:
+        if self._sink is None:
+            delivered = Delivered(
+                self.name, self.ledger.identity(), self.delivery.identity, self.delivery.what == "current"
+            )
+            self._sink = self.delivery.to.connect(self._lake, delivered)
+        return self._sink
+
+    def _held(self, spark: SparkSession, ledger: Ledger) -> Held:
+        if ledger.retries >= 0:
+            return retried(spark, self._reader, self.dead_letters.pending(ledger.generation, ledger.retries))
+        if self._cut is None:
+            self._check_generation(ledger)
+            self._cut = self._reader.again(spark, ledger.since, ledger.cursor, ledger.rows)
+        return new(self._cut, ledger.since)
+
+    def _forget_retried(self, ledger: Ledger) -> None:
+        if ledger.retries >= 0:
+            self.dead_letters.forget(ledger.generation, ledger.retries)

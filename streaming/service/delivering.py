@@ -1,0 +1,173 @@
+"""Deliveries of a running pipeline: each goes its own pace, and a target that is away holds up nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from threading import Event
+
+from pyspark.sql import SparkSession
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, sleep_using_event, stop_after_delay
+from tenacity import stop_when_event_set as stop_when_set
+from tenacity import wait_exponential_jitter as backoff
+
+from streaming.base import FencedError, ProgressError, QueryFailed, SinkError, ViewError
+from streaming.declare import Pipeline
+from streaming.deliveries import DeliveryRuntime
+from streaming.lake import Lake
+from streaming.log import Batch
+from streaming.operators import Written
+from streaming.service.query_errors import explained
+
+_LOOKED_AT_EVERY, _WHILE_ROWS_WAIT, _WHILE_PAUSED = 5.0, 0.25, 10.0
+_PATIENCE = 10.0
+"""Seconds for which a target that is away is tried, where the process is about to end."""
+_FIRST_RETRY, _LONGEST_RETRY, _JITTER = 0.5, 60.0, 1.0
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Why a delivery waits for its target, and since when."""
+
+    since: datetime
+    why: str
+
+
+class Delivering:
+    """Runs the deliveries of a pipeline; the caller holds its lease.
+
+    `on_batch` is told of each batch that arrived, and `around` is entered for each attempt, as `Run` says.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        pipeline: Pipeline,
+        now: Callable[[], datetime],
+        on_batch: Callable[[str, Written, Batch | None], None],
+        around: Callable[[str, int], AbstractContextManager[None]],
+    ) -> None:
+        self.runtimes = tuple(DeliveryRuntime(delivery, lake, now, pipeline.name) for delivery in pipeline.deliveries)
+        self.paused: dict[str, ViewError | ProgressError | QueryFailed] = {}
+        """Why a delivery does not go on until somebody says what is meant, by its name."""
+        self.waiting: dict[str, Waiting] = {}
+        """Deliveries whose target is away, by their names."""
+        self._spark = spark
+        self._now = now
+        self._on_batch = on_batch
+        self._around = around
+        self._news = {runtime.delivery.name: Event() for runtime in self.runtimes}
+
+    @classmethod
+    def alone(cls, spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> Delivering:
+        """Where nothing but the deliveries of a pipeline runs, and nobody watches."""
+        return cls(spark, lake, pipeline, now, lambda name, written, batch: None, lambda name, number: nullcontext())
+
+    def tell(self) -> None:
+        """Something was committed that may be delivered."""
+        for news in self._news.values():
+            news.set()
+
+    def run(self, runtime: DeliveryRuntime, stop: Event) -> None:
+        """Deliver what is due, on and on, until `stop` is set."""
+        name = runtime.delivery.name
+        while not stop.is_set():
+            self._news[name].clear()
+            self.deliver(runtime, stop)
+            if name in self.paused:
+                self._pause(runtime, stop)
+            else:
+                self._news[name].wait(_WHILE_ROWS_WAIT if runtime.has_rows_waiting else _LOOKED_AT_EVERY)
+        runtime.forget()
+
+    def deliver(
+        self, runtime: DeliveryRuntime, stop: Event, *, all_of_it: bool = False, patience: float | None = None
+    ) -> bool:
+        """Deliver what is due, or `all_of_it`; False where it waits for its target or is paused.
+
+        A target that is away is tried again until `stop` is set, or for `patience` seconds.
+
+        Raises:
+            FencedError: another process has taken over.
+        """
+        name = runtime.delivery.name
+        while not stop.is_set():
+            generation = runtime.generation
+            try:
+                with explained(runtime.delivery):
+                    number = runtime.next_batch(self._spark, all_of_it=all_of_it)
+                    self.paused.pop(name, None)
+                    if number is None:
+                        return True
+                    if not self._send(runtime, number, stop, patience):
+                        return False
+            except (ViewError, ProgressError, QueryFailed) as refused:
+                self.paused[name] = refused
+                return False
+            except FencedError:
+                runtime.forget()
+                # `redeliver` begins a new generation while the pipeline runs.
+                if generation is None or runtime.generation in (None, generation):
+                    raise
+        return False
+
+    def deliver_all(self, only: str | None = None, stop: Event | None = None) -> None:
+        """Deliver everything that is there, of all or of one, until `stop` is set.
+
+        A target that stays away is left for the next start.
+        """
+        for runtime in (each for each in self.runtimes if only in (None, each.delivery.name)):
+            self.deliver(runtime, stop or Event(), all_of_it=True, patience=_PATIENCE)
+            runtime.forget()
+
+    def _send(self, runtime: DeliveryRuntime, number: int, stop: Event, patience: float | None) -> bool:
+        name = runtime.delivery.name
+        ends = stop_when_set(stop) if patience is None else stop_when_set(stop) | stop_after_delay(patience)
+        retrying = Retrying(
+            retry=retry_if_exception_type(SinkError),
+            wait=_wait,
+            sleep=sleep_using_event(stop),
+            stop=ends,
+            before_sleep=lambda attempt: self._told(runtime, attempt),
+            reraise=True,
+        )
+        try:
+            retrying(self._send_once, runtime, number)
+        except SinkError as away:
+            self._note(name, away)
+            runtime.forget()
+            return False
+        self.waiting.pop(name, None)
+        return True
+
+    def _send_once(self, runtime: DeliveryRuntime, number: int) -> None:
+        name = runtime.delivery.name
+        with self._around(name, number):
+            self._on_batch(name, runtime.deliver(self._spark), None)
+
+    def _told(self, runtime: DeliveryRuntime, attempt: RetryCallState) -> None:
+        assert attempt.outcome is not None
+        self._note(runtime.delivery.name, attempt.outcome.exception())
+        runtime.disconnect()
+
+    def _note(self, name: str, away: BaseException | None) -> None:
+        before = self.waiting.get(name)
+        self.waiting[name] = Waiting(self._now() if before is None else before.since, str(away))
+
+    def _pause(self, runtime: DeliveryRuntime, stop: Event) -> None:
+        """Until somebody has said what is meant, which is looked for now and then."""
+        stop.wait(_WHILE_PAUSED)
+        runtime.forget()
+
+
+_grows = backoff(multiplier=_FIRST_RETRY, max=_LONGEST_RETRY, jitter=_JITTER)
+
+
+def _wait(attempt: RetryCallState) -> float:
+    """Longer each time, never all at the same moment, and at least as long as the target asks for."""
+    error = None if attempt.outcome is None else attempt.outcome.exception()
+    asked = error.retry_after if isinstance(error, SinkError) else None
+    return max(_grows(attempt), asked or 0.0)

@@ -1,0 +1,79 @@
+"""Rows into a table of Postgres, exactly once: the progress is committed in the same transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from streaming.base import DeclarationError, check_type
+from streaming.lake import Lake
+from streaming.sinks.postgres_sink import PostgresSink
+from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
+
+
+@dataclass(frozen=True)
+class Postgres(Target):
+    """Rows of `table` (`name` or `schema.name`); where there is a `key`, one row for each value of those columns.
+
+    Without a key every row is inserted. With one, a row takes the place of an older one of its key, never of a newer
+    one: the column `_revision` (bigint) tells, by event time, end of window, or revision of a change. Of rows with the
+    same revision the one delivered last stays. Deletes of changes delete.
+
+    A table that is not there is created, with the types of what is delivered; one that is must have the columns, and
+    their types must take the values. Rows that violate a constraint or a type become dead letters. Progress is kept in
+    the table `tidemark_progress` of the same database and schema.
+
+    `connection` is a libpq connection string or URI without a password: libpq finds that in `PGPASSWORD`, a password
+    file (`PGPASSFILE`) or a service (`service=shop`).
+
+    Raises:
+        DeclarationError: the connection string cannot be read or has a password, or a name is empty.
+    """
+
+    table: str
+    key: tuple[str, ...] = ()
+    connection: str = ""
+    batch: int = 10_000
+
+    kind: ClassVar[str] = "postgres"
+    guarantee: ClassVar[Guarantee] = "exactly once"
+    keeps_keys: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_type("table of Postgres", self.table, str, "its name, such as 'public.orders'")
+        check_type("key of Postgres", self.key, tuple, "a tuple of columns, such as key=('id',)")
+        parts = self.table.split(".")
+        if len(parts) > 2 or not all(parts):
+            raise DeclarationError(f"table={self.table!r} names no table; write 'orders' or 'shop.orders'.")
+        try:
+            given = conninfo_to_dict(self.connection)
+        except psycopg.ProgrammingError as error:
+            # Neither the text nor psycopg's message, which may quote a password.
+            raise DeclarationError(
+                f"the connection of Postgres table {self.table!r} cannot be read; write a libpq connection string, "
+                "such as 'host=db.example dbname=shop user=etl'."
+            ) from error.with_traceback(None)
+        if given.get("password"):
+            raise DeclarationError(
+                f"the connection of Postgres table {self.table!r} has a password, which would be in the code and in "
+                "what is shown of it; take it out, and set PGPASSWORD, PGPASSFILE or a service file."
+            )
+
+    @property
+    def schema(self) -> str | None:
+        """The schema that was named; None where the connection's search path decides."""
+        return self.table.split(".")[0] if "." in self.table else None
+
+    @property
+    def address(self) -> str:
+        """Database and table."""
+        given = conninfo_to_dict(self.connection)
+        places = [str(given[name]) for name in ("service", "host", "dbname") if given.get(name)]
+        return f"{'/'.join(places) or 'the default database'}: {self.table}"
+
+    def connect(self, lake: Lake, delivered: Delivered) -> Sink:
+        """Connects when it is used first."""
+        return PostgresSink(self.connection, self.table.split("."), self.address, delivered)

@@ -1,0 +1,208 @@
+"""One batch into Postgres: staged by COPY, applied in one statement, committed together with its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg import errors, sql
+from psycopg.types.json import Jsonb
+
+from streaming.base import FencedError, ProgressError, SinkError
+from streaming.sinks import postgres_tables as tables
+from streaming.sinks.encoding import json_text
+from streaming.sinks.sink import CHANGE, REASON, REVISION, Delivered, NumberedBatch, PutAside, RefusedRow, Sink
+
+_PROGRESS = "tidemark_progress"
+_CONNECTS_WITHIN = 10
+_OF_A_ROW = (errors.DataError, errors.IntegrityError)
+"""What Postgres says of values: they are tried one by one. Anything else is about the table, or the server."""
+
+
+class PostgresSink(Sink):
+    """A connection; after an error a new one is made."""
+
+    def __init__(self, connection: str, table: Sequence[str], address: str, delivered: Delivered) -> None:
+        self._conninfo = connection
+        self._table = sql.Identifier(*table)
+        self._place = ".".join(table)
+        self._progress = sql.Identifier(*table[:-1], _PROGRESS)
+        self._address = address
+        self._delivered = delivered
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    def delivered_through(self, generation: int) -> int:
+        with self._transaction() as cursor:
+            self._create_progress(cursor)
+            return self._newest(cursor, generation)
+
+    def deliver(self, batch: NumberedBatch, put_aside: PutAside) -> None:
+        with self._transaction() as cursor:
+            self._create_progress(cursor)
+            newest = self._newest(cursor, batch.generation, locked=True)
+            if newest >= batch.number:
+                return
+            self._fence(cursor, batch, newest)
+            columns = batch.selected.schema
+            tables.prepare(cursor, self._table, self._place, columns, self._delivered.key)
+            cursor.execute(sql.SQL("select * from {} limit 0").format(self._table))
+            told = REASON in {column.name for column in cursor.description or ()}
+            refused = list(self._apply(cursor, batch, 0, batch.rows.num_rows, told))
+            put_aside(refused)
+            self._advance(cursor, batch)
+
+    def count(self) -> int | None:
+        with self._transaction() as cursor:
+            row = cursor.execute(sql.SQL("select count(*) from {}").format(self._table)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
+        """One transaction; where it fails nothing of it is left.
+
+        Raises:
+            SinkError: with what the server says, which never has a password in it.
+        """
+        try:
+            if self._connection is None or self._connection.closed:
+                self._connection = psycopg.connect(self._conninfo, connect_timeout=_CONNECTS_WITHIN)
+            with self._connection.transaction(), self._connection.cursor() as cursor:
+                yield cursor
+        except psycopg.Error as error:
+            self.close()
+            raise SinkError(f"{self._address}: {_first_line(error)} {_advice(error)}") from error
+        except BaseException:
+            # A transaction that somebody broke off may be in any state.
+            self.close()
+            raise
+
+    def _create_progress(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
+        # Looked for before: creating needs a right that only the first batch should need.
+        found = cursor.execute("select to_regclass(%s)", (self._progress.as_string(cursor),)).fetchone()
+        if found is None or found[0] is None:
+            cursor.execute(
+                sql.SQL(
+                    "create table if not exists {} (delivery text, generation bigint, identity text not null, "
+                    "batch bigint not null, rows bigint not null, delivered_at timestamptz not null default now(), "
+                    "primary key (delivery, generation))"
+                ).format(self._progress)
+            )
+
+    def _newest(self, cursor: psycopg.Cursor[tuple[Any, ...]], generation: int, *, locked: bool = False) -> int:
+        query = sql.SQL("select batch, identity from {} where delivery = %s and generation = %s {}").format(
+            self._progress, sql.SQL("for update" if locked else "")
+        )
+        row = cursor.execute(query, (self._delivered.name, generation)).fetchone()
+        if row is not None and row[1] != self._delivered.identity:
+            raise ProgressError(
+                f"{self._address} has progress of another delivery that is called {self._delivered.name!r} too: of "
+                "another lake, or of this one before its tables were removed. Rename the delivery; or, if the other "
+                f"one is over, delete what {_PROGRESS} has of it. Nothing was delivered."
+            )
+        return -1 if row is None else int(row[0])
+
+    def _fence(self, cursor: psycopg.Cursor[tuple[Any, ...]], batch: NumberedBatch, newest: int) -> None:
+        later = cursor.execute(
+            sql.SQL("select max(generation) from {} where delivery = %s and generation > %s").format(self._progress),
+            (self._delivered.name, batch.generation),
+        ).fetchone()
+        if batch.number != newest + 1 or (later is not None and later[0] is not None):
+            raise FencedError(
+                f"batch {batch.key} is not the one that follows in {self._address}, which has batch {newest} of "
+                "that generation, so another process delivers there. Let it run alone; nothing was written."
+            )
+
+    def _advance(self, cursor: psycopg.Cursor[tuple[Any, ...]], batch: NumberedBatch) -> None:
+        cursor.execute(
+            sql.SQL(
+                "insert into {0} as p (delivery, generation, identity, batch, rows) values (%s, %s, %s, %s, %s) "
+                "on conflict (delivery, generation) do update set batch = excluded.batch, "
+                "rows = p.rows + excluded.rows, delivered_at = now() where p.batch = excluded.batch - 1"
+            ).format(self._progress),
+            (self._delivered.name, batch.generation, self._delivered.identity, batch.number, batch.rows.num_rows),
+        )
+        if cursor.rowcount != 1:
+            raise FencedError(f"batch {batch.key} was delivered to {self._address} by another process meanwhile.")
+
+    def _apply(
+        self, cursor: psycopg.Cursor[tuple[Any, ...]], batch: NumberedBatch, first: int, rows: int, told: bool
+    ) -> Iterator[RefusedRow]:
+        """Write some rows of a batch, in halves where one of them is refused; gives the refused ones."""
+        if not rows:
+            return
+        try:
+            with cursor.connection.transaction():
+                self._write(cursor, batch.part(first, rows), told)
+        except _OF_A_ROW as error:
+            if rows == 1:
+                yield RefusedRow(first, f"{type(error).__name__}: {_first_line(error)}")
+                return
+            half = rows // 2
+            yield from self._apply(cursor, batch, first, half, told)
+            yield from self._apply(cursor, batch, first + half, rows - half, told)
+
+    def _write(self, cursor: psycopg.Cursor[tuple[Any, ...]], batch: NumberedBatch, told: bool) -> None:
+        key, columns = self._delivered.key, batch.selected.column_names
+        cursor.execute(sql.SQL("truncate {}").format(tables.STAGED))
+        self._stage(cursor, batch)
+        if not key:
+            cursor.execute(tables.insert(self._table, columns))
+            return
+        written = [*columns, REVISION, *([REASON] if told else [])]
+        if CHANGE in batch.rows.column_names:
+            nulls = any(batch.rows[name].null_count for name in key)
+            cursor.execute(tables.delete(self._table, key, nulls=nulls))
+        cursor.execute(tables.upsert(self._table, written, key))
+
+    @staticmethod
+    def _stage(cursor: psycopg.Cursor[tuple[Any, ...]], batch: NumberedBatch) -> None:
+        rows, selected = batch.rows, batch.selected
+        kinds = [tables.column_type(field.type) for field in selected.schema]
+        told = [rows[name].to_pylist() if name in rows.column_names else None for name in (REVISION, CHANGE, REASON)]
+        names = [*selected.column_names, REVISION, CHANGE, REASON]
+        copy = sql.SQL("copy {} ({}, {}) from stdin").format(tables.STAGED, tables.names(names), tables.PLACE)
+        columns = [_values(selected.column(place), kind) for place, kind in enumerate(kinds)]
+        revisions, changes, reasons = told
+        with cursor.copy(copy) as staged:
+            for place in range(rows.num_rows):
+                staged.write_row(
+                    (
+                        *(column[place] for column in columns),
+                        None if revisions is None else revisions[place],
+                        "upsert" if changes is None else changes[place],
+                        None if reasons is None else reasons[place],
+                        place,
+                    )
+                )
+
+
+def _values(column: pa.ChunkedArray, kind: str) -> list[Any]:
+    values = column.to_pylist()
+    if kind != "jsonb":
+        return values
+    return [None if value is None else Jsonb(value, dumps=json_text) for value in values]
+
+
+def _first_line(error: psycopg.Error) -> str:
+    text = str(error.diag.message_primary or error).strip()
+    return (text.splitlines() or [type(error).__name__])[0].rstrip(".") + "."
+
+
+def _advice(error: psycopg.Error) -> str:
+    match error:
+        case errors.InsufficientPrivilege():
+            return "Grant the right; the batch is sent again by itself."
+        case errors.DiskFull() | errors.OutOfMemory():
+            return "Make room on the server; the batch is sent again by itself."
+        case errors.UndefinedColumn() | errors.UndefinedTable() | errors.DatatypeMismatch():
+            return "Give the table the columns and types that are delivered; the batch is sent again by itself."
+    return "The batch is sent again by itself."

@@ -1,0 +1,137 @@
+"""The tables of a Postgres target: their columns from Arrow's, created or checked, and the statements on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from psycopg import Cursor, sql
+
+from streaming.base import SinkError
+from streaming.sinks.sink import REASON, REVISION
+
+_TYPES = (
+    (pa.types.is_boolean, "boolean"),
+    (lambda type_: pa.types.is_int8(type_) or pa.types.is_int16(type_), "smallint"),
+    (pa.types.is_int32, "integer"),
+    (pa.types.is_int64, "bigint"),
+    (pa.types.is_float32, "real"),
+    (pa.types.is_floating, "double precision"),
+    (lambda type_: pa.types.is_string(type_) or pa.types.is_large_string(type_), "text"),
+    (lambda type_: pa.types.is_binary(type_) or pa.types.is_large_binary(type_), "bytea"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_nested, "jsonb"),
+)
+
+_NULLS_AS_KEYS = 150_000
+
+STAGED = sql.Identifier("tidemark_staged")
+PLACE, CHANGED = sql.Identifier("_place"), sql.Identifier("_change")
+
+
+def column_type(type_: pa.DataType) -> str:
+    """The type of Postgres that holds every value of an Arrow type; lists, structs and maps are `jsonb`."""
+    if pa.types.is_timestamp(type_):
+        return "timestamp" if type_.tz is None else "timestamptz"
+    if pa.types.is_decimal(type_):
+        return f"numeric({type_.precision},{type_.scale})"
+    return next((name for matches, name in _TYPES if matches(type_)), "text")
+
+
+def prepare(
+    cursor: Cursor[tuple[object, ...]], table: sql.Composable, place: str, columns: pa.Schema, key: Sequence[str]
+) -> None:
+    """Create the table if it is not there, and a temporary one beside it for what is staged.
+
+    Raises:
+        SinkError: the table lacks a column, or a unique index on the key.
+    """
+    own = [*columns, *([pa.field(REVISION, pa.int64()), pa.field(REASON, pa.string())] if key else [])]
+    missing = [name for name in key if name not in columns.names]
+    if missing:
+        raise SinkError(
+            f"the key column {missing[0]!r} of table {place!r} is not delivered; columns are: "
+            f"{', '.join(columns.names)}. Select it, or correct the key."
+        )
+    # Keys may be null, which no primary key takes; before version 15 every null was a key of its own.
+    kind = "unique nulls not distinct" if cursor.connection.info.server_version >= _NULLS_AS_KEYS else "primary key"
+    constraint = [sql.SQL("{} ({})").format(sql.SQL(kind), names(key))] if key else []
+    cursor.execute(
+        sql.SQL("create table if not exists {} ({})").format(
+            table, sql.SQL(", ").join([*(_definition(field) for field in own), *constraint])
+        )
+    )
+    cursor.execute(sql.SQL("select * from {} limit 0").format(table))
+    there = {column.name for column in cursor.description or ()}
+    # The reason is for people; a table of one's own need not have it.
+    for field in own:
+        if field.name not in there and field.name != REASON:
+            raise SinkError(
+                f"table {place!r} has no column {field.name!r}; add it with `alter table {place} add column "
+                f'"{field.name}" {column_type(field.type)}`, or leave it out of what is selected.'
+            )
+    staged = [*columns, pa.field(REVISION, pa.int64()), pa.field("_change", pa.string()), pa.field(REASON, pa.string())]
+    cursor.execute(
+        sql.SQL("create temporary table if not exists {} ({}, {} bigint) on commit drop").format(
+            STAGED, sql.SQL(", ").join(_definition(field) for field in staged), PLACE
+        )
+    )
+
+
+def insert(table: sql.Composable, columns: Sequence[str]) -> sql.Composed:
+    """Every staged row, in order."""
+    return sql.SQL("insert into {0} ({1}) select {1} from {2} order by {3}").format(
+        table, names(columns), STAGED, PLACE
+    )
+
+
+def upsert(table: sql.Composable, columns: Sequence[str], key: Sequence[str]) -> sql.Composed:
+    """The newest staged row of each key that is not to be deleted, where the table has no newer one."""
+    values = sql.SQL(", ").join(
+        sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in columns if name not in key
+    )
+    return sql.SQL(
+        "insert into {table} as t ({columns}) select {columns} from ({newest}) s where s.{change} <> 'delete' "
+        "on conflict ({key}) do update set {values} where coalesce(t.{revision} <= excluded.{revision}, true)"
+    ).format(
+        table=table,
+        columns=names(columns),
+        newest=_newest(key),
+        change=CHANGED,
+        key=names(key),
+        values=values,
+        revision=sql.Identifier(REVISION),
+    )
+
+
+def delete(table: sql.Composable, key: Sequence[str], *, nulls: bool) -> sql.Composed:
+    """The rows of keys whose newest staged row says so, where the table has no newer one.
+
+    `nulls`: whether a key may be null, which no index helps to find.
+    """
+    same = "t.{0} is not distinct from s.{0}" if nulls else "t.{0} = s.{0}"
+    return sql.SQL(
+        "delete from {table} t using ({newest}) s where s.{change} = 'delete' and {same} "
+        "and coalesce(t.{revision} <= s.{revision}, true)"
+    ).format(
+        table=table,
+        newest=_newest(key),
+        change=CHANGED,
+        same=sql.SQL(" and ").join(sql.SQL(same).format(sql.Identifier(name)) for name in key),
+        revision=sql.Identifier(REVISION),
+    )
+
+
+def names(columns: Sequence[str]) -> sql.Composed:
+    """The columns, quoted, with commas."""
+    return sql.SQL(", ").join(map(sql.Identifier, columns))
+
+
+def _newest(key: Sequence[str]) -> sql.Composed:
+    return sql.SQL("select distinct on ({key}) * from {staged} order by {key}, {revision} desc, {place} desc").format(
+        key=names(key), staged=STAGED, revision=sql.Identifier(REVISION), place=PLACE
+    )
+
+
+def _definition(field: pa.Field) -> sql.Composed:
+    return sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(column_type(field.type)))

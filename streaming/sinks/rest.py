@@ -1,0 +1,146 @@
+"""Rows to an HTTP API: arrays of JSON objects, each with an idempotency key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import ClassVar
+
+import httpx
+
+from streaming.base import DeclarationError, FrozenMapping, SinkError, check_mapping, check_type, interval
+from streaming.lake import Lake
+from streaming.sinks.encoding import json_objects
+from streaming.sinks.sink import Delivered, Guarantee, NumberedBatch, PutAside, RefusedRow, Sink, Target
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+"""The header that names a request: a server that honours it takes each row once."""
+
+_REFUSED = (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE, httpx.codes.UNPROCESSABLE_ENTITY)
+_TOLD = 500
+
+
+@dataclass(frozen=True)
+class Rest(Target):
+    """POSTs to `url`, each a JSON array of `batch` rows; fewer once rows have waited for `flush`, or the input ended.
+
+    400, 413 and 422 are about the rows: the array is halved until a refused row is alone, which becomes a dead letter.
+    Every other answer but 2xx, and none at all within `timeout`, means that the target is away: it is waited for, at
+    least as long as `Retry-After` says. Redirects are not followed.
+
+    `headers` are sent as they are; `secret_headers` maps a header to the environment variable that holds its value.
+
+    Raises:
+        DeclarationError: the URL, an interval or a header cannot be.
+    """
+
+    url: str
+    batch: int = 1_000
+    flush: str | None = "5 seconds"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secret_headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: str = "30 seconds"
+
+    kind: ClassVar[str] = "http"
+    guarantee: ClassVar[Guarantee] = "at least once"
+
+    def __post_init__(self) -> None:
+        check_type("url of Rest", self.url, str, "a URL, such as 'https://api.example/orders'")
+        try:
+            url = httpx.URL(self.url)
+        except httpx.InvalidURL as error:
+            raise DeclarationError(f"url={self.url!r} of Rest cannot be read: {error}.") from error
+        if url.scheme not in ("http", "https") or not url.host:
+            raise DeclarationError(f"url={self.url!r} of Rest is no address; write 'https://host/path'.")
+        if url.userinfo:
+            raise DeclarationError(
+                f"the url of Rest to {url.host!r} has a user or password in it; send them with secret_headers="
+                "{'Authorization': 'NAME_OF_A_VARIABLE'}."
+            )
+        for length in filter(None, (self.flush, self.timeout)):
+            interval(length)
+        for name in ("headers", "secret_headers"):
+            check_mapping(f"{name} of Rest", getattr(self, name), str, "a dict from header to text")
+            object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
+
+    @property
+    def address(self) -> str:
+        """The URL without its query, which may hold a token."""
+        return str(httpx.URL(self.url).copy_with(query=None))
+
+    def connect(self, lake: Lake, delivered: Delivered) -> Sink:
+        """A client that keeps its connections.
+
+        Raises:
+            SinkError: an environment variable of `secret_headers` is not set.
+        """
+        headers = dict(self.headers)
+        for header, variable in self.secret_headers.items():
+            if variable not in os.environ:
+                raise SinkError(f"{self.address}: header {header!r} is to be in {variable}, which is not set; set it.")
+            headers[header] = os.environ[variable]
+        return _RestSink(self, headers)
+
+
+class _RestSink(Sink):
+    def __init__(self, target: Rest, headers: Mapping[str, str]) -> None:
+        self._target = target
+        timeout = interval(target.timeout).total_seconds()
+        self._client = httpx.Client(headers={"Content-Type": "application/json", **headers}, timeout=timeout)
+
+    def delivered_through(self, generation: int) -> None:
+        return None
+
+    def deliver(self, batch: NumberedBatch, put_aside: PutAside) -> None:
+        bodies = json_objects(batch.messages)
+        put_aside(list(self._send(batch.key, bodies, 0, len(bodies))))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _send(self, key: str, bodies: list[bytes], first: int, rows: int) -> Iterator[RefusedRow]:
+        """Send some rows, in halves where they are refused; gives those that are refused alone.
+
+        The key of a half is its own, and the same whenever it is sent.
+        """
+        if not rows:
+            return
+        whole = rows == len(bodies)
+        name = key if whole else f"{key}/{first}-{first + rows - 1}"
+        answer = self._post(name, b"[" + b",".join(bodies[first : first + rows]) + b"]")
+        if answer.is_success:
+            return
+        if answer.status_code not in _REFUSED:
+            raise SinkError(f"{self._target.address} answers {_told(answer)}", _retry_after(answer))
+        if rows == 1:
+            yield RefusedRow(first, _told(answer))
+            return
+        half = rows // 2
+        yield from self._send(key, bodies, first, half)
+        yield from self._send(key, bodies, first + half, rows - half)
+
+    def _post(self, key: str, body: bytes) -> httpx.Response:
+        try:
+            return self._client.post(self._target.url, content=body, headers={IDEMPOTENCY_KEY: key})
+        except httpx.HTTPError as error:
+            said = str(error) or f"no answer within {self._target.timeout}"
+            raise SinkError(f"{self._target.address} is away: {type(error).__name__}: {said}.") from error
+
+
+def _told(answer: httpx.Response) -> str:
+    text = " ".join(answer.text[:_TOLD].split())
+    return f"{answer.status_code} {answer.reason_phrase}" + (f": {text}" if text else "")
+
+
+def _retry_after(answer: httpx.Response) -> float | None:
+    """Seconds, from a number or a date (RFC 9110, section 10.2.3); None where there is none that can be read."""
+    text = answer.headers.get("Retry-After", "")
+    if text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None

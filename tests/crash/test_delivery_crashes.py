@@ -1,0 +1,53 @@
+"""Killed anywhere while it delivers, a pipeline leaves every row in files and database once, and every dead letter."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import Lake, drain
+from streaming.audit.laws import audit
+from streaming.deliveries.runtime import DeliveryRuntime
+from tests.support.crash import crash
+from tests.support.delivering import pipeline, reading, readings
+from tests.support.delivery_crash import CONNECTION, POINTS, deliveries
+from tests.support.feeds import land
+from tests.support.instants import NOW
+from tests.support.postgres import rows, run
+
+pytestmark = pytest.mark.processes
+
+
+def test_every_row_arrives_once_wherever_a_process_is_killed(
+    spark: SparkSession, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    run(postgres, "create table r (id text, value bigint check (value % 10 <> 3))")
+    monkeypatch.setenv(CONNECTION, postgres)
+    values = []
+    for number, name in enumerate(POINTS):
+        fed = [10 * number + each for each in range(5)]
+        # Every other row lies in the next hour, hence in a second file.
+        land(readings.source.location(lake), [reading("a", 3600 * (value % 2), value) for value in fed])
+        values += fed
+        died = crash(tmp_path, name, "tests.support.delivery_crash")
+        assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
+
+    of = pipeline(*deliveries(postgres))
+    assert drain(spark, lake, of, now=lambda: NOW).waiting == {}
+
+    paths = [path for path in Path(lake.root, "out").rglob("*.json") if path.parent.name != "_delivered"]
+    put = [json.loads(line)["value"] for path in paths for line in path.read_text().splitlines()]
+    assert sorted(put) == values
+    assert list(Path(lake.root, "out").rglob(".*.json")) == []
+    dead = [value for value in values if value % 10 == 3]
+    assert [row[0] for row in rows(postgres, "select value from r order by 1")] == [v for v in values if v not in dead]
+    to_table = DeliveryRuntime(of.deliveries[1], lake, lambda: NOW)
+    letters = to_table.dead_letters.pending(0, to_table.standing().delivered)
+    assert [json.loads(letter["payload"])["value"] for letter in letters] == dead
+    found = [finding for finding in audit(spark, lake, of) if finding.law == "delivery"]
+    assert [finding.holds and finding.checked > 0 for finding in found] == [True] * 4

@@ -1,0 +1,58 @@
+"""`tidemark redeliver`, and what the other commands say of deliveries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.declare.delivery import Delivery
+from streaming.lake.lake import Lake
+from streaming.operations.maintenance import maintain
+from streaming.pipelines import flights as declared
+from streaming.sinks.rest import Rest
+from tests.platform_assets.conftest import Tidemark
+from tests.support.departures import FIRST
+from tests.support.feeds import land_all
+from tests.support.http_server import http_server
+
+
+def test_dead_letters_are_shown_sent_again_and_gone(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with http_server() as server:
+        post = Delivery("post", declared.flights, Rest(server.url), select=("origin",))
+        of = replace(declared.pipeline, deliveries=(post,))
+        monkeypatch.setattr(declared, "pipeline", of)
+        server.answer = lambda posted: 422 if {"origin": "JFK"} in posted.rows else 200
+        land_all(lake, declared.flights, FIRST)
+        assert tidemark("run flights")[0] == 0
+        assert server.rows() == [{"origin": "EWR"}, {"origin": "LGA"}]
+
+        code, text = tidemark("show flights post_dead")
+        assert code == 0 and '{"origin":"JFK"}' in text and "422" in text
+        code, text = tidemark("redeliver flights post")
+        assert (
+            code == 0
+            and "1 dead letters: 0 arrived, 1 stay." in text
+            and "Next: tidemark show flights post_dead" in text
+        )
+        assert {"post_dead"} <= {entry.table for entry in maintain(lake, of)}
+        server.answer = lambda posted: 200
+        code, text = tidemark("redeliver flights post")
+        assert code == 0 and "1 dead letters: 1 arrived, 0 stay." in text and "Next: tidemark audit flights" in text
+        assert [row["origin"] for row in server.rows()] == ["EWR", "LGA", "JFK"]
+
+        monkeypatch.setattr(declared, "pipeline", replace(of, deliveries=(replace(post, where="origin <> 'LGA'"),)))
+        code, text = tidemark("run flights")
+        assert code == 1 and "where was nothing and is origin <> 'LGA'" in text and "--go-on" in text
+        assert tidemark("status")[1].count("post_") == 0
+        code, text = tidemark("redeliver flights post --all")
+        assert code == 0 and "post begins anew." in text
+        assert [row["origin"] for row in server.rows()][3:] == ["EWR", "JFK"]
+        assert {posted.key for posted in server.taken[-1:]} == {"flights/post/1/0"}
+
+        code, text = tidemark("redeliver flights nonesuch")
+        assert code == 1 and "has no delivery 'nonesuch'; its deliveries: post" in text
+        assert tidemark("redeliver flights post --all --go-on")[0] == 1

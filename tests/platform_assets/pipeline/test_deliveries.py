@@ -1,0 +1,58 @@
+"""A delivery in Dagster: an asset of its target's kind, told of by whoever delivers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_assets.pipeline.builder import pipeline_definitions
+from platform_assets.resources import default_resources
+from streaming.declare.delivery import Delivery
+from streaming.lake.lake import Lake
+from streaming.pipelines.flights import departures_by_origin, flights, pipeline
+from streaming.sinks.files import JsonLines
+from streaming.sinks.postgres import Postgres
+from streaming.sinks.rest import Rest
+from tests.support.departures import FIRST
+from tests.support.feeds import land_all
+
+LINES = Delivery("lines", flights, JsonLines("out"), select=("origin",), description="Departures for partners.")
+AWAY = Delivery("away", flights, Rest("http://127.0.0.1:1/rows"), select=("origin",))
+CURRENT = Delivery("table", departures_by_origin, Postgres("t", connection="host=db"), "current")
+
+
+def platform_of(root: str, *deliveries: Delivery) -> dg.Definitions:
+    return dg.Definitions.merge(
+        pipeline_definitions(replace(pipeline, deliveries=deliveries)),
+        dg.Definitions(resources=default_resources(root), executor=dg.in_process_executor),
+    )
+
+
+def test_each_delivery_is_an_asset_of_its_targets_kind_behind_the_tables_it_reads() -> None:
+    graph = platform_of("/nowhere", LINES, AWAY, CURRENT).resolve_asset_graph()
+    lines, current = graph.get(dg.AssetKey(["flights", "lines"])), graph.get(dg.AssetKey(["flights", "table"]))
+    assert (lines.kinds, current.kinds) == ({"json"}, {"postgres"})
+    assert lines.description == "Departures for partners. Rows of flights, exactly once."
+    assert lines.metadata["target"] == "out"
+    assert {key.path[-1] for key in lines.parent_keys} == {"log"}
+    assert {key.path[-1] for key in current.parent_keys} == {"departures_by_origin", "departures_by_origin_corrections"}
+
+
+def test_a_drain_tells_what_arrived_and_what_waits(
+    spark: SparkSession, lake: Lake, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.service.delivering._PATIENCE", 0.1)
+    platform = platform_of(lake.root, LINES, AWAY)
+    land_all(lake, flights, FIRST)
+    job = platform.resolve_job_def("flights_drain")
+    assert job.execute_in_process(instance=instance).success
+    arrived = instance.get_latest_materialization_event(dg.AssetKey(["flights", "lines"]))
+    assert arrived is not None and arrived.asset_materialization is not None
+    told = {name: value.value for name, value in arrived.asset_materialization.metadata.items()}
+    assert (told["delivered_rows"], told["dead_letters"], told["units_behind"]) == (3, 0, 0)
+    assert instance.get_latest_materialization_event(dg.AssetKey(["flights", "away"])) is None
+    seen = instance.fetch_observations(dg.AssetKey(["flights", "away"]), limit=1).records
+    assert "is away: ConnectError" in str(seen[0].asset_observation.metadata["waiting"].value)

@@ -1,0 +1,199 @@
+"""Rows into a real Postgres: once, in order of their revisions, and what it refuses put aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streaming import Lake
+from streaming.base.errors import DeclarationError, SinkError
+from streaming.sinks.postgres import Postgres
+from streaming.sinks.sink import CHANGE, REASON, REVISION, Delivered, NumberedBatch, RefusedRow
+from tests.streaming.sinks.contract import LAWS, Arrivals, deliver
+from tests.support.postgres import rows, run
+
+REFUSED = -1
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_postgres_keeps_the_contract_of_targets(law: Callable[[Arrivals], None], lake: Lake, postgres: str) -> None:
+    run(postgres, "create table numbers (number bigint check (number >= 0))")
+    target = Postgres("numbers", connection=postgres)
+    law(Arrivals(target, lake, lambda: [row[0] for row in rows(postgres, "select number from numbers")], REFUSED))
+
+
+def send(target: Postgres, number: int, *given: dict[str, Any], changes: bool = False) -> list[RefusedRow]:
+    """Deliver rows as one batch."""
+    sink = target.connect(Lake("/nowhere"), Delivered("shop/all", key=target.key, changes=changes))
+    return deliver(sink, NumberedBatch("shop/all", 0, number, pa.Table.from_pylist(list(given))))
+
+
+def reading(sensor: str, temp: float, seconds: float) -> dict[str, Any]:
+    return {"sensor": sensor, "temp": temp, REVISION: int(seconds * 1_000_000)}
+
+
+def test_x3_the_newest_row_of_a_key_stays_whatever_comes_later(postgres: str) -> None:
+    run(postgres, "create table temperatures (sensor varchar(16) primary key, temp double precision, _revision bigint)")
+    target = Postgres("temperatures", key=("sensor",), connection=postgres)
+    sample = (reading("a", 10, 1), reading("a", 20, 2), reading("b", 5, 1))
+    for number in (0, 1):
+        assert send(target, number, *sample) == []
+        assert rows(postgres, "select sensor, temp from temperatures order by 1") == [("a", 20.0), ("b", 5.0)]
+    send(target, 2, reading("a", 99, 1.5))
+    assert rows(postgres, "select temp from temperatures where sensor = 'a'") == [(20.0,)]
+    send(target, 3, reading("a", 30, 2))
+    assert rows(postgres, "select temp from temperatures where sensor = 'a'") == [(30.0,)], "the same time, later"
+
+
+def test_x3_a_key_of_two_columns(postgres: str) -> None:
+    target = Postgres("averages", key=("sensor", "minute"), connection=postgres)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    given = [
+        {"sensor": "a", "minute": at, "temp": temp, REVISION: revision} for revision, temp in enumerate((1.0, 2.0))
+    ]
+    send(target, 0, *given)
+    assert rows(postgres, "select sensor, minute, temp, _revision from averages") == [("a", at, 2.0, 1)]
+
+
+def change(key: str, value: int | None, revision: int, reason: str = "first") -> dict[str, Any]:
+    kind = "delete" if value is None else "upsert"
+    return {"key": key, "value": value, REVISION: revision, CHANGE: kind, REASON: reason}
+
+
+def test_changes_are_upserts_and_deletes_and_none_goes_back_behind_a_newer_one(postgres: str) -> None:
+    target = Postgres("counts", key=("key",), connection=postgres)
+    send(target, 0, change("a", 1, 0), change("b", 2, 0), change("c", 3, 0), changes=True)
+    send(target, 1, change("a", 10, 1, "correction"), change("b", None, 1), changes=True)
+    send(target, 2, change("a", 5, 0), change("c", None, 0), change("c", 4, 2, "update"), changes=True)
+    found = rows(postgres, "select key, value, _revision, _reason from counts order by 1")
+    assert found == [("a", 10, 1, "correction"), ("c", 4, 2, "update")]
+
+
+def test_a_key_that_is_null_is_a_key_like_others(postgres: str) -> None:
+    target = Postgres("counts", key=("key",), connection=postgres)
+    nobody = change("x", 2, 0) | {"key": None}
+    send(target, 0, change("a", 1, 0), nobody, changes=True)
+    send(target, 1, nobody | {"value": 3, REVISION: 1}, changes=True)
+    assert rows(postgres, "select key, value from counts order by 2") == [("a", 1), (None, 3)]
+    send(target, 2, change("a", 1, 1), nobody | {CHANGE: "delete", REVISION: 2}, changes=True)
+    assert rows(postgres, "select key, value from counts") == [("a", 1)]
+
+
+def test_a_table_is_created_with_the_types_of_what_is_delivered(postgres: str) -> None:
+    row = {
+        "text": "é",
+        "count": 1,
+        "share": 0.5,
+        "yes": True,
+        "instant": datetime(2026, 1, 1, 12, tzinfo=UTC),
+        "day": date(2026, 1, 1),
+        "price": Decimal("1.10"),
+        "bytes": b"\x00\xff",
+        "list": [{"a": 1}],
+        REVISION: 0,
+    }
+    run(postgres, "create schema shop")
+    send(Postgres("shop.all_types", connection=postgres), 0, row)
+    query = "select column_name, data_type from information_schema.columns where table_name = 'all_types'"
+    assert dict(rows(postgres, query)) == {
+        "text": "text",
+        "count": "bigint",
+        "share": "double precision",
+        "yes": "boolean",
+        "instant": "timestamp with time zone",
+        "day": "date",
+        "price": "numeric",
+        "bytes": "bytea",
+        "list": "jsonb",
+    }
+    (found,) = rows(postgres, "select * from shop.all_types")
+    assert list(found) == [row[name] for name in row if name != REVISION]
+    assert rows(postgres, "select delivery, batch, rows from shop.tidemark_progress") == [("shop/all", 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("a\x00b", "cannot contain NUL"),
+        ("far too long for it", "value too long for type character varying"),
+        (None, "null value in column"),
+        ("taken", "duplicate key value violates unique constraint"),
+    ],
+)
+def test_a_row_that_the_table_cannot_hold_is_put_aside_and_the_others_arrive(
+    value: str | None, told: str, postgres: str
+) -> None:
+    run(postgres, "create table names (name varchar(8) not null unique)", "insert into names values ('taken')")
+    given = [{"name": name, REVISION: 0} for name in ("b", "c", value, "d", "e")]
+    refused = send(Postgres("names", connection=postgres), 0, *given)
+    assert [row.position for row in refused] == [2]
+    assert told in refused[0].error
+    assert rows(postgres, "select name from names order by 1") == [("b",), ("c",), ("d",), ("e",), ("taken",)]
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        (
+            "create table t (other text)",
+            "table 't' has no column 'name'; add it with `alter table t add column \"name\"",
+        ),
+        ("create table t (name jsonb[])", "Give the table the columns and types that are delivered"),
+        ("create table t (name text); create role reader; alter table t owner to reader", None),
+    ],
+)
+def test_a_table_that_does_not_fit_is_waited_for_and_told(table: str, told: str | None, postgres: str) -> None:
+    run(postgres, table)
+    target = Postgres("t", connection=postgres)
+    if told is None:
+        run(postgres, "create role writer login", "grant usage, create on schema public to writer")
+        target = Postgres("t", connection=postgres.replace("user=postgres", "user=writer"))
+        told = "permission denied for table t. Grant the right"
+    with pytest.raises(SinkError) as error:
+        send(target, 0, {"name": "a", REVISION: 0})
+    assert told in str(error.value)
+    run(postgres, "drop table t")
+    assert send(Postgres("t", connection=postgres), 0, {"name": "a", REVISION: 0}) == []
+
+
+def test_a_key_that_is_not_unique_in_the_table_is_told(postgres: str) -> None:
+    run(postgres, "create table t (name text, _revision bigint)")
+    with pytest.raises(SinkError, match="no unique or exclusion constraint matching"):
+        send(Postgres("t", key=("name",), connection=postgres), 0, {"name": "a", REVISION: 0})
+
+
+def test_a_server_that_is_away_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    target = Postgres("t", connection="host=127.0.0.1 port=1 user=etl dbname=shop")
+    with pytest.raises(SinkError, match=r"^127\.0\.0\.1/shop: t: .*refused") as error:
+        send(target, 0, {"name": "a", REVISION: 0})
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "connection", ["password=hunter2 host=db", "postgresql://me:hunter2@db/shop", "host=db hunter2"]
+)
+def test_a_password_in_the_declaration_is_refused_and_not_repeated(connection: str) -> None:
+    with pytest.raises(DeclarationError) as error:
+        Postgres("t", connection=connection)
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_connection_that_is_lost_between_two_batches_is_made_again(postgres: str) -> None:
+    target = Postgres("t", connection=postgres)
+    sink = target.connect(Lake("/nowhere"), Delivered("shop/all"))
+    first, second = (
+        NumberedBatch("shop/all", 0, number, pa.table({"name": [str(number)], REVISION: [number]})) for number in (0, 1)
+    )
+    sink.deliver(first, lambda refused: None)
+    others = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
+    run(postgres, f"{others} and datname = current_database()")
+    with pytest.raises(SinkError):
+        sink.deliver(second, lambda refused: None)
+    sink.deliver(second, lambda refused: None)
+    assert rows(postgres, "select name from t order by 1") == [("0",), ("1",)]

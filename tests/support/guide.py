@@ -22,18 +22,20 @@ class Step:
 
 
 def steps(guide: str) -> Iterator[Step]:
-    """The blocks in order: `bash` is to be run, `python` to be saved, `text` is what the commands before it print."""
+    """The blocks in order: `bash` is to be run, `python` to be taken, `text` is what the commands before it print."""
     for block in _BLOCK.finditer(guide):
         yield Step(guide.count("\n", 0, block.start()) + 1, block[1], block[2])
 
 
-def save(step: Step, folder: Path) -> None:
-    """Write a file, whose name is the comment that the block begins with."""
+def take(step: Step, folder: Path, environment: dict[str, str]) -> None:
+    """Save a block of Python under the name that its first line is, or run it where that is no name."""
     comment = step.text.partition("\n")[0]
-    assert comment.startswith("# ") and comment.endswith(".py"), f"line {step.line} names no file: {comment}"
-    target = folder / comment.removeprefix("# ")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(step.text, encoding="utf-8")
+    if comment.startswith("# ") and comment.endswith(".py"):
+        target = folder / comment.removeprefix("# ")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(step.text, encoding="utf-8")
+    else:
+        execute(Step(step.line, "bash", f"python - <<'END'\n{step.text}END"), folder, environment)
 
 
 def execute(step: Step, folder: Path, environment: dict[str, str]) -> tuple[str, Path]:

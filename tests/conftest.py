@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from streaming.base import JarError, JavaError
 from tests.support import postgres as postgres_server
-from tests.support.kafka import Broker
+
+if TYPE_CHECKING:
+    from tests.support.kafka import Broker
 
 _MEMORY_OF_A_WORKER = 3 * 2**30
 """Bytes: a worker with its JVM takes up to 2 GB, and the processes that its tests start take the rest."""
@@ -19,6 +21,10 @@ _MEMORY_OF_A_WORKER = 3 * 2**30
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Kafka broker, started when the first test asks for it; its jars are fetched once."""
+    # Tests without it must not wait for Spark to be imported.
+    from streaming.base import JarError, JavaError
+    from tests.support.kafka import Broker
+
     broker = Broker(tmp_path_factory.mktemp("kafka"))
     try:
         broker.start()

@@ -95,7 +95,7 @@ def tidemark() -> None:
 
 def main() -> None:
     """Run the command; whatever goes wrong is one paragraph on the terminal, and its trace is in a file."""
-    # Help and completion need no Java, and a shell that asks for completions passes no arguments.
+    # Help and completion import nothing that is slow, and a shell that asks for completions passes no arguments.
     if "--help" in sys.argv or not sys.argv[1:] or sys.argv[1].startswith("-"):
         app(prog_name="tidemark")
     sys.exit(_module("guarded").run(app))

@@ -82,6 +82,13 @@ def fetch_jars(pipeline: Pipeline) -> None:
                 jars_of(group)
 
 
+def start_quietly() -> SparkSession:
+    """The session that runs already, or a new one; what Spark and Java say at the start goes to the command's log."""
+    # On stderr, because what a command prints may be read by a program.
+    with command_log.takes_stderr() as terminal, Console(file=terminal).status("starting Spark"):
+        return start_session()
+
+
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
     """The session that runs already, which is left running, or a new one, which is stopped afterwards."""
@@ -89,9 +96,7 @@ def spark_session() -> Iterator[SparkSession]:
     if running is not None:
         yield running
         return
-    # On stderr, because what a command prints may be read by a program.
-    with command_log.takes_stderr() as terminal, Console(file=terminal).status("starting Spark"):
-        spark = start_session()
+    spark = start_quietly()
     # Spark's own handler would break off whatever call is under way.
     with on_interrupt(leave_at_once):
         try:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from platform_assets.cli.context import console
+from platform_assets.cli.context import console, start_quietly
 from platform_assets.cli.demonstrated import show_demonstrated
 from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.render import next_step
@@ -17,6 +17,8 @@ from platform_assets.demo.ui import start_ui
 
 def demo() -> None:
     """Seven days of real flights through Dagster, from feed to audit."""
+    # The runs take the session that is there.
+    start_quietly()
     if not show_demonstrated(console, run_demo(console)):
         raise typer.Exit(ExitCode.LAW_BROKEN)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import SinkError, utc_now
 from streaming.declare import Delivery
-from streaming.deliveries import UNIT, ChangesOutbox, DeliveryRuntime, Ledger
+from streaming.deliveries import ChangesOutbox, DeliveryRuntime, Ledger, wanted
 from streaming.lake import Lake
 from streaming.operators import Finding
 from streaming.sinks import REVISION
@@ -34,45 +34,42 @@ def audit_delivery(spark: SparkSession, lake: Lake, delivery: Delivery) -> Itera
         return
     finally:
         runtime.disconnect()
+    expected = _expected(spark, runtime, ledger)
     # What came meanwhile may be there already.
-    if held is None or runtime.ledger.read() != ledger:
-        why = "it is delivered to right now" if ledger.is_pending else "the target cannot count"
+    if held is None or expected is None or runtime.ledger.read() != ledger:
+        why = "it is delivered to right now" if ledger.is_pending else "what is there cannot be told apart"
         yield Finding("delivery", delivery.name, 0, 0, f"not compared: {why}")
         return
-    expected, compared = _expected(spark, runtime, ledger)
-    dead = runtime.dead_letters.count_of(ledger.generation)
+    rows, compared = expected
+    dead = runtime.dead_letters.count()
     yield Finding(
         "delivery",
         delivery.name,
         held,
-        abs(expected - dead - held),
+        abs(rows - dead - held),
         compared + (f"; {dead:,} dead letters" if dead else ""),
-        f"{delivery.to.address} has {held:,} rows, and {expected - dead:,} should be there. Where somebody else writes "
+        f"{delivery.to.address} has {held:,} rows, and {rows - dead:,} should be there. Where somebody else writes "
         "there, or has deleted rows, this is theirs; `tidemark redeliver` with --all delivers everything again.",
     )
 
 
 def _sent(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> Finding:
     done = ledger.since if ledger.is_pending and ledger.retries < 0 else ledger.cursor
-    rows = _wanted(runtime.outbox.rows(spark, ledger.begins_at, done.unit), runtime.delivery).count() + done.row
+    rows = wanted(runtime.outbox.rows(spark, ledger.begins_at, done.unit), runtime.delivery).count() + done.row
     broken = abs(rows - ledger.skipped_rows - ledger.sent_rows)
     return Finding("delivery", runtime.delivery.name, rows, broken, "rows of the table up to where it is = rows sent")
 
 
-def _expected(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> tuple[int, str]:
-    """The rows that the target should hold, but for dead letters, and in words what they are."""
+def _expected(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> tuple[int, str] | None:
+    """The rows that the target should hold, but for dead letters, and in words what they are; None if nobody knows."""
     delivery, outbox = runtime.delivery, runtime.outbox
-    if not delivery.identity:
-        return ledger.sent_rows, "rows sent = rows in the target"
-    if not delivery.to.keeps_keys:
-        return ledger.sent_rows, "changes sent = rows in the target"
-    if isinstance(outbox, ChangesOutbox):
+    if not delivery.identity or not delivery.to.keeps_keys:
+        return ledger.sent_before + ledger.sent_rows, "rows sent = rows in the target"
+    if isinstance(outbox, ChangesOutbox) and not ledger.row:
         told = outbox.told(spark).where(F.col(REVISION) < ledger.unit)
-        return _wanted(told, delivery).count(), "results that are current = rows in the target"
-    rows = _wanted(outbox.rows(spark, ledger.begins_at, ledger.unit), delivery)
+        return told.count(), "results that are current = rows in the target"
+    if ledger.generation or ledger.row:
+        return None
+    rows = wanted(outbox.rows(spark, outbox.begin, ledger.unit), delivery)
     keys = [F.expr(delivery.selected[name]) for name in delivery.identity]
-    return rows.where(F.col(UNIT) < ledger.unit).select(*keys).distinct().count(), "keys sent = rows in the target"
-
-
-def _wanted(rows: DataFrame, delivery: Delivery) -> DataFrame:
-    return rows if delivery.where is None else rows.where(delivery.where)
+    return rows.select(*keys).distinct().count(), "keys sent = rows in the target"

@@ -39,9 +39,10 @@ class Delivery:
     and `_reason` (`first`, `update`, `correction`), and deletes of what vanished.
 
     `select` names the columns, or maps names to SQL over them; left out, all that the stream or view declares. `where`
-    is a condition on them. `key`: the columns of which the target keeps one row each; left out, the target's own, and
-    for `current` what identifies a result. A batch has at most `batch` rows, and waits at most `every` (an interval)
-    for more; left out, what the target says.
+    is a condition on them; of what is `current` a result for which it does not hold any more is deleted. `key`: the
+    columns of which the target keeps one row each; left out, the target's own, and for `current` what identifies a
+    result. A batch has at most `batch` rows, and waits at most `every` (an interval) for more; left out, what the
+    target says.
 
     `guarantee`: what the delivery relies on; a target that promises less is refused. Left out, the target's own.
 

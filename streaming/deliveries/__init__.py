@@ -2,7 +2,7 @@
 
 from streaming.deliveries.changes import ChangesOutbox, changes_between
 from streaming.deliveries.ledger import Ledger, Standing
-from streaming.deliveries.outbox import UNIT, Cursor, Outbox
+from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
 from streaming.deliveries.outboxes import outbox_for, outbox_of
 from streaming.deliveries.runtime import DeliveryRuntime
 
@@ -17,4 +17,5 @@ __all__ = [
     "changes_between",
     "outbox_for",
     "outbox_of",
+    "wanted",
 ]

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from streaming.base import DAY, FencedError, date_literal, from_micros, literal, optional_micros
 from streaming.declare import CHANGES, CORRECTIONS, Delivery, Windowed
 from streaming.deliveries.outbox import UNIT, Outbox
+from streaming.deliveries.recorded import recorded_by
 from streaming.lake import Lake
 from streaming.operators import generation_of
 from streaming.sinks import CHANGE, DELETE, REASON, REVISION, TIME
@@ -93,7 +94,8 @@ class ChangesOutbox(Outbox):
             *self._view.columns, DAY, CHANGE, REASON, F.lit(after.revision).cast("bigint").alias(REVISION)
         )
         about = f"Changes of {self._view.name} for delivery {self._delivery.name}"
-        delta.create(self._uri, changes.schema, append_only=True, description=about)
+        properties = recorded_by(self._delivery)
+        delta.create(self._uri, changes.schema, append_only=True, description=about, properties=properties)
         numbers = vars(after)
         statistics = ("window_start", REVISION)
         fence = self._fence(before)
@@ -179,6 +181,8 @@ class ChangesOutbox(Outbox):
             view,
             read_updates(spark, lake, view, at.updates),
         )
+        if self._delivery.where is not None:
+            current = current.where(self._delivery.where)
         if table is None:
             return _on(current, days).withColumn(CHANGE, F.lit(UPSERT))
         told = _newest(_on(delta.read(spark, self._uri, table.version()), days), view)

@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 
 from streaming.declare import DEAD, Delivery
 from streaming.deliveries.outbox import Cursor
+from streaming.deliveries.recorded import recorded_by
 from streaming.lake import Lake
 from streaming.sinks import NumberedBatch, RefusedRow, json_objects
 from streaming.tables import attempts, delta, location
@@ -42,6 +43,7 @@ class DeadLetters:
     def __init__(self, lake: Lake, delivery: Delivery, now: Callable[[], datetime]) -> None:
         self.uri = lake.table(delivery, DEAD)
         self._now = now
+        self._recorded = recorded_by(delivery)
         self._about = f"Rows that the target of delivery {delivery.name} refused"
 
     def put_aside(
@@ -75,7 +77,7 @@ class DeadLetters:
         ]
         content = pa.Table.from_pylist(rows, SCHEMA)
         if table is None:
-            write_deltalake(location(self.uri), content, description=self._about, configuration=delta.CONFIGURATION)
+            self._create(content)
             return
         for attempt in attempts(table):
             with attempt:
@@ -106,10 +108,6 @@ class DeadLetters:
             0 if table is None else int(sum(pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()))
         )
 
-    def count_of(self, generation: int) -> int:
-        """How many there are of one generation."""
-        return len(self._rows(generation, None))
-
     def ask(self, generation: int, through: int) -> None:
         """Ask whoever delivers to send those of the batches of a generation up to `through` again."""
         if delta.exists(self.uri):
@@ -123,6 +121,12 @@ class DeadLetters:
             return -1
         asked = table.transaction_version(_ASKED)
         return -1 if asked is None else asked
+
+    def _create(self, content: pa.Table) -> None:
+        write_deltalake(location(self.uri), content, description=self._about, configuration=delta.CONFIGURATION)
+        table = delta.open_table(self.uri)
+        assert table is not None
+        table.alter.set_table_properties(self._recorded, raise_if_not_exists=False)
 
     def _rows(self, generation: int, batch: int | None, through: int | None = None) -> list[dict[str, Any]]:
         table = delta.open_table(self.uri)

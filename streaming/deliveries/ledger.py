@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
@@ -12,8 +11,9 @@ from pyspark.sql.types import LongType, StructType
 from streaming.base import ChangedDeclaration, FencedError, ProgressError
 from streaming.declare import PROGRESS, Delivery
 from streaming.deliveries.outbox import Cursor
+from streaming.deliveries.recorded import recorded_by
 from streaming.lake import Lake
-from streaming.operators import DECLARATION, differences, recorded_declaration
+from streaming.operators import differences, recorded_declaration
 from streaming.tables import delta, location
 
 _COLUMNS = StructType().add("batch", LongType())
@@ -27,8 +27,8 @@ class Ledger:
     `planned` numbers the newest batch that was cut, `delivered` the newest that arrived: where they differ, the batch
     of `rows` rows from (`since_unit`, `since_row`) to (`unit`, `row`) is to be sent, as often as it takes. `retries`:
     it holds dead letters of the batches up to this one instead; -1 for rows of the table. `sent_rows` counts the rows
-    of the table in all batches of the generation that are delivered, those in its dead letters included; the generation
-    begins in unit `begins_at`, after `skipped_rows` rows of it.
+    of the table in all batches of the generation that are delivered, those in its dead letters included, and
+    `sent_before` those of the generations before; this one begins in unit `begins_at`, after `skipped_rows` rows of it.
     """
 
     generation: int = 0
@@ -42,6 +42,7 @@ class Ledger:
     rows: int = 0
     retries: int = -1
     sent_rows: int = 0
+    sent_before: int = 0
     begins_at: int = 0
     skipped_rows: int = 0
 
@@ -117,6 +118,7 @@ class Ledger:
             row=at.row,
             since_unit=at.unit,
             since_row=at.row,
+            sent_before=self.sent_before + self.sent_rows,
             begins_at=at.unit,
             skipped_rows=at.row,
         )
@@ -156,7 +158,7 @@ class LedgerTable:
     def begin(self, ledger: Ledger) -> None:
         """Create the ledger."""
         about = f"How far delivery {self._delivery.name} is"
-        delta.create(self.uri, _COLUMNS, append_only=False, description=about, properties=self._declaration())
+        delta.create(self.uri, _COLUMNS, append_only=False, description=about, properties=recorded_by(self._delivery))
         delta.note(self.uri, metadata=vars(ledger), numbers=vars(ledger))
 
     def write(self, before: Ledger, after: Ledger) -> None:
@@ -210,14 +212,10 @@ class LedgerTable:
         """Record the declaration as it is now."""
         table = delta.open_table(self.uri)
         if table is not None:
-            table.alter.set_table_properties(self._declaration(), raise_if_not_exists=False)
+            table.alter.set_table_properties(recorded_by(self._delivery), raise_if_not_exists=False)
 
     def _changes(self) -> Iterator[str]:
         table = delta.open_table(self.uri)
         recorded = None if table is None else recorded_declaration(table)
         if recorded is not None:
             yield from differences(recorded["makes"], dict(self._delivery.fingerprint))
-
-    def _declaration(self) -> dict[str, str]:
-        recorded = {"operator": self._delivery.name, "kind": "Delivery", "makes": self._delivery.fingerprint}
-        return {DECLARATION: json.dumps(recorded)}

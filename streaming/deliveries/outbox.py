@@ -9,8 +9,18 @@ from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from streaming.declare import Delivery
+
 UNIT = "_unit"
 """The column that numbers the unit of a row."""
+
+
+def wanted(rows: DataFrame, delivery: Delivery) -> DataFrame:
+    """The rows that are to be delivered.
+
+    Changes are made of those results for which the condition holds: of a deleted one there is nothing to ask.
+    """
+    return rows if delivery.where is None or delivery.what == "current" else rows.where(delivery.where)
 
 
 @dataclass(frozen=True, order=True)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from streaming.base import SinkError
 from streaming.declare import Delivery
-from streaming.deliveries.outbox import UNIT, Cursor, Outbox
+from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
 from streaming.sinks import CHANGE, REASON, REVISION, TIME
 
 ROW = "_row"
@@ -72,9 +72,9 @@ class Reader:
         units = sorted({place.unit for place in places})
         frame = self._outbox.rows(spark, units[0], units[-1] + 1).where(F.col(UNIT).isin(units))
         order = SortedBy.partitionBy(UNIT).orderBy(*self._outbox.order)
-        numbered = self._wanted(frame).withColumn(ROW, F.row_number().over(order) - 1)
-        wanted = spark.createDataFrame([(place.unit, place.row) for place in places], f"{UNIT} bigint, {ROW} bigint")
-        found = numbered.join(F.broadcast(wanted), [UNIT, ROW], "left_semi")
+        numbered = wanted(frame, self._delivery).withColumn(ROW, F.row_number().over(order) - 1)
+        asked = spark.createDataFrame([(place.unit, place.row) for place in places], f"{UNIT} bigint, {ROW} bigint")
+        found = numbered.join(F.broadcast(asked), [UNIT, ROW], "left_semi")
         found = self._outbox.still_told(spark, found)
         selected = self._select(found.orderBy(UNIT, *self._outbox.order), {ROW: F.col(ROW).cast("bigint")})
         return _arrow(selected)
@@ -84,14 +84,11 @@ class Reader:
         return 0 if self._ahead is None else self._ahead.num_rows
 
     def _read(self, spark: SparkSession, since: Cursor, until: int, most: int) -> pa.Table:
-        frame = self._wanted(self._outbox.rows(spark, since.unit, until))
+        frame = wanted(self._outbox.rows(spark, since.unit, until), self._delivery)
         # Of the first unit some rows may have been read before.
         rows = _arrow(self._select(frame.orderBy(UNIT, *self._outbox.order).limit(most + since.row)))
         before = min(since.row, pc.sum(pc.equal(rows[UNIT], since.unit)).as_py() or 0)
         return rows.slice(before)
-
-    def _wanted(self, frame: DataFrame) -> DataFrame:
-        return frame if self._delivery.where is None else frame.where(self._delivery.where)
 
     def _select(self, frame: DataFrame, more: Mapping[str, Column] | None = None) -> DataFrame:
         told = [CHANGE, REASON] if self._delivery.what == "current" else []

@@ -56,7 +56,7 @@ class Avro(Format):
         decoder = AvroDecoder(
             parsed(self.schema),
             None if self.registry is None else {"url": self.registry},
-            to_arrow_schema(added),
+            to_arrow_schema(added, timezone="UTC"),
             tuple(column.name for column in self.columns),
         )
         decoded = raw.mapInArrow(decoder.batches, StructType([*raw.schema.fields, *added.fields]))

@@ -59,12 +59,12 @@ class Settings(BaseSettings):
     @field_validator("log_level", mode="before")
     @classmethod
     def _known_level(cls, value: str) -> str:
-        return _one_of("TIDEMARK_LOG_LEVEL", value.upper(), get_args(LogLevel))
+        return _one_of("TIDEMARK_LOG_LEVEL", value, get_args(LogLevel))
 
     @field_validator("log_format", mode="before")
     @classmethod
     def _known_format(cls, value: str) -> str:
-        return _one_of("TIDEMARK_LOG_FORMAT", value.lower(), get_args(LogFormat))
+        return _one_of("TIDEMARK_LOG_FORMAT", value, get_args(LogFormat))
 
     @property
     def lake(self) -> Lake:
@@ -100,9 +100,11 @@ class Settings(BaseSettings):
 
 
 def _one_of(name: str, value: str, valid: tuple[str, ...]) -> str:
-    if value not in valid:
-        raise SettingsError(f"{name}={value!r} is none of {', '.join(valid)}; set it to one of them, or unset it.")
-    return value
+    """The one of the `valid` values that `value` is, in capitals or not."""
+    for each in valid:
+        if each.lower() == value.lower():
+            return each
+    raise SettingsError(f"{name}={value!r} is none of {', '.join(valid)}; set it to one of them, or unset it.")
 
 
 def _from_environment() -> list[tuple[str, str]]:

@@ -101,6 +101,7 @@ class Delivering:
                     number = runtime.next_batch(self._spark, all_of_it=all_of_it)
                     self.paused.pop(name, None)
                     if number is None:
+                        self.waiting.pop(name, None)
                         return True
                     if not self._send(runtime, number, stop, patience):
                         return False

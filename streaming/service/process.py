@@ -86,7 +86,7 @@ class StreamProcess:
                 self._continuous = Continuous(
                     self._spark, self._lake, self._pipeline, utc_now, progress.add, self._write_status
                 )
-                _log.info("running")
+                _log.info("Spark is up, the queries start")
                 self._continuous.run(lambda: self._ending, self._wake)
         # Whatever ends the process is told to its supervisor, which decides what comes next.
         except Exception as error:

@@ -178,8 +178,8 @@ class _FileSink(Sink):
             ) from error
 
     def count(self) -> int:
-        """Rows in the files of this delivery's generation, which are all read."""
-        files = self._files(f"{self._name}-{self._told().get('generation', 0)}-")
+        """Rows in all files of this delivery, each of which is read."""
+        files = self._files(f"{self._name}-")
         return sum(self._target.rows_in(storage.read_bytes(f"{self._root}/{path}") or b"") for path in files)
 
     def _files(self, begin: str) -> Iterator[str]:

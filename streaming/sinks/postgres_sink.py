@@ -18,6 +18,7 @@ from streaming.sinks.sink import CHANGE, REASON, REVISION, Delivered, NumberedBa
 
 _PROGRESS = "tidemark_progress"
 _CONNECTS_WITHIN = 10
+_WAITS_FOR_LOCKS = "30s"
 _OF_A_ROW = (errors.DataError, errors.IntegrityError)
 """What Postgres says of values: they are tried one by one. Anything else is about the table, or the server."""
 
@@ -74,7 +75,9 @@ class PostgresSink(Sink):
         """
         try:
             if self._connection is None or self._connection.closed:
-                self._connection = psycopg.connect(self._conninfo, connect_timeout=_CONNECTS_WITHIN)
+                self._connection = psycopg.connect(self._conninfo, connect_timeout=_CONNECTS_WITHIN, autocommit=True)
+                # A process that was stopped in a transaction may hold the progress for as long as it likes.
+                self._connection.execute(sql.SQL("set lock_timeout = {}").format(_WAITS_FOR_LOCKS))
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 yield cursor
         except psycopg.Error as error:

@@ -43,8 +43,10 @@ _SINCE, _UNTIL = "open_since", "open_until"
 
 @dataclass(frozen=True)
 class OpenWithLateRows:
-    """The sessions that wait for their end to be published with late rows: none begins before `since` or ends before
-    `until`."""
+    """Sessions with late rows that are published once they are closed: none begins before `since`.
+
+    None ends before `until`; a session that goes on ends later. Both are far in the future where there is none.
+    """
 
     since: datetime = LAST_MILLISECOND
     until: datetime = LAST_MILLISECOND
@@ -81,7 +83,8 @@ def sessions_with_late_rows(
     counted = _of_keys(counted, late, view) if view.by else counted
     numbered = with_sessions(counted, view.by, F.col(_START), F.col(_END))
     followed = constant(before.batch, _PUBLISHED)
-    # Of the sessions that were there before, only one that was open then is published yet, with all its late rows.
+    # What came before is one lot, however many batches brought it: all that is still to be published of it is what was
+    # open then.
     late_batch = F.when(F.col("_late"), F.greatest("_batch", followed))
     same_session = SortedBy.partitionBy(*view.by, SESSION)
     brought = F.collect_set(late_batch).over(same_session)
@@ -137,9 +140,10 @@ def still_open(sessions: DataFrame) -> OpenWithLateRows:
 
 
 def first_time(spark: SparkSession, log: LogFiles, view: Windowed, before: Position, through: int) -> datetime | None:
-    """No row before it is in a session that a late row of the batches after `before` may update; None: nobody knows.
+    """No row before it is in a session that the late rows of the batches in (before, through] update.
 
-    It is looked for further and further back, until no such session begins just behind it.
+    It is looked for further and further back, until no such session begins just behind it. None where that is the
+    beginning of the log, or where sessions have gaps of their own, so that nobody knows.
     """
     reach, lateness = view.window.reach, interval(view.allowed_lateness or "")
     if before.watermark is None or reach is None:

@@ -48,18 +48,13 @@ def pipeline(*deliveries: Delivery) -> Pipeline:
     return Pipeline(readings, (by_id, visits), deliveries=deliveries)
 
 
-def drained(spark: SparkSession, lake: Lake, delivery: Delivery, *batches: list[Any], **options: Any) -> Drained:
-    """Land the batches, each a log batch of its own, and drain the pipeline with the delivery."""
-    done = None
-    for batch in batches or [[]]:
-        landed = [batch] if batch else []
-        done = run(spark, lake, pipeline(delivery), *landed, **options)
-    assert done is not None
-    return done
+def drained(spark: SparkSession, lake: Lake, delivery: Delivery, batch: list[Any]) -> Drained:
+    """Land a batch, and drain the pipeline with the delivery."""
+    return run(spark, lake, pipeline(delivery), batch)
 
 
 def ingested(spark: SparkSession, lake: Lake, *batches: list[Any]) -> None:
-    """The same without any delivery."""
+    """Land batches, each of the log a batch of its own, and drain the pipeline without any delivery."""
     for batch in batches:
         run(spark, lake, pipeline(), batch)
 

@@ -17,7 +17,16 @@ from typing import Any
 
 import pyspark
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from streaming.spark import BROKER, jars_of, java
 
@@ -36,6 +45,8 @@ listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLA
 sasl.enabled.mechanisms=PLAIN
 listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
 user_{user}="{password}";
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
 log.dirs={folder}/data
 num.partitions=1
 message.max.bytes=20000000
@@ -84,7 +95,7 @@ class Broker:
         port, secured, controller = _free_ports(3)
         self.servers = f"127.0.0.1:{port}"
         self.secured = f"127.0.0.1:{secured}"
-        """The same broker, for those who know `USER` and `PASSWORD`."""
+        """The same broker, for those who know `USER` and `PASSWORD`; the user may do what `allow` has allowed."""
         folder.mkdir(parents=True, exist_ok=True)
         text = _PROPERTIES.format(
             port=port, secured=secured, controller=controller, folder=folder, user=USER, password=PASSWORD
@@ -160,6 +171,13 @@ class Broker:
         settings = {name.replace("_", "."): value for name, value in config.items()}
         _done(self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]))
         self._until(lambda topics: topic in topics and len(topics[topic].partitions) == partitions)
+
+    def allow(self, topic: str) -> None:
+        """Let the user read a topic."""
+        own = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
+        _done(
+            self.admin.create_acls([AclBinding(*own, f"User:{USER}", "*", AclOperation.READ, AclPermissionType.ALLOW)])
+        )
 
     def add_partitions(self, topic: str, partitions: int) -> None:
         """So many partitions in all."""

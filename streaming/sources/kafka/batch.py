@@ -66,7 +66,7 @@ def take_batch(
     ids = _ids(plan, topics)
     held = {partition: memory.of(ids[partition[0]], partition[1]) or () for partition in plan}
     known = {partition: within(held[partition], bounds) for partition, bounds in plan.items()}
-    lost = _lost(source, client, reading, plan)
+    lost = _lost(source, client, reading, plan, held)
 
     def remember(written: DataFrame, counts: Mapping[str, int]) -> Memory:
         if _ids(plan, source.topics_there()) != ids:
@@ -98,8 +98,10 @@ def _ids(plan: Plan, there: Mapping[str, Topic]) -> dict[str, str]:
     return {topic: there[topic].id for topic, _ in plan}
 
 
-def _lost(source: Declared, client: KafkaClient, reading: Reading, plan: Plan) -> dict[Partition, Ranges]:
-    lost = lost_ranges(plan, client.earliest(plan))
+def _lost(
+    source: Declared, client: KafkaClient, reading: Reading, plan: Plan, held: Mapping[Partition, Ranges]
+) -> dict[Partition, Ranges]:
+    lost = lost_ranges(plan, client.earliest(plan), held)
     if source.when_lost == "stop":
         check_nothing_lost(lost, source.location(reading.lake))
     return lost

@@ -56,8 +56,9 @@ def check_same_topics(memory: KafkaMemory, topics: Mapping[str, Topic], checkpoi
         has = f"The log has {held} of it" if held else "The log has nothing of it yet"
         if name not in topics:
             raise SourceError(
-                f"the topic {name!r} is not there any more. {has}; what was not read is gone with it. Create it "
-                "again, or leave it out of the declaration, and see to it that the stream may read it."
+                f"the topic {name!r} is not there any more, or may not be read. {has}; what was not read is gone with "
+                "it. To go on without it, leave it out of the declaration, stop the stream and move the checkpoint "
+                f"{checkpoint!r} away; nothing is read twice."
             )
         if topics[name].id != identity:
             raise SourceError(
@@ -86,14 +87,15 @@ def check_held(memory: KafkaMemory, checkpoint: str, query_batch: int) -> None:
         )
 
 
-def lost_ranges(plan: Plan, earliest: Mapping[Partition, int]) -> dict[Partition, Ranges]:
-    """What the brokers removed before the batch could take it."""
-    lost = {
-        partition: (first, min(earliest.get(partition, first), end))
+def lost_ranges(
+    plan: Plan, earliest: Mapping[Partition, int], held: Mapping[Partition, Ranges]
+) -> dict[Partition, Ranges]:
+    """What the brokers removed before the batch could take it, but for what the log has of it."""
+    removed = {
+        partition: without((first, min(earliest.get(partition, first), end)), held.get(partition, ()))
         for partition, (first, end) in plan.items()
-        if first < min(earliest.get(partition, first), end)
     }
-    return {partition: (bounds,) for partition, bounds in lost.items()}
+    return {partition: ranges for partition, ranges in removed.items() if ranges}
 
 
 def check_nothing_lost(lost: Mapping[Partition, Ranges], location: str) -> None:

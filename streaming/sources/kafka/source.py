@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, SourceError, check_tuple, check_type
+from streaming.base import DeclarationError, SourceError, check_type
 from streaming.lake import Lake
 from streaming.sources.kafka.backlog import KafkaBacklog
 from streaming.sources.kafka.batch import take_batch
@@ -27,14 +27,13 @@ from streaming.sources.kafka.plan import (
     planned_ranges,
 )
 from streaming.sources.kafka.start import Start, checked_start, first_offsets
+from streaming.sources.kafka.subscription import check_subscription, subscribed
 from streaming.sources.kafka.topics import Topic
 from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceComparison, Taken
 from streaming.spark import KAFKA, JarGroup, add_jars, has_begun, newest_planned, query_id
 
 if TYPE_CHECKING:
     from streaming.sources.kafka.client import KafkaClient
-
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True)
@@ -89,34 +88,13 @@ class Kafka(Source):
         check_type("servers of Kafka", self.servers, str, "host and port, such as 'localhost:9092'")
         if not all(re.fullmatch(r"\S+:[0-9]+", server.strip()) for server in self.servers.split(",")):
             raise DeclarationError(f"servers={self.servers!r} are no hosts and ports; write them as 'localhost:9092'.")
-        self._check_topics()
+        check_subscription(self.topic, self.topics, self.pattern)
         object.__setattr__(self, "start", checked_start(self.start, self._named))
         object.__setattr__(self, "options", client_options(self.options))
         if not isinstance(self.rows_per_batch, int) or self.rows_per_batch < 1:
             raise DeclarationError(f"rows_per_batch={self.rows_per_batch!r} reads nothing; use 1 or more.")
         if self.when_lost not in ("stop", "skip"):
             raise DeclarationError(f"when_lost={self.when_lost!r} is unknown; write 'stop' or 'skip'.")
-
-    def _check_topics(self) -> None:
-        check_tuple("topics of Kafka", self.topics, str, "a tuple of names, such as ('orders', 'payments')")
-        given = [name for name in ("topic", "topics", "pattern") if getattr(self, name)]
-        if len(given) != 1:
-            raise DeclarationError(
-                f"Kafka has {' and '.join(given) or 'no topic'}; give it one of topic='orders', "
-                "topics=('orders', 'payments') and pattern='orders-.*'."
-            )
-        for name in self._named:
-            if not _TOPIC.fullmatch(name):
-                raise DeclarationError(
-                    f"{name!r} cannot name a topic; use letters, digits, '.', '_' and '-', or give a pattern=."
-                )
-        if self.pattern is not None:
-            try:
-                re.compile(self.pattern)
-            except re.error as error:
-                raise DeclarationError(
-                    f"pattern={self.pattern!r} is not a regular expression ({error}); write one, such as 'orders-.*'."
-                ) from error
 
     @property
     def partitioned(self) -> bool:
@@ -149,17 +127,7 @@ class Kafka(Source):
         Raises:
             SourceError: no broker answers, or a topic that is declared by its name is not there.
         """
-        if self.pattern is not None:
-            return self._client.topics(self._client.names(self.pattern))
-        topics = self._client.topics(self._named)
-        missing = [name for name in self._named if name not in topics]
-        if missing:
-            there = ", ".join(self._client.names()) or "none"
-            raise SourceError(
-                f"there is no topic {', '.join(map(repr, missing))} at {self.servers!r}; topics there are: {there}. "
-                "Create it, correct the declaration, or let the user of the stream read it. Nothing was read."
-            )
-        return topics
+        return subscribed(self._client, self.servers, self._named, self.pattern)
 
     def check_there(self, spark: SparkSession, reading: Reading) -> None:
         """Refuse brokers that do not answer, and topics that are gone or were created again.
@@ -246,8 +214,14 @@ class Kafka(Source):
             self._check_topics_of(reading, topics)
             batch = newest_planned(reading.checkpoint)
             if batch is not None and self.when_lost == "stop":
-                plan = planned_ranges(reading.checkpoint, batch)
-                check_nothing_lost(lost_ranges(plan, self._client.earliest(plan)), self.location(reading.lake))
+                plan, memory = planned_ranges(reading.checkpoint, batch), KafkaMemory.from_json(reading.memory)
+                held = {
+                    (topic, number): memory.of(topics[topic].id, number) or ()
+                    for topic, number in plan
+                    if topic in topics
+                }
+                lost = lost_ranges(plan, self._client.earliest(plan), held)
+                check_nothing_lost(lost, self.location(reading.lake))
         except SourceError as error:
             return error
         return None

@@ -53,6 +53,12 @@ def test_dead_letters_are_shown_sent_again_and_gone(
         assert [row["origin"] for row in server.rows()][3:] == ["EWR", "JFK"]
         assert {posted.key for posted in server.taken[-1:]} == {"flights/post/1/0"}
 
+        monkeypatch.setattr(declared, "pipeline", replace(of, deliveries=()))
+        code, text = tidemark("status")
+        assert code == 0 and text.count("belongs to view 'post', which is not declared; `tidemark drop post`") == 2
+        assert tidemark("drop post --yes")[1].count("removed ") == 2
+        monkeypatch.setattr(declared, "pipeline", of)
+
         code, text = tidemark("redeliver flights nonesuch")
         assert code == 1 and "has no delivery 'nonesuch'; its deliveries: post" in text
         assert tidemark("redeliver flights post --all --go-on")[0] == 1

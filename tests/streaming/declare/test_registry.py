@@ -128,3 +128,9 @@ def test_what_is_no_package_is_refused(declare: Declare, name: str, monkeypatch:
     monkeypatch.setenv("TIDEMARK_PIPELINES", f"shop,{name}")
     with pytest.raises(DeclarationError, match=f"TIDEMARK_PIPELINES names '{name}', which is no package"):
         declared_pipelines()
+
+
+def test_the_name_of_a_stream_leads_to_the_pipeline_that_ingests_it(declare: Declare) -> None:
+    declare(house=pipeline_module("house", "rooms"))
+    with pytest.raises(DeclarationError, match=r"'rooms' is a stream, not a pipeline; .* ingests it is 'house'"):
+        find_pipeline("rooms")

@@ -274,6 +274,8 @@ def test_another_condition_is_refused_until_it_is_said_what_is_meant(spark: Spar
     courier.runtime.begin_anew(again=True)
     courier.deliver()
     assert values(lake) == [[1, 2], [3], [2, 3]]
+    found = list(audit_delivery(spark, lake, other))
+    assert [(finding.checked, finding.broken) for finding in found] == [(2, 0), (5, 0)]
 
 
 def test_a_view_that_was_built_anew_is_refused_until_it_is_said_what_is_meant(spark: SparkSession, lake: Lake) -> None:
@@ -315,6 +317,16 @@ def test_what_is_current_arrives_as_upserts_with_revision_and_reason_and_what_va
         ("delete", "correction", told[1][0][2], None, "12"),
         ("upsert", "correction", told[1][0][2], 3, "00"),
     ]
+    ingested(spark, lake, [reading("b", 61), reading("b", 80)])
+    few = replace(current, name="few", to=JsonLines("few", by="none"), where="readings < 2")
+    Courier(spark, lake, few).deliver()
+    ingested(spark, lake, [reading("b", 62)])
+    correct(spark, lake, visits, [date(2026, 1, 1)], lambda: NOW)
+    Courier(spark, lake, few).deliver()
+    names = sorted(Path(lake.root, "few").glob("*.json"))
+    first, then = ([json.loads(line) for line in name.read_text().splitlines()] for name in names)
+    assert [(row["id"], row["_change"]) for row in first] == [("a", "upsert"), ("b", "upsert")]
+    assert [(row["id"], row["_change"]) for row in then] == [("b", "delete")]
 
 
 def test_x14_one_product_in_three_stores_of_which_one_is_away(

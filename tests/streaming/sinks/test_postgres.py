@@ -184,6 +184,29 @@ def test_a_password_in_the_declaration_is_refused_and_not_repeated(connection: s
     assert "hunter2" not in str(error.value)
 
 
+def test_a_process_that_was_stopped_in_a_transaction_holds_nobody_up_for_ever_and_cannot_deliver_any_more(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The zombie has sent its rows when it is stopped; another takes over once the server has let go of it."""
+    monkeypatch.setattr("streaming.sinks.postgres_sink._WAITS_FOR_LOCKS", "100ms")
+    target = Postgres("t", connection=postgres)
+    send(target, 0, {"name": "0", REVISION: 0})
+    zombie, other = (target.connect(Lake("/nowhere"), Delivered("shop/all")) for _ in range(2))
+    batch = NumberedBatch("shop/all", 0, 1, pa.table({"name": ["1"], REVISION: [1]}))
+    end = "select pg_terminate_backend(pid) from pg_stat_activity where state = 'idle in transaction'"
+
+    def stopped(refused: object) -> None:
+        with pytest.raises(SinkError, match="lock timeout"):
+            other.deliver(batch, lambda refused: None)
+        run(postgres, f"{end} and datname = current_database()")
+        other.deliver(batch, lambda refused: None)
+
+    with pytest.raises(SinkError):
+        zombie.deliver(batch, stopped)
+    zombie.deliver(batch, lambda refused: None)
+    assert rows(postgres, "select name from t order by 1") == [("0",), ("1",)]
+
+
 def test_a_connection_that_is_lost_between_two_batches_is_made_again(postgres: str) -> None:
     target = Postgres("t", connection=postgres)
     sink = target.connect(Lake("/nowhere"), Delivered("shop/all"))

@@ -139,6 +139,27 @@ def test_a_topic_that_was_created_again_is_refused_until_the_stream_begins_anew(
     assert findings(spark, lake, pipeline) == []
 
 
+def test_a_topic_of_a_pattern_that_is_deleted_is_refused_until_the_stream_begins_anew(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+) -> None:
+    for number, name in enumerate((f"{topic}-a", f"{topic}-b")):
+        kafka.create(name)
+        kafka.send(name, events(number))
+    pipeline = piped(Kafka(kafka.servers, pattern=f"{topic}-."))
+    run(spark, lake, pipeline)
+    kafka.delete(f"{topic}-a")
+    kafka.send(f"{topic}-b", events(2))
+
+    checkpoint = lake.checkpoint(pipeline.stream, log.QUERY)
+    with pytest.raises(
+        SourceError, match=rf"'{topic}-a' is not there any more.*{topic}-a-0 offsets 0 .*'{checkpoint}'"
+    ):
+        run(spark, lake, pipeline)
+    shutil.rmtree(checkpoint)
+    run(spark, lake, pipeline)
+    assert values(spark, lake, pipeline) == [0, 1, 2]
+
+
 def test_rows_that_went_before_they_were_read_are_refused_by_their_offsets_and_skipped_only_as_declared(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:
@@ -273,11 +294,26 @@ def test_a_process_that_died_between_the_commits_of_log_and_checkpoint_adds_noth
     assert findings(spark, lake, pipeline) == []
 
 
+def test_a_topic_that_the_user_may_not_read_is_refused_with_the_right_that_is_missing(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.create(topic)
+    kafka.send(topic, events(1))
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    pipeline = piped(Kafka(kafka.secured, topic, options=LOGIN))
+    with pytest.raises(SourceError, match=r"refuse to tell about the topics .*the right to describe and read them"):
+        run(spark, lake, pipeline)
+    kafka.allow(topic)
+    run(spark, lake, pipeline)
+    assert values(spark, lake, pipeline) == [1]
+
+
 def test_no_secret_is_in_what_is_printed_kept_or_said(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.create(topic)
     kafka.send(topic, events(1))
+    kafka.allow(topic)
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     for options in (LOGIN, {**LOGIN, "sasl.password": PASSWORD}):
         source = Kafka(kafka.secured, topic, options=options)

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from streaming import Files
 from streaming.lake.lake import Lake
+from streaming.sources import Reading
 from streaming.spark.checkpoint import taken_entry
 from tests.support.feeds import land
 from tests.support.instants import at
@@ -79,7 +80,7 @@ def test_the_file_source_keeps_every_path_it_took(spark: SparkSession, lake: Lak
     for number in range(21):
         land(landing, [f"{number}"])
     query = (
-        source.read(spark, lake)
+        source.read(spark, Reading(lake, str(checkpoint)))
         .writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)

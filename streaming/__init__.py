@@ -5,6 +5,7 @@ from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.declare import (
     Aggregate,
     Delivery,
+    Keyed,
     Pipeline,
     Rule,
     Stream,
@@ -14,9 +15,11 @@ from streaming.declare import (
     declared_pipelines,
     epoch_millis,
     find_pipeline,
+    micros,
 )
 from streaming.declare import aggregates as agg
 from streaming.formats import Avro, Csv, Json, Text
+from streaming.keyed import Key, count_window, latest
 from streaming.lake import Lake, Settings
 from streaming.operations import maintain, repair
 from streaming.service import drain
@@ -42,6 +45,8 @@ __all__ = [
     "Json",
     "JsonLines",
     "Kafka",
+    "Key",
+    "Keyed",
     "Lake",
     "LocalDays",
     "ParquetFiles",
@@ -65,11 +70,14 @@ __all__ = [
     "agg",
     "broken_modules",
     "correct",
+    "count_window",
     "declared_pipelines",
     "drain",
     "epoch_millis",
     "find_pipeline",
+    "latest",
     "maintain",
+    "micros",
     "plan",
     "repair",
     "start_session",

@@ -30,6 +30,7 @@ STREAMING = (
     "log",
     "operators",
     "views",
+    "keyed",
     "deliveries",
     "audit",
     "lateness",

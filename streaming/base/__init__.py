@@ -1,6 +1,7 @@
 """What every room rests on: errors, names, intervals, SQL text, and the columns that the platform adds."""
 
 from streaming.base import sql
+from streaming.base.arrow_types import arrow_schema
 from streaming.base.columns import DAY, EVENT_TIME, INGESTED_AT, ORDER, ORIGIN, WINDOW
 from streaming.base.constants import constant
 from streaming.base.discovery import Discovery, discover
@@ -10,6 +11,7 @@ from streaming.base.errors import (
     DeclarationError,
     FeedError,
     FencedError,
+    FunctionError,
     JarError,
     JavaError,
     LeaseError,
@@ -72,6 +74,7 @@ __all__ = [
     "FeedError",
     "FencedError",
     "FrozenMapping",
+    "FunctionError",
     "JarError",
     "JavaError",
     "LeaseError",
@@ -85,6 +88,7 @@ __all__ = [
     "SupervisorError",
     "Types",
     "ViewError",
+    "arrow_schema",
     "check_aggregate",
     "check_column_name",
     "check_condition",

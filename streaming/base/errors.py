@@ -72,5 +72,9 @@ class ChangedDeclaration(ViewError):
     """A declaration would change what the tables hold that another declaration made."""
 
 
+class FunctionError(StreamingError):
+    """A user's function raised, or did with its key what cannot be done."""
+
+
 class QueryFailed(StreamingError):
     """A streaming query ended with an error; the text names the query and the cause."""

@@ -5,6 +5,8 @@ from streaming.declare.aggregates import Aggregate
 from streaming.declare.columns import ColumnSpec, log_columns
 from streaming.declare.delivery import CHANGES, DEAD, PROGRESS, Delivery, What
 from streaming.declare.functions import WindowFunction
+from streaming.declare.keyed import FAILED, KEYED_STATE, LATE_ROWS, Keyed, micros
+from streaming.declare.keyed_checks import described
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator, TableSpec
@@ -23,7 +25,10 @@ __all__ = [
     "CURRENT",
     "DEAD",
     "EACH_BATCH",
+    "FAILED",
+    "KEYED_STATE",
     "LATE",
+    "LATE_ROWS",
     "OPEN",
     "PROGRESS",
     "STATE",
@@ -32,6 +37,7 @@ __all__ = [
     "ColumnSpec",
     "Delivery",
     "Failure",
+    "Keyed",
     "Limits",
     "Operator",
     "Pipeline",
@@ -44,9 +50,11 @@ __all__ = [
     "aggregates",
     "broken_modules",
     "declared_pipelines",
+    "described",
     "epoch_millis",
     "find_pipeline",
     "log_columns",
+    "micros",
     "modules",
     "package_of",
     "packages",

@@ -8,9 +8,12 @@ from streaming.tables.history import commit_history, commits_of, newest_commits,
 from streaming.tables.listed_files import read_files
 from streaming.tables.log_cleanup import clean_up
 from streaming.tables.storage import location
+from streaming.tables.task_files import TaskFile, TaskFiles
 
 __all__ = [
     "FileIndex",
+    "TaskFile",
+    "TaskFiles",
     "attempts",
     "clean_up",
     "commit_history",

@@ -21,6 +21,7 @@ from streaming.base import DAY
 from streaming.tables.added_files import added_files
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.storage import location
+from streaming.tables.task_files import TaskFile
 from streaming.tables.version_checksum import write_checksum
 
 _ATTEMPTS = 8
@@ -98,6 +99,35 @@ def commit_rows(
     table.update_incremental()
     write_checksum(table)
     return rows
+
+
+def commit_files(
+    uri: str,
+    files: Sequence[TaskFile],
+    *,
+    metadata: Mapping[str, Any],
+    numbers: Mapping[str, int],
+    fence: Callable[[DeltaTable], None],
+    mode: Literal["append", "overwrite"] = "append",
+) -> int:
+    """Take files that tasks have written into the table in one commit; returns how many rows they hold.
+
+    `mode="overwrite"` replaces all rows; for the rest see `delta.append`.
+    """
+    table = DeltaTable(location(uri))
+    for attempt in attempts(table):
+        with attempt:
+            fence(table)
+            table.create_write_transaction(
+                [file.action() for file in files],
+                mode=mode,
+                schema=table.schema(),
+                partition_by=table.metadata().partition_columns,
+                commit_properties=_properties(metadata, _transactions(None, numbers)),
+            )
+    table.update_incremental()
+    write_checksum(table)
+    return sum(file.rows for file in files)
 
 
 def note(

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from streaming.base import DAY
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.commit import Txn as Txn
+from streaming.tables.commit import commit_files as commit_files
 from streaming.tables.commit import commit_rows, is_written, partition_of
 from streaming.tables.commit import note as note
 from streaming.tables.listed_files import read_listed

@@ -8,7 +8,7 @@ from datetime import datetime
 from deltalake import DeltaTable
 
 from streaming.base import FencedError, ViewError, optional_instant, to_micros
-from streaming.declare import Windowed
+from streaming.declare import Operator, Windowed
 from streaming.log import Batch
 from streaming.operators import GENERATION, generation_of
 
@@ -45,7 +45,7 @@ class Position:
         """Where the view is once it has followed the log up to `batch`."""
         return replace(self, batch=batch.number, watermark=batch.after.watermark)
 
-    def fence(self, view: Windowed, table: DeltaTable) -> None:
+    def fence(self, view: Operator, table: DeltaTable) -> None:
         """Refuse to write what follows from this position where the table is elsewhere by now.
 
         Raises:

@@ -1,0 +1,163 @@
+"""The declaration of a keyed function: state and timers per key, over the rows of one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from streaming.base import MICROSECOND, FrozenMapping, arrow_schema, check_name, interval
+from streaming.declare.keyed_checks import (
+    check_choices,
+    check_functions,
+    check_keyed_types,
+    check_keys_are_exact,
+    check_outputs,
+    check_state,
+    described,
+)
+from streaming.declare.operator import Operator, TableSpec
+from streaming.declare.stream import Stream
+
+FAILED, KEYED_STATE, LATE_ROWS = "failed", "state", "late"
+"""What the names of a keyed function's tables and reads add to its own, beside its side outputs."""
+
+FAILED_COLUMNS = "error string, timer string, row string, state string"
+"""What is kept of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""
+
+_RESERVED = (FAILED, KEYED_STATE, LATE_ROWS, "corrections", "next")
+
+Order = Literal["arrival", "event"]
+OnError = Literal["fail", "side"]
+
+
+def micros(text: str) -> int:
+    """An interval such as `10 minutes` in microseconds, the unit of all times in a keyed function.
+
+    Raises:
+        DeclarationError: `text` is no interval.
+    """
+    return interval(text) // MICROSECOND
+
+
+@dataclass(frozen=True)
+class Keyed(Operator):
+    """A function that is called for each row of a key, with state and timers of that key (as Flink's keyed process
+    function).
+
+    `on_row(key, row)` is handed the key (see `streaming.keyed.Key`: state fields as attributes, `emit`, `timer`, ...)
+    and the row, with the stream's columns as attributes. `timers` maps the names of timers to functions `(key)`, called
+    when one is due. Times are microseconds since the epoch, as whole numbers; `micros("1 hour")` is a length in them.
+
+    `state` ("" for none), `result` and the side outputs in `sides` are Spark DDL, such as `previous double`. A table
+    has the keys, `_at` (the event time of the row, or the time for which the timer was set) and what is emitted.
+
+    `order="arrival"`: rows come in the order of the log, also late ones, for which `key.late` is true; before a row
+    come the key's timers up to the row's stamp. `order="event"`: rows come by event time, each once the clock has
+    passed it, and before a row come the timers up to its time; late rows are left out, and can be read as `late`.
+    `idle` forgets a key once it had no row for that long in event time.
+
+    `on_error="side"` sends a row for which the function raises to the side output `failed`, as if it had never come;
+    `"fail"` stops the step. Raise `version` when the function gives other results for the same rows: tables of another
+    version are then refused until they are rebuilt. The functions must depend on nothing but their arguments, and
+    Spark's Python workers must be able to import them.
+
+    Raises:
+        DeclarationError: an unknown column, a name that is taken, a type that cannot be kept, or a function that
+            cannot be found by its name.
+    """
+
+    name: str
+    of: Stream
+    by: tuple[str, ...]
+    state: str
+    result: str
+    on_row: Callable[[Any, Any], None]
+    timers: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
+    order: Order = "arrival"
+    idle: str | None = None
+    sides: Mapping[str, str] = field(default_factory=dict)
+    on_error: OnError = "fail"
+    version: int = 1
+    description: str = ""
+    every: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name("keyed function", self.name)
+        check_keyed_types(vars(self))
+        object.__setattr__(self, "timers", FrozenMapping(self.timers))
+        object.__setattr__(self, "sides", FrozenMapping(self.sides))
+        check_choices(self.name, self.order, self.on_error, self.version)
+        check_functions(self.name, self.on_row, self.timers)
+        check_keys_are_exact(self.name, self.by, self.of.types)
+        check_state(self.name, self.by, self.state_schema)
+        reserved = {FAILED, KEYED_STATE, LATE_ROWS}
+        check_outputs(
+            self.name,
+            self.by,
+            {to: arrow_schema(ddl).names for to, ddl in {"": self.result, **self.sides}.items()},
+            reserved,
+        )
+        for length in filter(None, (self.idle, self.every)):
+            interval(length)
+
+    @property
+    def reads(self) -> tuple[Stream, ...]:
+        """The one stream."""
+        return (self.of,)
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The function's results, its side outputs, what failed where that is declared, and its state."""
+        about = f": {self.description}" if self.description else ""
+        return (
+            TableSpec("", f"Results of keyed function {self.name}{about}"),
+            *(TableSpec(side, f"Side output {side} of keyed function {self.name}") for side in self.sides),
+            *([self._failed_table] if self.on_error == "side" else []),
+            TableSpec(KEYED_STATE, f"State and timers of keyed function {self.name}", is_result=False, is_state=True),
+        )
+
+    @property
+    def _failed_table(self) -> TableSpec:
+        return TableSpec(FAILED, f"Rows for which keyed function {self.name} raised", is_result=False)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """All but what says when results appear."""
+        return {
+            "stream": self.of.name,
+            "event time": self.of.event_time,
+            "by": list(self.by),
+            "state": self.state,
+            "result": self.result,
+            "side output": dict(self.sides),
+            "function": f"{described(self.on_row)} version {self.version}",
+            "timer": {name: described(function) for name, function in self.timers.items()},
+            "order": self.order,
+            "idle": self.idle_micros,
+            "on error": self.on_error,
+        }
+
+    @property
+    def reserved_suffixes(self) -> tuple[str, ...]:
+        """Those of its tables, and of its late rows, which are a read."""
+        return (*self.sides, FAILED, KEYED_STATE, LATE_ROWS)
+
+    @property
+    def idle_micros(self) -> int | None:
+        """`idle` in microseconds; None where no key is forgotten."""
+        return None if self.idle is None else micros(self.idle)
+
+    @cached_property
+    def state_schema(self) -> pa.Schema:
+        """The fields of a key's state, in Arrow's types."""
+        return arrow_schema(self.state) if self.state.strip() else pa.schema([])
+
+    @cached_property
+    def output_schemas(self) -> dict[str, pa.Schema]:
+        """What is emitted to each output, by the suffix of its table: "" for the results."""
+        failed = {FAILED: FAILED_COLUMNS} if self.on_error == "side" else {}
+        return {to: arrow_schema(ddl) for to, ddl in {"": self.result, **self.sides, **failed}.items()}

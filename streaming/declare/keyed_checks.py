@@ -1,0 +1,168 @@
+"""What a keyed function may be given: functions that workers can find, keys that are exact, names that are free."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.base import (
+    DeclarationError,
+    Types,
+    check_column_name,
+    check_mapping,
+    check_name,
+    check_tuple,
+    check_type,
+)
+from streaming.declare.stream import Stream
+from streaming.declare.view_checks import check_keys
+
+API = ("key", "at", "late", "emit", "timer", "cancel", "pending", "clear")
+"""What a key has besides its state."""
+
+_INEXACT = ("double", "float", "array", "map", "struct", "variant")
+_CHOICES = {"order": ("arrival", "event"), "on_error": ("fail", "side")}
+
+
+def check_keyed_types(given: Mapping[str, object]) -> None:
+    """Refuse a value of another type than a keyed function asks for; `given` holds its fields by name.
+
+    Raises:
+        DeclarationError: with the value, and what to write.
+    """
+    of, function = f"of keyed function {given['name']!r}", "a dict such as {'silent': on_silent}"
+    check_type(f"of= {of}", given["of"], Stream, "the stream that it reads")
+    check_tuple(f"by {of}", given["by"], str, "a tuple of column names, such as ('id',), or () for one key in all")
+    for part in ("state", "result"):
+        check_type(f"{part} {of}", given[part], str, "its columns as Spark DDL, such as 'previous double'")
+    check_mapping(f"timers {of}", given["timers"], object, function)
+    check_mapping(f"sides {of}", given["sides"], str, "a dict such as {'odd': 'value double'}")
+
+
+def check_choices(name: str, order: object, on_error: object, version: object) -> None:
+    """Refuse an order, a way with errors or a version that there is not.
+
+    Raises:
+        DeclarationError: with what there is.
+    """
+    for what, value in (("order", order), ("on_error", on_error)):
+        if value not in _CHOICES[what]:
+            raise DeclarationError(
+                f"{what}={value!r} of keyed function {name!r} is unknown; use one of: "
+                f"{', '.join(map(repr, _CHOICES[what]))}."
+            )
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise DeclarationError(f"version={version!r} of keyed function {name!r} is no version; use 1, 2, 3, ...")
+
+
+def check_functions(name: str, on_row: object, timers: Mapping[str, object]) -> None:
+    """Refuse what cannot be called, or cannot be found by its name in another process.
+
+    Raises:
+        DeclarationError: with what to write.
+    """
+    for timer in timers:
+        check_name("timer", timer)
+    for what, function in {"on_row": on_row, **{f"timer {timer!r}": entry for timer, entry in timers.items()}}.items():
+        if not callable(function):
+            raise DeclarationError(
+                f"{what} of keyed function {name!r} is {function!r}, which cannot be called; give it a function."
+            )
+        try:
+            pickle.dumps(function)
+            hash(function)
+        except Exception as error:
+            raise DeclarationError(
+                f"{what} of keyed function {name!r} is {function!r}, which Spark's workers cannot find by its name "
+                f"({error}); write it as a function of a module, with `def`."
+            ) from error
+
+
+def check_keys_are_exact(name: str, by: tuple[str, ...], types: Types) -> None:
+    """Refuse a key that is no column, comes twice, or is of a type whose equal values are not always the same.
+
+    Raises:
+        DeclarationError: with what to key by instead.
+    """
+    check_keys(f"by of keyed function {name!r}", by, types)
+    if len(set(by)) != len(by):
+        raise DeclarationError(f"by={by!r} of keyed function {name!r} repeats a key; name each once.")
+    for column in by:
+        kind = (types.get(column.strip("`")) or "").partition("<")[0]
+        if kind in _INEXACT:
+            raise DeclarationError(
+                f"by of keyed function {name!r} has {column!r}, of type {kind}, whose equal values are not always the "
+                "same key; derive a column of text, whole numbers or decimals in the stream, and key by that."
+            )
+
+
+def check_state(name: str, by: Iterable[str], schema: pa.Schema) -> None:
+    """Refuse a state field with the name of a key column or of something that every key has, or one that rounds.
+
+    Raises:
+        DeclarationError: with the names that are taken.
+    """
+    taken = {column.lower() for column in (*API, *by)}
+    for column in schema.names:
+        check_column_name(column)
+        if column.lower() in taken:
+            raise DeclarationError(
+                f"state field {column!r} of keyed function {name!r} has a name that is taken; taken are: "
+                f"{', '.join((*API, *by))}. Rename it."
+            )
+        if not column.isidentifier():
+            raise DeclarationError(
+                f"state field {column!r} of keyed function {name!r} is no name in Python; rename it."
+            )
+    if "float" in (str(part) for part in _parts(schema)):
+        raise DeclarationError(
+            f"the state of keyed function {name!r} has a float, which is rounded whenever it is kept; make it a double."
+        )
+
+
+def _parts(schema: pa.Schema) -> Iterator[pa.DataType]:
+    """The types of the columns, and all that these are made of."""
+    pending = [field.type for field in schema]
+    while pending:
+        kind = pending.pop()
+        yield kind
+        pending += [kind.field(place).type for place in range(kind.num_fields)]
+
+
+def check_outputs(
+    name: str, by: tuple[str, ...], outputs: Mapping[str, Iterable[str]], reserved: Iterable[str]
+) -> None:
+    """Refuse an output with the name of another table, or with a column that it has already.
+
+    Raises:
+        DeclarationError: with what is taken.
+    """
+    for to, columns in outputs.items():
+        if to:
+            check_name("side output", to)
+        if to in reserved:
+            raise DeclarationError(
+                f"side output {to!r} of keyed function {name!r} has a name that is taken ({', '.join(sorted(reserved))}"
+                "); rename it."
+            )
+        for column in columns:
+            check_column_name(column)
+            if column.lower() in {key.lower() for key in by}:
+                raise DeclarationError(
+                    f"output {to or 'result'!r} of keyed function {name!r} has the key {column!r}, which every output "
+                    "has by itself; leave it out."
+                )
+
+
+def described(function: Any) -> str:
+    """A function in words that stay the same from process to process: where it is defined, and what it was given."""
+    if is_dataclass(function) and not isinstance(function, type):
+        given = ((entry.name, getattr(function, entry.name)) for entry in fields(function))
+        parts = (f"{name}={described(value) if callable(value) else repr(value)}" for name, value in given)
+        return f"{type(function).__module__}.{type(function).__qualname__}({', '.join(parts)})"
+    kind = function if hasattr(function, "__qualname__") else type(function)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,42 @@
+"""Alerts on jumps of temperature between two readings of a sensor; a sensor that falls silent is forgotten."""
+
+from typing import Any
+
+from streaming import BoundedOutOfOrderness, Files, Json, Key, Keyed, Pipeline, Stream, epoch_millis, micros
+
+readings = Stream(
+    name="jump_readings",
+    description="One row per reading of a sensor.",
+    source=Files("landing/jump_readings"),
+    format=Json("id string not null, timestamp bigint not null, temperature double not null"),
+    derived={"event_time": epoch_millis("timestamp")},
+    event_time="event_time",
+    clock=BoundedOutOfOrderness("5 seconds"),
+)
+
+
+def alert_on_jump(key: Key, row: Any) -> None:
+    """Compare a reading with the one before it; the first one has none."""
+    state: Any = key
+    if state.previous is not None and abs(row.temperature - state.previous) > 1.7:
+        key.emit(temperature=row.temperature, jump=abs(row.temperature - state.previous))
+    state.previous = row.temperature
+    key.timer("forget", max(key.at + micros("1 hour"), key.pending("forget") or key.at))
+
+
+def forget(key: Key) -> None:
+    """Keep nothing of a sensor that had no reading for an hour."""
+    key.clear()
+
+
+jumps = Keyed(
+    name="jumps",
+    of=readings,
+    by=("id",),
+    state="previous double",
+    result="temperature double, jump double",
+    on_row=alert_on_jump,
+    timers={"forget": forget},
+)
+
+pipeline = Pipeline(stream=readings, views=(jumps,))

@@ -1,0 +1,10 @@
+"""Functions with state and timers per key, as folds over the log whose state is a table."""
+
+from streaming.keyed.count_windows import count_window
+from streaming.keyed.fold import Fold
+from streaming.keyed.key import FOREVER, NEVER, Key, Output
+from streaming.keyed.latest import latest
+from streaming.keyed.operator import KeyedRuntime
+from streaming.keyed.rows import row_class
+
+__all__ = ["FOREVER", "NEVER", "Fold", "Key", "KeyedRuntime", "Output", "count_window", "latest", "row_class"]

@@ -1,0 +1,173 @@
+"""The fold: rows of a key in order become outputs, timers and state. Pure, and the same however the rows are cut."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.base import FunctionError
+from streaming.declare import FAILED, Keyed
+from streaming.keyed.key import FOREVER, NEVER, Key, Output, key_class
+from streaming.keyed.rows import as_dict
+from streaming.keyed.values import encoder, normalizer
+
+IDLE = "_idle"
+"""The timer that forgets a key; its name comes before those of all others."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a key: its state fields in order, as Arrow takes them, and its timers."""
+
+    state: tuple[Any, ...]
+    timers: Mapping[str, int]
+
+    @property
+    def due(self) -> int | None:
+        """The time of its first timer; None where it has none."""
+        return min(self.timers.values(), default=None)
+
+
+class Fold:
+    """The functions of a declaration, called for one key after another.
+
+    For each key: `begin`, then `row` for each of its rows in order, then `advance` to the clock after the last batch,
+    and `kept`. What was emitted gathers in `outputs`, from which the caller takes it whenever it likes. `observe` is
+    told of each row and timer once it was handled: the key, and the timer's name, None for a row.
+    """
+
+    def __init__(self, keyed: Keyed, observe: Callable[[Key, str | None], None] | None = None) -> None:
+        self.outputs: list[Output] = []
+        self._observe = observe
+        self._name = keyed.name
+        self._on_row = keyed.on_row
+        self._timers = dict(keyed.timers)
+        self._by_event_time = keyed.order == "event"
+        self._idle = keyed.idle_micros
+        self._diverts = keyed.on_error == "side"
+        self._class = key_class(tuple(keyed.state_schema.names))
+        self._state_encoders = [(field.name, encoder(field.type, exact=True)) for field in keyed.state_schema]
+        normalizers = ((field.name, normalizer(field.type)) for field in keyed.state_schema)
+        # What a function finds must not depend on whether its state was stored in between.
+        self._normalizers = [(name, normalize) for name, normalize in normalizers if normalize is not None]
+        self._encoders = {
+            to: {field.name: encoder(field.type) for field in schema}
+            for to, schema in keyed.output_schemas.items()
+            if to != FAILED
+        }
+
+    def begin(self, values: tuple[Any, ...], state: Sequence[Any] = (), timers: Mapping[str, int] | None = None) -> Key:
+        """The key with these values of `by`, with the state and timers that were kept of it, if any."""
+        key = self._class()
+        key.key, key.at, key.late = values, NEVER, False
+        for place, name in enumerate(key._fields):
+            setattr(key, name, state[place] if state else None)
+        key._timers = dict(timers or {})
+        key._due = min(key._timers.values(), default=FOREVER)
+        key._earliest = NEVER
+        key._out, key._encoders, key._timer_names = self.outputs, self._encoders, frozenset(self._timers)
+        return key
+
+    def row(self, key: Key, at: int, stamp: int, row: Any) -> None:
+        """The next row of the key: its event time, its stamp (`NEVER` where it has none), and what it holds."""
+        before = at if self._by_event_time else stamp
+        if key._due <= before:
+            self.advance(key, before)
+        key.at, key.late = at, at < stamp
+        key._earliest = at if self._by_event_time or at < stamp else stamp
+        if self._idle is not None:
+            key._set(IDLE, max(at + self._idle, key._timers.get(IDLE, NEVER)))
+        self._call(key, None, self._on_row, row)
+        if self._observe is not None:
+            self._observe(key, None)
+
+    def advance(self, key: Key, clock: int) -> None:
+        """Fire the timers up to `clock`: by time, and those of one time by name."""
+        while key._due <= clock:
+            at, name = min((at, name) for name, at in key._timers.items())
+            key.cancel(name)
+            key.at, key.late, key._earliest = at, False, at + 1
+            if name == IDLE:
+                key.clear()
+            elif name in self._timers:
+                self._call(key, name, self._timers[name])
+            if self._observe is not None:
+                self._observe(key, name)
+
+    def kept(self, key: Key) -> Kept | None:
+        """What is to be kept of the key; None where all is unset and no timer is pending.
+
+        Raises:
+            FunctionError: a state field holds what its type cannot.
+        """
+        state = []
+        for name, encode in self._state_encoders:
+            try:
+                state.append(encode(getattr(key, name)))
+            except ValueError as error:
+                raise FunctionError(
+                    f"keyed function {self._name!r} left in state field {name!r} of key {key.key!r} what it cannot "
+                    f"keep: {error}. State: {_state(key)}. Correct the function. Nothing of this step was kept."
+                ) from error
+        if not key._timers and all(value is None for value in state):
+            return None
+        return Kept(tuple(state), dict(key._timers))
+
+    def _call(self, key: Key, timer: str | None, function: Callable[..., None], *row: Any) -> None:
+        if self._diverts:
+            self._call_or_divert(key, timer, function, *row)
+            return
+        try:
+            function(key, *row)
+            for name, normalize in self._normalizers:
+                setattr(key, name, normalize(getattr(key, name)))
+        except Exception as error:
+            raise FunctionError(
+                f"keyed function {self._name!r} raised in {_what(timer)} of key {key.key!r} at {key.at}: "
+                f"{_told(error)} {_given(row)}State then: {_state(key)}. Correct the function, or declare "
+                "on_error='side' to send such rows to the side output 'failed'. Nothing of this step was kept."
+            ) from error
+
+    def _call_or_divert(self, key: Key, timer: str | None, function: Callable[..., None], *row: Any) -> None:
+        # The function may change a list or dict of its state in place.
+        state = {name: copy.deepcopy(getattr(key, name)) for name in key._fields}
+        timers, emitted = dict(key._timers), len(self.outputs)
+        try:
+            function(key, *row)
+            for name, normalize in self._normalizers:
+                setattr(key, name, normalize(getattr(key, name)))
+            # Found at the end of a step, it would be no row's fault any more.
+            self.kept(key)
+        except Exception as error:
+            for name, value in state.items():
+                setattr(key, name, value)
+            key._timers.clear()
+            key._timers.update(timers)
+            key._due = min(timers.values(), default=FOREVER)
+            del self.outputs[emitted:]
+            held = as_json(as_dict(row[0])) if row else None
+            self.outputs.append(Output(FAILED, key.key, key.at, (_told(error), timer, held, as_json(state))))
+
+
+def as_json(value: Any) -> str:
+    """The value as JSON text; what JSON does not have, as Python writes it."""
+    return json.dumps(value, default=str)
+
+
+def _what(timer: str | None) -> str:
+    return "on_row" if timer is None else f"timer {timer!r}"
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, FunctionError) else f"{type(error).__name__}: {error}."
+
+
+def _given(row: tuple[Any, ...]) -> str:
+    return f"Row: {as_json(as_dict(row[0]))}. " if row else ""
+
+
+def _state(key: Key) -> str:
+    return as_json({name: getattr(key, name) for name in key._fields})

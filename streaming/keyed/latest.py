@@ -1,0 +1,62 @@
+"""The newest row per key as a table, with the history of those before it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.base import DeclarationError, check_type
+from streaming.declare import Keyed, Stream
+from streaming.keyed.key import Key
+
+
+@dataclass(frozen=True)
+class _KeepNewest:
+    """Emits the row that is superseded with the time for which it was valid, and keeps the one that supersedes it."""
+
+    columns: tuple[str, ...]
+
+    def __call__(self, key: Key, row: Any) -> None:
+        state: Any = key
+        if state.newest is not None:
+            key.emit(**state.newest, valid_from=state.since, valid_to=key.at)
+        state.newest = {name: row[name] for name in self.columns}
+        state.since = key.at
+
+
+def latest(name: str, of: Stream, by: tuple[str, ...], *, version: int = 1, description: str = "") -> Keyed:
+    """A keyed function whose state is the newest row per key by event time, and whose results are the rows before it.
+
+    The state has the row in the struct `newest` and the time from which it is valid in `since`; `tidemark show PIPELINE
+    state` reads it. A result is a row that was superseded, with `valid_from` and `valid_to`. Of rows of one event time
+    the last in the log's order is the newest. Rows take effect once the clock has passed them, and late ones none.
+
+    Raises:
+        DeclarationError: a column has a type that is not known, or the name of one that is added.
+    """
+    check_type(f"of= of {name!r}", of, Stream, "the stream that it reads")
+    columns = tuple(column for column in of.columns if column not in by)
+    types = {**of.types, of.event_time: "timestamp"}
+    unknown = [column for column in columns if types[column] is None]
+    if unknown:
+        raise DeclarationError(
+            f"latest {name!r} of stream {of.name!r} cannot tell the type of {', '.join(unknown)}; derive it with a "
+            "cast, such as cast(... as double)."
+        )
+    # A float would be rounded in the state, and is exact as a double.
+    typed = [(column, re.sub(r"\bfloat\b", "double", str(types[column]))) for column in columns]
+    fields = ", ".join(f"`{column}`: {kind}" for column, kind in typed)
+    return Keyed(
+        name=name,
+        of=of,
+        by=by,
+        state=f"newest struct<{fields}>, since timestamp",
+        result=", ".join(
+            [*(f"`{column}` {kind}" for column, kind in typed), "valid_from timestamp, valid_to timestamp"]
+        ),
+        on_row=_KeepNewest(columns),
+        order="event",
+        version=version,
+        description=description,
+    )

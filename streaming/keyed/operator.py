@@ -1,0 +1,140 @@
+"""Keyed functions as an operator: what the rooms above know of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import MICROSECOND, ViewError
+from streaming.clocks import latest
+from streaming.declare import FAILED, KEYED_STATE, LATE_ROWS, Keyed, Stream
+from streaming.keyed.explained import explain
+from streaming.keyed.frame import is_on_time
+from streaming.keyed.laws import PinnedKeyed, audit_keyed
+from streaming.keyed.schemas import AT
+from streaming.keyed.source_text import changed_text
+from streaming.keyed.steps import KeyedSteps
+from streaming.lake import Lake
+from streaming.log import LogFiles, OperatorCounts, batches_after, head, read_log, valid
+from streaming.operators import (
+    Finding,
+    LogAtVersion,
+    OperatorRuntime,
+    Step,
+    check_declaration,
+    open_side,
+    runtime_of,
+    slices,
+)
+from streaming.tables import delta
+
+_ROWS_PER_CORE = 1_000_000
+"""How much of the log one step takes at most, however far the function is behind."""
+
+_log = logging.getLogger("tidemark")
+
+
+@runtime_of.register
+def _(operator: Keyed, lake: Lake) -> OperatorRuntime:
+    return KeyedRuntime(operator, lake)
+
+
+class KeyedRuntime(OperatorRuntime):
+    """A keyed function runs in steps over its log, from a table of state to the next."""
+
+    operator: Keyed
+
+    def __init__(self, keyed: Keyed, lake: Lake) -> None:
+        self.operator = keyed
+        self.lake = lake
+        self._steps: KeyedSteps | None = None
+
+    def check(self) -> None:
+        check_declaration(self.lake, self.operator)
+        warning = changed_text(self.operator, delta.open_table(self.lake.table(self.operator, KEYED_STATE)))
+        if warning is not None:
+            _log.warning(warning)
+
+    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
+        steps = self._steps_on(spark)
+        behind = batches_after(self.lake, self.operator.of, steps.position().batch)
+        while behind:
+            # Where a step died between two of its commits, the next one ends where that one was to end.
+            end = steps.next_end()
+            until = len(behind) if end is None else sum(batch.number <= end for batch in behind)
+            for batches in slices(behind[:until], _ROWS_PER_CORE * spark.sparkContext.defaultParallelism):
+                yield Step({self.operator.of.name: batches}, partial(steps.step, batches, now))
+            behind = behind[until:]
+
+    def counts(self, stream: Stream) -> OperatorCounts | None:
+        if self.operator.order == "arrival":
+            return None
+        late = F.when(F.col("_day").isNotNull() & ~is_on_time(self.operator), F.lit(1))
+        return OperatorCounts(late=late, unassigned=F.lit(False), by="late rows")
+
+    def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
+        newest = head(self.lake, stream)
+        assert newest is not None
+        waiting = None
+        if self.operator.order == "event":
+            greatest = latest(*newest.after.greatest.values(), watermark)
+            assert greatest is not None
+            # A row comes once the clock has passed it.
+            waiting = greatest + MICROSECOND
+        clock = latest(waiting, watermark)
+        assert clock is not None
+        return latest(waiting, self._steps_on(spark=rows.sparkSession).latest_due(newest.number, clock))
+
+    @property
+    def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
+        keyed = self.operator
+        late = {LATE_ROWS: self._late} if keyed.order == "event" else {}
+        failed = {FAILED: partial(self._read, FAILED)} if keyed.on_error == "side" else {}
+        return {
+            "current": lambda spark: self._read("", spark),
+            **{side: partial(self._read, side) for side in keyed.sides},
+            **failed,
+            **late,
+            KEYED_STATE: lambda spark: self._read(KEYED_STATE, spark),
+        }
+
+    def explain(self, spark: SparkSession) -> dict[str, str]:
+        return explain(self.lake, self.operator)
+
+    def pin(self, spark: SparkSession) -> PinnedKeyed:
+        return PinnedKeyed.now(self.lake, self.operator)
+
+    def laws(self, spark: SparkSession, pinned: PinnedKeyed, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+        return audit_keyed(spark, self.lake, pinned, logs[self.operator.of.name])
+
+    def refresh(self) -> None:
+        self._steps = None
+
+    def _read(self, suffix: str, spark: SparkSession) -> DataFrame:
+        keyed = self.operator
+        table = open_side(self.lake, keyed, suffix) if suffix else delta.open_table(self.lake.table(keyed))
+        if table is None:
+            raise ViewError(
+                f"keyed function {keyed.name!r} has no table {self.lake.table(keyed, suffix)!r} yet; run `tidemark run "
+                f"{keyed.of.name}` first, or point TIDEMARK_HOME to the lake that has it."
+            )
+        rows = delta.read(spark, self.lake.table(keyed, suffix), table.version())
+        return rows.orderBy(*keyed.by) if suffix == KEYED_STATE else rows.orderBy(AT, *keyed.by)
+
+    def _late(self, spark: SparkSession) -> DataFrame:
+        keyed = self.operator
+        late = valid(read_log(spark, self.lake, keyed.of)).where(~is_on_time(keyed))
+        return late.select("_watermark", "_batch", *(f"`{name}`" for name in keyed.of.columns))
+
+    def _steps_on(self, spark: SparkSession) -> KeyedSteps:
+        # Kept, because it knows the files of the log.
+        if self._steps is None:
+            steps = KeyedSteps(spark, self.lake, self.operator, LogFiles(self.lake, self.operator.of))
+            steps.repair()
+            self._steps = steps
+        return self._steps

@@ -1,0 +1,116 @@
+"""The fold over one Spark partition: sorted Arrow batches of state and rows in, what follows from them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.declare import Keyed
+from streaming.keyed.fold import Fold, Kept
+from streaming.keyed.key import NEVER, Key, Output
+from streaming.keyed.rows import row_class
+from streaming.keyed.values import python_values
+
+TIMERS, DUE, TIME, STAMP, BATCH, ORIGIN = "_timers", "_due", "_time", "_stamp", "_batch", "_origin"
+"""Columns that the fold reads beside keys, state and the stream's own."""
+
+_OUTPUTS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class KeyKept:
+    """A key of which there is something to keep."""
+
+    key: tuple[Any, ...]
+    kept: Kept
+
+
+@dataclass(frozen=True)
+class Untouched:
+    """State of keys that had no row, and no timer that was due, as it came: keys, state, timers and due."""
+
+    state: pa.RecordBatch
+
+
+Folded = list[Output] | KeyKept | Untouched
+
+
+def key_column(place: int) -> str:
+    """The name under which the key at this place goes into the fold."""
+    return f"_key{place}"
+
+
+def state_column(place: int) -> str:
+    """The name under which the state field at this place goes into the fold."""
+    return f"_state{place}"
+
+
+def fold_partition(keyed: Keyed, clock: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Folded]:
+    """Fold rows that are sorted by key, the state of a key before its rows, these in their order.
+
+    The columns are the keys, the state fields, `_timers`, `_due`, `_time`, `_stamp`, `_batch` (null for state) and the
+    stream's. A key's rows are never gathered, so that memory does not depend on how many there are.
+
+    Raises:
+        FunctionError: as `Fold`.
+    """
+    fold, row = Fold(keyed), row_class(keyed.of.columns)
+    keys, fields = len(keyed.by), len(keyed.state_schema)
+    timers = keys + fields
+    time, stamp, batch_number, columns = timers + 2, timers + 3, timers + 4, timers + 5
+    key: Key | None = None
+    for whole in batches:
+        untouched = _untouched(whole, keys, timers + 1, batch_number, clock)
+        if untouched is not None:
+            yield Untouched(whole.filter(untouched).select(list(range(timers + 2))))
+        batch = whole if untouched is None else whole.filter(pc.invert(untouched))
+        for record in zip(*map(python_values, batch.columns), strict=True):
+            values = record[:keys]
+            if key is None or values != key.key:
+                if key is not None:
+                    yield from _end(fold, key, clock)
+                is_state = record[batch_number] is None
+                key = fold.begin(values, record[keys:timers], record[timers]) if is_state else fold.begin(values)
+                if is_state:
+                    continue
+            stamped = record[stamp]
+            fold.row(key, record[time], NEVER if stamped is None else stamped, row(*record[columns:]))
+            if len(fold.outputs) >= _OUTPUTS_AT_ONCE:
+                yield _taken(fold)
+    if key is not None:
+        yield from _end(fold, key, clock)
+    if fold.outputs:
+        yield _taken(fold)
+
+
+def _end(fold: Fold, key: Key, clock: int) -> Iterator[Folded]:
+    fold.advance(key, clock)
+    kept = fold.kept(key)
+    if kept is not None:
+        yield KeyKept(key.key, kept)
+
+
+def _taken(fold: Fold) -> list[Output]:
+    outputs = list(fold.outputs)
+    fold.outputs.clear()
+    return outputs
+
+
+def _untouched(batch: pa.RecordBatch, keys: int, due: int, number: int, clock: int) -> pa.BooleanArray | None:
+    """Which rows are state with which nothing happens; None where there are none."""
+    if batch.num_rows < 2 or batch.column(number).null_count == 0:
+        return None
+    later = pc.fill_null(pc.greater(batch.column(due).cast(pa.int64()), clock), True)
+    mask = pc.and_(pc.is_null(batch.column(number)), later)
+    followed = pa.array([True] * (batch.num_rows - 1))
+    for place in range(keys):
+        column = batch.column(place)
+        # Two keys of null are the same, and one of null is left to the fold.
+        followed = pc.and_(followed, pc.fill_null(pc.equal(column.slice(0, batch.num_rows - 1), column.slice(1)), True))
+    # The row after the last one is in the next batch.
+    mask = pc.and_(mask, pa.concat_arrays([pc.invert(followed), pa.array([False])]))
+    return mask if pc.any(mask).as_py() else None

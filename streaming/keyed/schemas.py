@@ -1,0 +1,37 @@
+"""The columns of a keyed function's tables."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from streaming.base import DAY
+from streaming.declare import KEYED_STATE, Keyed
+from streaming.keyed.partition import DUE, TIMERS
+
+AT, WRITTEN_AT = "_at", "_written_at"
+_TIME = pa.timestamp("us", "UTC")
+
+
+def table_schemas(keyed: Keyed, log: DataFrame) -> dict[str, pa.Schema]:
+    """The columns of each table without the day, by its suffix; `log` tells the types of the keys."""
+    keys = list(to_arrow_schema(log.select(*keyed.by).schema, timezone="UTC")) if keyed.by else []
+    outputs = {
+        to: pa.schema([*keys, pa.field(AT, _TIME), *schema, pa.field(WRITTEN_AT, _TIME)])
+        for to, schema in keyed.output_schemas.items()
+    }
+    kept = [pa.field(TIMERS, pa.map_(pa.string(), _TIME)), pa.field(DUE, _TIME)]
+    return {**outputs, KEYED_STATE: pa.schema([*keys, *keyed.state_schema, *kept])}
+
+
+def spark_schema(schema: pa.Schema, partitioned: bool) -> StructType:
+    """The columns as Spark knows them, with the day where the table is partitioned by it."""
+    day = [pa.field(DAY, pa.date32())] if partitioned else []
+    return from_arrow_schema(pa.schema([*schema, *day]), prefer_timestamp_ntz=False)
+
+
+def no_rows(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+    """No row, with these columns."""
+    return spark.createDataFrame([], spark_schema(schema, partitioned=False))

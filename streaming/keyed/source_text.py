@@ -1,0 +1,46 @@
+"""Whether the text of a keyed function is the one that made its state: a change of it without a version only warns."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from deltalake import DeltaTable
+
+from streaming.declare import Keyed, described
+
+SOURCE = "source"
+"""The number of the state's table that stands for the functions' text."""
+
+
+def source_number(keyed: Keyed) -> int:
+    """A number that is another one, for all practical purposes, where a function's text is another one."""
+    text = "\n".join(map(_text, (keyed.on_row, *keyed.timers.values())))
+    # Delta keeps whole numbers of 64 bits with a sign.
+    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)
+
+
+def changed_text(keyed: Keyed, state: DeltaTable | None) -> str | None:
+    """A warning where the functions' text is not the one that made the open `state`; None where it is."""
+    recorded = None if state is None else state.transaction_version(SOURCE)
+    if recorded is None or recorded == source_number(keyed):
+        return None
+    return (
+        f"the source text of keyed function {keyed.name!r} has changed since its last step, and its version is still "
+        f"{keyed.version}. It goes on. If it gives other results for the same rows, raise the version and run "
+        f"`tidemark rebuild {keyed.name}`."
+    )
+
+
+def _text(function: Any) -> str:
+    """The source of a function; of a piece of this library, that of the functions it was given."""
+    if is_dataclass(function):
+        parts = (getattr(function, field.name) for field in fields(function))
+        return "\n".join([described(function), *(_text(part) for part in parts if callable(part))])
+    try:
+        return inspect.getsource(function if inspect.isfunction(function) else type(function))
+    except (OSError, TypeError):
+        # What was typed into a prompt, or is written in C.
+        return described(function)

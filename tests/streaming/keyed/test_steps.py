@@ -1,0 +1,184 @@
+"""Keyed functions on Spark: the applications, and steps that are cut or killed anywhere."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from streaming.audit.laws import audit
+from streaming.base.errors import ChangedDeclaration
+from streaming.clocks import BoundedOutOfOrderness
+from streaming.declare.keyed import Keyed
+from streaming.declare.operator import Operator
+from streaming.declare.pipeline import Pipeline
+from streaming.lake.lake import Lake
+from streaming.operations.left import left_tables
+from streaming.operations.maintenance import maintain
+from streaming.operations.rebuild import rebuild
+from streaming.operators.generations import generation_of
+from streaming.operators.runtime import runtime_of
+from streaming.tables import delta
+from tests.streaming.keyed.functions import (
+    counts,
+    fires,
+    jumps,
+    payloads,
+    readings,
+    rises,
+    rows,
+    self_cleaning,
+    sorted_out,
+    sums,
+    switches,
+)
+from tests.support.instants import NOW, at
+from tests.support.killed import Killed, killed_at
+from tests.support.runs import run, tuples
+from tidemark.testing import play
+
+BATCHES = ("a@1=1, b@2=2, a@3=-1", "b@4=3, a@5=4", "c@6=5, a@7=-2, b@8=13", "a@30=6, b@9=7")
+
+PATIENT = replace(readings, clock=BoundedOutOfOrderness("5 minutes"))
+APPLICATIONS = tuple(replace(each, of=PATIENT) for each in (jumps, self_cleaning, rises, sums, counts, switches, fires))
+FIRST = (
+    "k6@1=20, k6@2=21.5, k6@3=23.5, k6@4=23, k12@0=10, k12@.25=11, k12@.5=12, k12@.75=12, k12@1=13, k12@1.5=9, "
+    "k13@0=10, k13@8=10, k13@9=2, k13@17.999=-1, k13@18=-1, k17@2=2, k17@4=4, k18@1=1, k14@0:00=1",
+    "k14@0:10=2, k14@0:20=1, k14@0:30:00.001=2, k11@0:10=22, k17@6=6, k18@2=1, k18@3=1",
+    "k14@0:41=2",
+)
+SECOND = (
+    "k14@0:40=1",
+    "k14@0:50=1, k14@0:55=1, k14@0:56=2, k14@0:57=2, k17@8=8, k17@10=10, k18@4=1",
+    "other@1:00=5",
+    "k11@1:09:59.999=30",
+)
+
+
+def tables(lake: Lake, operator: Operator) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of every table of an operator but for when they were written, sorted."""
+    found = {}
+    for spec in operator.tables:
+        table = DeltaTable(lake.table(operator, spec.suffix)).to_pyarrow_table()
+        kept = table.select([name for name in table.column_names if name != "_written_at"]).to_pylist()
+        found[spec.suffix] = sorted((tuple(row.values()) for row in kept), key=repr)
+    return found
+
+
+def follow(spark: SparkSession, lake: Lake, operator: Operator) -> None:
+    for step in runtime_of(operator, lake).steps(spark, lambda: NOW):
+        step.run()
+
+
+@pytest.fixture(scope="module")
+def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with four batches in the log, which `sorted_out` has followed in one step."""
+    lake = Lake(str(tmp_path_factory.mktemp("logged") / "lake"))
+    run(spark, lake, Pipeline(sorted_out.of, (sorted_out,)), *map(payloads, BATCHES))
+    return lake
+
+
+def test_a_step_that_is_killed_anywhere_leaves_the_tables_of_one_that_was_not(
+    spark: SparkSession, logged: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = tables(logged, sorted_out)
+    assert all(undisturbed.values()), "every table has something to lose"
+    kills, killed = 0, True
+    while killed:
+        kills += 1
+        lake = Lake(str(tmp_path / str(kills)))
+        for folder in ("log", "batches"):
+            if Path(logged.path("readings", folder)).exists():
+                shutil.copytree(logged.path("readings", folder), lake.path("readings", folder))
+        with monkeypatch.context() as dying:
+            killed_at(kills, dying)
+            try:
+                follow(spark, lake, sorted_out)
+                killed = False
+            except Killed:
+                pass
+        if killed:
+            follow(spark, lake, sorted_out)
+        assert tables(lake, sorted_out) == undisturbed, kills
+    assert kills == 1 + len(sorted_out.tables)
+
+
+@pytest.fixture(scope="module")
+def applied(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with all applications in one pipeline, in two runs."""
+    lake = Lake(str(tmp_path_factory.mktemp("applied") / "lake"))
+    run(spark, lake, Pipeline(PATIENT, APPLICATIONS), *map(payloads, FIRST))
+    run(spark, lake, Pipeline(PATIENT, APPLICATIONS), *map(payloads, SECOND), end_of_input=True)
+    return lake
+
+
+GOLDEN = {
+    "jumps": [("k6", at(3), 23.5, 2.0)],
+    "self_cleaning": [("k11", at(4199.999), 30.0, 8.0)],
+    "rises": [("k12", at(1.25), at(1.25))],
+    "sums": [("k17", at(n), total) for n, total in ((2, 2), (4, 6), (6, 12), (8, 20), (10, 30))],
+    "counts": [("k18", at(n), n) for n in (1, 2, 3, 4)],
+    "switches": [("k13", at(17.999), at(17.999))],
+    "fires": [("k14", at(s), at(h), at(s)) for h, s in ((0, 600), (2400, 2460), (3300, 3360))],
+}
+
+
+@pytest.mark.parametrize("keyed", APPLICATIONS, ids=lambda keyed: str(keyed.name))
+def test_k6_k11_k12_k13_k14_k17_k18_on_spark(spark: SparkSession, applied: Lake, keyed: Keyed) -> None:
+    found = tuples(runtime_of(keyed, applied).readable["current"](spark).drop("_written_at", "_day"))
+    ids = {row[0] for row in GOLDEN[keyed.name]}
+    assert [row for row in found if row[0] in ids] == sorted(GOLDEN[keyed.name])
+    played = play(keyed, *map(rows, (*FIRST, *SECOND)), end_of_input=True)
+    assert sorted(found, key=repr) == sorted(played.results, key=repr)
+    assert {row["id"] for row in DeltaTable(applied.table(keyed, "state")).to_pyarrow_table().to_pylist()} == {
+        key[0] for key in played.state
+    }
+
+
+def test_a_changed_version_is_refused_until_it_is_built_anew_and_a_changed_text_only_warns(
+    spark: SparkSession, logged: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = copied(logged, tmp_path / "lake")
+    before = tables(lake, sorted_out)
+    with monkeypatch.context() as edited:
+        edited.setattr(inspect, "getsource", lambda function: "def sort_out(key, row): ...")
+        runtime_of(sorted_out, lake).check()
+    assert "source text of keyed function 'sorted_out' has changed" in caplog.text
+
+    second = replace(sorted_out, version=2)
+    with pytest.raises(ChangedDeclaration, match=r"sort_out version 1 and is .*sort_out version 2"):
+        runtime_of(second, lake).check()
+    pipeline = Pipeline(readings, (second,))
+    assert rebuild(spark, lake, pipeline, second, now=lambda: NOW).rows == 9
+    assert tables(lake, second) == before
+    assert generation_of(delta.open_table(lake.table(second))) == 1
+
+    # The new generation goes on, and is the same as one that was never built anew.
+    for each, function in ((lake, second), (other := copied(logged, tmp_path / "other"), sorted_out)):
+        run(spark, each, Pipeline(readings, (function,)), payloads("a@40=1, b@41=-2"))
+    assert tables(lake, second) == tables(other, sorted_out)
+    assert runtime_of(second, lake).explain(spark)["position"].endswith("built anew 1 times")
+    assert list(left_tables(lake, pipeline)) == []
+    assert "sorted_out_state" not in {entry.table for entry in maintain(lake, pipeline, now=lambda: NOW)}
+
+
+def copied(lake: Lake, place: Path) -> Lake:
+    shutil.copytree(lake.root, place)
+    return Lake(str(place))
+
+
+def test_an_audit_computes_every_table_again(spark: SparkSession, logged: Lake) -> None:
+    findings = list(audit(spark, logged, Pipeline(readings, (sorted_out,))))
+    of_tables = {entry.subject: (entry.checked, entry.broken) for entry in findings if entry.law == "cuts"}
+    assert of_tables == {
+        "sorted_out": (9, 0),
+        "sorted_out_negative": (2, 0),
+        "sorted_out_failed": (1, 0),
+        "sorted_out_state": (1, 0),
+    }

@@ -13,6 +13,7 @@ from platform_assets.errors import InstanceError, RunFailed, UnknownJob
 from platform_assets.tags import LAUNCHED_BY_TAG, LOCATION, PROCESS_TAG
 from streaming.lake import find_project
 
+_INTERRUPTED = "DagsterExecutionInterruptedError"
 _REPOSITORY = ".dagster/repository"
 _CONFIG = """\
 telemetry: {enabled: false}
@@ -108,6 +109,7 @@ def run_job(
     Raises:
         UnknownJob: there is none of that name.
         RunFailed: the run ended without success.
+        KeyboardInterrupt: Ctrl-C ended it.
     """
     jobs = {job.name: job for job in definitions.get_repository_def().get_all_jobs() if not job.name.startswith("__")}
     if name not in jobs:
@@ -126,7 +128,11 @@ def run_job(
         raise_on_error=False,
     )
     if not result.success:
-        raise RunFailed(f"run {result.run_id} of {name!r} failed: {_reason(result)}")
+        reason = _reason(result)
+        # Dagster takes the signal, and tells of it as of any error in a step.
+        if _INTERRUPTED in reason:
+            raise KeyboardInterrupt
+        raise RunFailed(f"run {result.run_id} of {name!r} failed: {reason}")
     return result.run_id
 
 

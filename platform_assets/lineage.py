@@ -28,7 +28,7 @@ def lineage_metadata(lineage: Lineage) -> dict[str, Any]:
 
 
 def origins_in_words(origins: Iterable[Origin]) -> str:
-    """`From flights/log: dep_delay.`: the open-source UI shows what is said of columns, but not their lineage."""
+    """`From flights/log: dep_delay.`; the open-source UI draws no lineage of columns, but shows what is said of one."""
     columns: dict[str, list[str]] = {}
     for asset, column in origins:
         columns.setdefault(asset.to_user_string(), []).append(column)

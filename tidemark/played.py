@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from streaming.base import DeclarationError, from_micros, to_micros
 from streaming.clocks import BatchSummary, ClockState, latest
 from streaming.declare import Keyed
-from streaming.keyed import NEVER, Fold, Key, Output, row_class
+from streaming.keyed import NEVER, Fold, Key, Output, read_back, row_class
 
 _PROCESSED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -123,7 +123,9 @@ class _Player:
             self._fold.advance(key, clock)
             kept = self._fold.kept(key)
             if kept is not None:
-                self._kept[values] = kept
+                # As it comes out of the table, where the next step finds it.
+                fields = zip(kept.state, self._keyed.state_schema, strict=True)
+                self._kept[values] = replace(kept, state=tuple(read_back(value, field.type) for value, field in fields))
 
     def end_of_input(self) -> None:
         """Move the clock past the rows and timers that are pending."""

@@ -47,7 +47,7 @@ COMMANDS = {
 """Each command, which is a function of its name, and the module beside this one that has it."""
 
 _PANELS = {
-    "Bring a pipeline on": ("pipelines", "repair", "rebuild"),
+    "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver"),
     "Look, check, publish": ("show", "explain", "lateness", "bench", "audit", "reports"),
     "Streams that run on and on": ("streams", "status", "metrics"),
     "The demo, and a project of your own": ("demonstration", "setup", "scaffold"),

@@ -15,7 +15,7 @@ from platform_assets.cli.interrupts import stopping_between_batches
 from platform_assets.cli.next_steps import FEEDS, shows_results, when_nothing_arrived
 from platform_assets.cli.render import next_step
 from platform_assets.pipeline.maintenance import told
-from streaming.base import StreamingError, utc_now
+from streaming.base import StreamingError, counted, utc_now
 from streaming.declare import Pipeline, find_pipeline
 from streaming.feeds import feed_flights
 from streaming.log import QUERY, require_log
@@ -100,7 +100,7 @@ def correct(
 
             def show_progress(done: date, rows: int, name: str = operator.name) -> None:
                 bar.advance(task)  # noqa: B023 -- called before the loop goes on
-                bar.console.print(f"{name} {done}: {rows:,} windows corrected", highlight=False)
+                bar.console.print(f"{name} {done}: {counted(rows, 'window')} corrected", highlight=False)
 
             if not runtime.correct(spark, days, utc_now, show_progress):
                 bar.console.print(f"{operator.name}: no day has late pairs that are not corrected yet.")
@@ -143,7 +143,9 @@ def _say_backlog(spark: SparkSession, pipeline: Pipeline) -> None:
     runtimes = [runtime_of(operator, current_lake()) for operator in pipeline.operators]
     days = {pending.day for runtime in runtimes for pending in runtime.plan(spark)}
     if days:
-        console.print(f"Late data has changed windows of {len(days)} days already published as first results.")
+        console.print(
+            f"Late data has changed windows of {counted(len(days), 'day')} already published as first results."
+        )
         next_step(console, f"tidemark correct {pipeline.name}", "recomputes exactly those windows.")
     else:
         next_step(console, *shows_results(pipeline))

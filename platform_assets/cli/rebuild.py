@@ -17,7 +17,7 @@ from platform_assets.reports.publication import read_publication
 from platform_assets.reports.publish import judge_and_publish
 from platform_assets.reports.registry import broken_reports, declared_reports
 from quality import GateClosed
-from streaming.base import utc_now
+from streaming.base import counted, utc_now
 from streaming.declare import Pipeline, declared_pipelines
 from streaming.operations import RebuildListener
 from streaming.operations import drop as drop_tables
@@ -41,7 +41,9 @@ def rebuild(
         with console.status(f"building {operator.name} from the log") as status:
             shown = _Shown(operator.name, status)
             rebuilt = rebuild_tables(spark, lake, pipeline, operator, beside, utc_now, shown)
-        console.print(f"{beside or operator.name}: {rebuilt.rows:,} results built from the log.", highlight=False)
+        console.print(
+            f"{beside or operator.name}: {counted(rebuilt.rows, 'result')} built from the log.", highlight=False
+        )
         if beside is None:
             _publish_again(spark, pipeline)
     if beside is None:
@@ -64,7 +66,7 @@ class _Shown(RebuildListener):
         self._status.update(f"building {self._name} from the log: batch {through:,} of {newest:,}")
 
     def corrected(self, day: date, rows: int) -> None:
-        console.print(f"{self._name} {day}: {rows:,} windows corrected", highlight=False)
+        console.print(f"{self._name} {day}: {counted(rows, 'window')} corrected", highlight=False)
 
     def waits(self, holder: str) -> None:
         self._status.update(f"{self._name} is built; waiting for {holder} to put it in place")

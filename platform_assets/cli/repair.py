@@ -9,7 +9,7 @@ import typer
 from platform_assets.cli.context import PipelineName, console, current_lake, spark_session
 from platform_assets.cli.render import next_step, print_rows
 from platform_assets.texts.repair import CHANGED, change_row
-from streaming.base import utc_now
+from streaming.base import counted, utc_now
 from streaming.declare import find_pipeline
 from streaming.operations import Preview, preview
 from streaming.operations import repair as repair_rows
@@ -29,7 +29,8 @@ def repair(
             return
         done = repair_rows(spark, lake, pipeline, utc_now)
     console.print(
-        f"{done.examined:,} rejected rows examined: {done.repaired:,} repaired, {done.still_rejected:,} stay rejected.",
+        f"{counted(done.examined, 'rejected row')} examined: {done.repaired:,} repaired, {done.still_rejected:,} stay "
+        "rejected.",
         highlight=False,
     )
     if done.batch is None:
@@ -41,7 +42,7 @@ def repair(
 
 def _print(outcome: Preview, pipeline_name: str) -> None:
     console.print(
-        f"{outcome.examined:,} rejected rows: {outcome.repaired:,} would pass, "
+        f"{counted(outcome.examined, 'rejected row')}: {outcome.repaired:,} would pass, "
         f"{outcome.examined - outcome.repaired:,} would stay rejected. Nothing was written.",
         highlight=False,
     )

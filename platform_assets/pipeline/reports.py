@@ -1,5 +1,6 @@
 """Reports as assets: published through the gate on pinned versions, or not at all."""
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,8 @@ from streaming import Lake, Pipeline
 from streaming.base import utc_now
 from streaming.service import look
 from streaming.tables import storage
+
+_log = logging.getLogger("tidemark")
 
 
 def report_asset(report: Report) -> dg.AssetsDefinition:
@@ -150,10 +153,15 @@ def _suite(section: Section, report: Report) -> Suite:
 def _table_metadata(lake: Lake, section: Section, report: Report, published: Published) -> dict[str, Any]:
     """What is written, and what each of its columns was computed from."""
     metadata = table_metadata(lake.report(section.table))
-    read = columns_read(published.frames[section.table])
+    try:
+        read = columns_read(published.frames[section.table])
+    # The report is published by now: a plan that cannot be followed leaves out its lineage, and fails nothing.
+    except Exception:
+        _log.exception("%s: its columns could not be followed to what they are computed from", section.table)
+        read = {}
     lineage = lineage_of_report(lake, report.pipeline, read, published.dimensions)
     columns = [
-        column._replace(description=origins_in_words(lineage.get(column.name, ())) or None)
+        dg.TableColumn(column.name, column.type, origins_in_words(lineage.get(column.name, ())) or None)
         for column in metadata["dagster/column_schema"].columns
     ]
     return {**metadata, "dagster/column_schema": dg.TableSchema(columns), **lineage_metadata(lineage)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -36,49 +37,57 @@ class _Plan:
 
     def __init__(self, converters: Any, analyzed: Any) -> None:
         self._converters = converters
-        self._made_of: dict[int, set[int]] = {}
+        self._made_of: defaultdict[int, set[int]] = defaultdict(set)
         self._names: dict[int, str] = {}
         self._of_files: dict[int, Columns] = {}
-        for node in json.loads(analyzed.toJSON()):
-            self._read(node)
+        nodes = json.loads(analyzed.toJSON())
         for leaf in self._list(analyzed.collectLeaves()):
             location = self._location(leaf)
-            if location is not None:
-                self._of_files |= {made: frozenset({(location, name)}) for made, name in self.output(leaf)}
+            for made, name in self.output(leaf):
+                self._of_files[made] = _NONE if location is None else frozenset({(location, name)})
+        for node in nodes:
+            self._read_names(node)
+        for node in nodes:
+            self._read_nameless(node)
         self._follow_unions(analyzed)
 
     def output(self, node: Any) -> list[tuple[int, str]]:
         """Number and name of each column of a node."""
         return [(made.exprId().id(), made.name()) for made in self._list(node.output())]
 
-    def columns(self, attribute: int, name: str) -> Columns:
-        """The columns of files that an attribute of this name comes down to."""
+    def columns(self, attribute: int, name: str, followed: frozenset[int] = frozenset()) -> Columns:
+        """The columns of files that an attribute of this name comes down to; of those `followed`, nothing new."""
         found = self._of_files.get(attribute, _NONE)
         if any(column == _FILE for _, column in found):
             return frozenset((location, name) for location, _ in found)
-        # An attribute that is made of itself is passed on.
-        parts = self._made_of.get(attribute, set()) - {attribute}
+        followed |= {attribute}
         name = self._names.get(attribute, name)
-        return found.union(*(self.columns(part, name) for part in parts))
+        return found.union(*(self.columns(part, name, followed) for part in self._made_of[attribute] - followed))
 
-    def _read(self, node: Mapping[str, Any]) -> None:
-        """Take note of what a node makes: under a name, or of all that it reads."""
-        trees = {field: list(_trees(value)) for field, value in node.items()}
-        for tree in (tree for of_field in trees.values() for tree in of_field):
+    def _read_names(self, node: Mapping[str, Any]) -> None:
+        """Take note of what a node makes under a name."""
+        for tree in _trees([*node.values()]):
             if tree[0]["class"].endswith(".Alias"):
-                self._made_of[_number(tree[0])] = {*_references(tree[1:])}
+                self._made_of[_number(tree[0])] |= {*_references(tree[1:])}
                 self._names[_number(tree[0])] = tree[0]["name"]
-        if node["num-children"]:
-            reads = {one for of_field in trees.values() for tree in of_field for one in _references(tree)}
-            for tree in (*trees.get("generatorOutput", ()), *trees.get("output", ())):
-                for made in _references(tree):
-                    self._made_of.setdefault(made, reads - {made})
+
+    def _read_nameless(self, node: Mapping[str, Any]) -> None:
+        """Take note of what a node makes otherwise: of each projection in its place, or of all that it reads."""
+        if not node["num-children"]:
+            return
+        made = [_number(tree[0]) for tree in _trees([node.get("generatorOutput", []), node.get("output", [])])]
+        new = {one for one in made if one not in self._made_of and one not in self._of_files}
+        reads = {one for tree in _trees([*node.values()]) for one in _references(tree)} - new
+        rows = [[*_trees(row)] for row in node.get("projections") or ()]
+        for place, one in enumerate(made):
+            if one in new:
+                self._made_of[one] = {part for row in rows for part in _references(row[place])} if rows else reads
 
     def _follow_unions(self, node: Any) -> None:
         children = self._list(node.children())
         if node.nodeName() == "Union":
             for made, *parts in zip(*map(self.output, (node, *children)), strict=True):
-                self._made_of.setdefault(made[0], set()).update(part for part, _ in parts)
+                self._made_of[made[0]] |= {part for part, _ in parts}
         for child in children:
             self._follow_unions(child)
 

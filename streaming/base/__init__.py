@@ -50,6 +50,7 @@ from streaming.base.intervals import (
 from streaming.base.names import check_column_name, check_name
 from streaming.base.sql import Column, check_names, columns_of, names_in
 from streaming.base.sql_types import Types, check_aggregate, check_condition, check_value
+from streaming.base.wording import counted
 
 __all__ = [
     "DAY",
@@ -100,6 +101,7 @@ __all__ = [
     "check_value",
     "columns_of",
     "constant",
+    "counted",
     "date_literal",
     "discover",
     "earlier",

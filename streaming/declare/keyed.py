@@ -28,7 +28,7 @@ FAILED, KEYED_STATE, LATE_ROWS = "failed", "state", "late"
 FAILED_COLUMNS = "error string, timer string, row string, state string"
 """What is kept of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""
 
-_RESERVED = (FAILED, KEYED_STATE, LATE_ROWS, "corrections", "next")
+_RESERVED = (FAILED, KEYED_STATE, LATE_ROWS, "corrections", "current", "next")
 
 Order = Literal["arrival", "event"]
 OnError = Literal["fail", "side"]
@@ -88,6 +88,7 @@ class Keyed(Operator):
     def __post_init__(self) -> None:
         check_name("keyed function", self.name)
         check_keyed_types(vars(self))
+        object.__setattr__(self, "by", tuple(name.strip("`") for name in self.by))
         object.__setattr__(self, "timers", FrozenMapping(self.timers))
         object.__setattr__(self, "sides", FrozenMapping(self.sides))
         check_choices(self.name, self.order, self.on_error, self.version)

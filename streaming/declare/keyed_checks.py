@@ -92,7 +92,7 @@ def check_keys_are_exact(name: str, by: tuple[str, ...], types: Types) -> None:
     if len(set(by)) != len(by):
         raise DeclarationError(f"by={by!r} of keyed function {name!r} repeats a key; name each once.")
     for column in by:
-        kind = (types.get(column.strip("`")) or "").partition("<")[0]
+        kind = (types.get(column) or "").partition("<")[0]
         if kind in _INEXACT:
             raise DeclarationError(
                 f"by of keyed function {name!r} has {column!r}, of type {kind}, whose equal values are not always the "

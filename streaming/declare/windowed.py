@@ -113,8 +113,11 @@ class Windowed(Operator):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """All but what says when results appear and what becomes of late pairs: that changes no result."""
-        function = self.function
+        """All but what says when results appear, and whether late pairs are left out: that changes no result.
+
+        The allowed lateness is part of it, because late pairs that were left to the schedule would become nobody's.
+        """
+        function, lateness = self.function, self.allowed_lateness
         return {
             "stream": self.of.name,
             "event time": self.of.event_time,
@@ -125,6 +128,7 @@ class Windowed(Operator):
             "distinct": list(self.distinct),
             "function": None if function is None else f"{function.name} version {function.version}",
             "function's results": None if function is None else function.returns,
+            "allowed lateness": None if lateness is None else str(interval(lateness)),
         }
 
     @property

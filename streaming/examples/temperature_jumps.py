@@ -17,10 +17,9 @@ readings = Stream(
 
 def alert_on_jump(key: Key, row: Any) -> None:
     """Compare a reading with the one before it; the first one has none."""
-    state: Any = key
-    if state.previous is not None and abs(row.temperature - state.previous) > 1.7:
-        key.emit(temperature=row.temperature, jump=abs(row.temperature - state.previous))
-    state.previous = row.temperature
+    if key.previous is not None and abs(row.temperature - key.previous) > 1.7:
+        key.emit(temperature=row.temperature, jump=abs(row.temperature - key.previous))
+    key.previous = row.temperature
     key.timer("forget", max(key.at + micros("1 hour"), key.pending("forget") or key.at))
 
 

@@ -6,5 +6,17 @@ from streaming.keyed.key import FOREVER, NEVER, Key, Output
 from streaming.keyed.latest import latest
 from streaming.keyed.operator import KeyedRuntime
 from streaming.keyed.rows import row_class
+from streaming.keyed.values import read_back
 
-__all__ = ["FOREVER", "NEVER", "Fold", "Key", "KeyedRuntime", "Output", "count_window", "latest", "row_class"]
+__all__ = [
+    "FOREVER",
+    "NEVER",
+    "Fold",
+    "Key",
+    "KeyedRuntime",
+    "Output",
+    "count_window",
+    "latest",
+    "read_back",
+    "row_class",
+]

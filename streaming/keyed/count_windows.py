@@ -26,20 +26,19 @@ class _CountRows:
     expire_after: int | None
 
     def __call__(self, key: Key, row: Any) -> None:
-        state: Any = key
-        values = state.waiting or []
+        values = key.waiting or []
         values.append(row[self.value])
-        state.waiting = values[-self.size :]
-        state.rows = (state.rows or 0) + 1
+        key.waiting = values[-self.size :]
+        key.rows = (key.rows or 0) + 1
         if self.expire_after is not None:
             key.timer(_EXPIRE, max(key.at + self.expire_after, key.pending(_EXPIRE) or key.at))
-        if state.rows < self.slide:
+        if key.rows < self.slide:
             return
-        key.emit(rows=len(state.waiting), **self.function(list(state.waiting)))
-        state.rows = 0
+        key.emit(rows=len(key.waiting), **self.function(list(key.waiting)))
+        key.rows = 0
         overlapping = max(self.size - self.slide, 0)
         if overlapping:
-            state.waiting = state.waiting[-overlapping:]
+            key.waiting = key.waiting[-overlapping:]
         else:
             key.clear()
 
@@ -51,9 +50,8 @@ class _Expire:
     function: Callable[[list[Any]], Mapping[str, Any]]
 
     def __call__(self, key: Key) -> None:
-        state: Any = key
-        if state.rows:
-            waiting = state.waiting[-state.rows :]
+        if key.rows:
+            waiting = key.waiting[-key.rows :]
             key.emit(EXPIRED, rows=len(waiting), **self.function(list(waiting)))
         key.clear()
 

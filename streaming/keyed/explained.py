@@ -48,7 +48,9 @@ def _state(lake: Lake, keyed: Keyed) -> str:
     forgets = (
         "kept until the function clears it" if keyed.idle is None else f"forgotten after {keyed.idle} without a row"
     )
-    return f"{table.count():,} keys, {delta.size(uri):,} bytes in {keyed.name}_{KEYED_STATE}; {forgets}"
+    count = table.count()
+    keys = f"{count:,} {'key' if count == 1 else 'keys'}"
+    return f"{keys}, {delta.size(uri):,} bytes in {keyed.name}_{KEYED_STATE}; {forgets}"
 
 
 def _late(keyed: Keyed) -> str:

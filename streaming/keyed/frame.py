@@ -48,13 +48,14 @@ def in_order(keyed: Keyed, state: DataFrame, rows: DataFrame) -> DataFrame:
     named = [F.col(f"`{name}`").alias(key) for name, key in zip(keyed.by, keys, strict=True)]
     fields = [f"`{name}`" for name in keyed.state_schema.names]
     kept = [state_column(place) for place in range(len(fields))]
+    others = [f"`{name}`" for name in keyed.of.columns if name not in keyed.by]
     new = rows.select(
         *named,
         F.col(keyed.of.event_time).alias(TIME),
         F.col("_watermark").alias(STAMP),
         BATCH,
         ORIGIN,
-        *(f"`{name}`" for name in keyed.of.columns),
+        *others,
     )
     fields_of = [F.col(field).alias(name) for field, name in zip(fields, kept, strict=True)]
     both = state.select(*named, *fields_of, TIMERS, DUE).unionByName(new, allowMissingColumns=True)
@@ -62,4 +63,4 @@ def in_order(keyed: Keyed, state: DataFrame, rows: DataFrame) -> DataFrame:
     placed = both.repartition(*keys) if keys else both.repartition(1)
     ordered = placed.sortWithinPartitions(*keys, *time, F.col(BATCH).asc_nulls_first(), ORIGIN)
     columns = (*keys, *kept, TIMERS, DUE, TIME, STAMP, BATCH)
-    return ordered.select(*columns, *(f"`{name}`" for name in keyed.of.columns))
+    return ordered.select(*columns, *others)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.base import LAST_MILLISECOND, FunctionError, to_micros
 from streaming.keyed.values import Encoder
@@ -46,6 +46,12 @@ class Key:
     _out: list[Output]
     _timer_names: frozenset[str]
     _timers: dict[str, int]
+
+    if TYPE_CHECKING:
+        # The state that is declared; a type checker knows no more of it.
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def emit(self, to: str = "", /, **values: Any) -> None:
         """Emit a row to the results, or to the side output `to`; what is left out is null.

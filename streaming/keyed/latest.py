@@ -18,11 +18,10 @@ class _KeepNewest:
     columns: tuple[str, ...]
 
     def __call__(self, key: Key, row: Any) -> None:
-        state: Any = key
-        if state.newest is not None:
-            key.emit(**state.newest, valid_from=state.since, valid_to=key.at)
-        state.newest = {name: row[name] for name in self.columns}
-        state.since = key.at
+        if key.newest is not None:
+            key.emit(**key.newest, valid_from=key.since, valid_to=key.at)
+        key.newest = {name: row[name] for name in self.columns}
+        key.since = key.at
 
 
 def latest(name: str, of: Stream, by: tuple[str, ...], *, version: int = 1, description: str = "") -> Keyed:

@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, ViewError
+from streaming.base import ViewError, from_micros, literal
 from streaming.clocks import latest
 from streaming.declare import FAILED, KEYED_STATE, LATE_ROWS, Keyed, Stream
 from streaming.keyed.explained import explain
@@ -78,17 +78,17 @@ class KeyedRuntime(OperatorRuntime):
         return OperatorCounts(late=late, unassigned=F.lit(False), by="late rows")
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
-        newest = head(self.lake, stream)
+        newest, time = head(self.lake, stream), F.col(stream.event_time)
         assert newest is not None
         waiting = None
         if self.operator.order == "event":
-            greatest = latest(*newest.after.greatest.values(), watermark)
+            greatest = rows.where(time >= literal(watermark)).agg(F.unix_micros(F.max(time))).first()
             assert greatest is not None
             # A row comes once the clock has passed it.
-            waiting = greatest + MICROSECOND
+            waiting = None if greatest[0] is None else from_micros(greatest[0] + 1)
         clock = latest(waiting, watermark)
         assert clock is not None
-        return latest(waiting, self._steps_on(spark=rows.sparkSession).latest_due(newest.number, clock))
+        return latest(waiting, self._steps_on(rows.sparkSession).latest_due(newest.number, clock))
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
@@ -124,7 +124,8 @@ class KeyedRuntime(OperatorRuntime):
                 f"{keyed.of.name}` first, or point TIDEMARK_HOME to the lake that has it."
             )
         rows = delta.read(spark, self.lake.table(keyed, suffix), table.version())
-        return rows.orderBy(*keyed.by) if suffix == KEYED_STATE else rows.orderBy(AT, *keyed.by)
+        keys = [f"`{name}`" for name in keyed.by]
+        return rows.orderBy(*keys) if suffix == KEYED_STATE else rows.orderBy(AT, *keys)
 
     def _late(self, spark: SparkSession) -> DataFrame:
         keyed = self.operator

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -53,38 +55,49 @@ def fold_partition(keyed: Keyed, clock: int, batches: Iterable[pa.RecordBatch]) 
     """Fold rows that are sorted by key, the state of a key before its rows, these in their order.
 
     The columns are the keys, the state fields, `_timers`, `_due`, `_time`, `_stamp`, `_batch` (null for state) and the
-    stream's. A key's rows are never gathered, so that memory does not depend on how many there are.
+    stream's that are no keys. A key's rows are never gathered, so that memory does not depend on how many there are.
 
     Raises:
         FunctionError: as `Fold`.
     """
-    fold, row = Fold(keyed), row_class(keyed.of.columns)
+    fold, as_row = Fold(keyed), partial(tuple.__new__, row_class(keyed.of.columns))
     keys, fields = len(keyed.by), len(keyed.state_schema)
     timers = keys + fields
-    time, stamp, batch_number, columns = timers + 2, timers + 3, timers + 4, timers + 5
+    time, stamp, batch_number = timers + 2, timers + 3, timers + 4
+    places = _places(keyed, batch_number + 1)
     key: Key | None = None
     for whole in batches:
         untouched = _untouched(whole, keys, timers + 1, batch_number, clock)
         if untouched is not None:
             yield Untouched(whole.filter(untouched).select(list(range(timers + 2))))
         batch = whole if untouched is None else whole.filter(pc.invert(untouched))
-        for record in zip(*map(python_values, batch.columns), strict=True):
-            values = record[:keys]
+        lists = [python_values(column) for column in batch.columns]
+        of_rows = zip(lists[time], lists[stamp], lists[batch_number], strict=True)
+        values_of = zip(*lists[:keys], strict=True) if keys else repeat(())
+        rows = map(as_row, zip(*(lists[place] for place in places), strict=True))
+        # The keys of a function without any go on for ever.
+        for place, (values, (at, stamped, number), row) in enumerate(zip(values_of, of_rows, rows, strict=bool(keys))):
             if key is None or values != key.key:
                 if key is not None:
                     yield from _end(fold, key, clock)
-                is_state = record[batch_number] is None
-                key = fold.begin(values, record[keys:timers], record[timers]) if is_state else fold.begin(values)
-                if is_state:
+                if number is None:
+                    state = [lists[keys + field][place] for field in range(fields)]
+                    key = fold.begin(values, state, lists[timers][place])
                     continue
-            stamped = record[stamp]
-            fold.row(key, record[time], NEVER if stamped is None else stamped, row(*record[columns:]))
+                key = fold.begin(values)
+            fold.row(key, at, NEVER if stamped is None else stamped, row)
             if len(fold.outputs) >= _OUTPUTS_AT_ONCE:
                 yield _taken(fold)
     if key is not None:
         yield from _end(fold, key, clock)
     if fold.outputs:
         yield _taken(fold)
+
+
+def _places(keyed: Keyed, others: int) -> list[int]:
+    """Where the stream's columns are: keys among the keys, the others behind everything else, in order."""
+    rest = [name for name in keyed.of.columns if name not in keyed.by]
+    return [keyed.by.index(name) if name in keyed.by else others + rest.index(name) for name in keyed.of.columns]
 
 
 def _end(fold: Fold, key: Key, clock: int) -> Iterator[Folded]:

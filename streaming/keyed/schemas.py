@@ -17,7 +17,11 @@ _TIME = pa.timestamp("us", "UTC")
 
 def table_schemas(keyed: Keyed, log: DataFrame) -> dict[str, pa.Schema]:
     """The columns of each table without the day, by its suffix; `log` tells the types of the keys."""
-    keys = list(to_arrow_schema(log.select(*keyed.by).schema, timezone="UTC")) if keyed.by else []
+    keys = (
+        list(to_arrow_schema(log.select(*(f"`{name}`" for name in keyed.by)).schema, timezone="UTC"))
+        if keyed.by
+        else []
+    )
     outputs = {
         to: pa.schema([*keys, pa.field(AT, _TIME), *schema, pa.field(WRITTEN_AT, _TIME)])
         for to, schema in keyed.output_schemas.items()

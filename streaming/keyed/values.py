@@ -31,6 +31,8 @@ def with_integer_times(kind: pa.DataType) -> pa.DataType:
 
 def python_values(column: pa.Array) -> list[Any]:
     """The values of a column as a function sees them: times as microseconds, maps as dicts."""
+    if column.null_count == len(column):
+        return [None] * len(column)
     kind = with_integer_times(column.type)
     if kind != column.type:
         column = column.cast(kind)
@@ -39,6 +41,11 @@ def python_values(column: pa.Array) -> list[Any]:
         values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
         return values
     return list(column.to_pylist(maps_as_pydicts="strict"))
+
+
+def read_back(value: Any, kind: pa.DataType) -> Any:
+    """What a function is handed of an encoded value once it was stored."""
+    return python_values(pa.array([value], kind))[0]
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from streaming.base import counted
+
 _PLAIN_EVERY = 25
 
 
@@ -45,7 +47,7 @@ class QueryProgress:
 
     def text(self) -> str:
         """One plain line."""
-        parts = [f"{self.query}: {self.batches:,} batch{'' if self.batches == 1 else 'es'}", f"{self.rows:,} rows"]
+        parts = [f"{self.query}: {counted(self.batches, 'batch', 'batches')}", counted(self.rows, "row")]
         if self.rejected is not None:
             parts.append(f"{self.rejected:,} rejected")
         if self.late is not None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_LEFT_OUT = "..."
 
 
 @dataclass(frozen=True)
@@ -56,16 +55,19 @@ def execute(step: Step, folder: Path, environment: dict[str, str]) -> tuple[str,
 
 
 def missing(expected: str, printed: str) -> list[str]:
-    """The lines of a block `text` that were not printed, in their order and but for white space; `...` stands for any.
+    """The lines of a block `text` that were not printed in their order, but for white space and rules; `...` is any.
 
     A line of the guide may be a part of a line that was printed, and the next line another part of it.
     """
     rest = " ".join(printed.split())
     absent = []
-    for line in filter(None, (" ".join(line.split()) for line in expected.splitlines())):
+    for line in (" ".join(line.split()) for line in expected.splitlines()):
+        # The rules of tables and `...` say nothing.
+        if not any(character.isalnum() for character in line):
+            continue
         _, there, after = rest.partition(line)
-        if line != _LEFT_OUT and there:
+        if there:
             rest = after
-        elif line != _LEFT_OUT:
+        else:
             absent.append(line)
     return absent

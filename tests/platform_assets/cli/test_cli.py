@@ -31,7 +31,7 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_3(
     code, told = tidemark("show flights rejected")
     assert (code, "json: " in told) == (0, True)
     code, told = tidemark("repair flights --preview")
-    assert (code, "1 rejected rows: 0 would pass, 1 would stay rejected. Nothing was written" in told) == (0, True)
+    assert (code, "1 rejected row: 0 would pass, 1 would stay rejected. Nothing was written" in told) == (0, True)
     code, told = tidemark("repair flights")
     assert (code, "0 repaired, 1 stay rejected" in told, "Next: tidemark show flights rejected" in told) == (
         0,
@@ -54,7 +54,7 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_3(
     code, told = tidemark("show flights corrections")
     assert (code, "ViewError" in told, "Next" in told) == (1, True, False)
     code, told = tidemark("correct flights")
-    assert (code, "2013-01-01: 1 windows corrected" in told) == (0, True)
+    assert (code, "2013-01-01: 1 window corrected" in told) == (0, True)
     code, told = tidemark("correct flights")
     assert (code, "no day has late pairs that are not corrected yet" in told) == (0, True)
     code, told = tidemark("show flights corrections")
@@ -114,6 +114,6 @@ def test_an_error_is_one_sentence_without_a_trace_that_names_the_lake(
 
 
 def test_a_new_pipeline_is_written_and_nothing_is_overwritten(tidemark: Tidemark, lake: Lake) -> None:
-    assert tidemark(f"new clicks --folder {lake.root}")[0] == 0
-    code, told = tidemark(f"new clicks --folder {lake.root}")
+    assert tidemark(f"new stream clicks --folder {lake.root}")[0] == 0
+    code, told = tidemark(f"new stream clicks --folder {lake.root}")
     assert (code, "clicks" in told, "Traceback" in told) == (1, True, False)

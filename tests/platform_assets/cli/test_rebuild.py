@@ -28,7 +28,7 @@ def test_a_changed_view_is_refused_rebuilt_and_once_renamed_dropped(
     code, text = tidemark("run flights")
     assert code == 1 and "window was Tumbling(size=1:00:00" in text and "tidemark rebuild departures_by_origin" in text
     code, text = tidemark("rebuild departures_by_origin")
-    assert code == 0 and "results built from the log" in text and "2013-01-01: 1 windows corrected" in text
+    assert code == 0 and "results built from the log" in text and "2013-01-01: 1 window corrected" in text
     assert tidemark("run flights")[0] == 0
     code, text = tidemark("rebuild nonesuch")
     assert code == 1 and "there is no view 'nonesuch': flights/departures_by_origin" in text

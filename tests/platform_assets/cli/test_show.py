@@ -154,4 +154,4 @@ def test_a_report_is_a_document_whether_its_gate_opens_or_not(
     published = document(typed, "report on_time_performance --json")
     rows = published["sections"]["on_time_performance"]
     assert (published["published"], {row["day"] for row in rows}) == (True, {"2013-01-01", "2013-01-02"})
-    assert Path(published["csv"]["on_time_performance"]).is_file()
+    assert Path(published["files"]["on_time_performance"][0]).is_file()

@@ -127,7 +127,13 @@ def test_an_alert_tells_its_numbers_which_dagster_plots(instance: dg.DagsterInst
         for label, entry in evaluation.metadata.items():
             assert isinstance(entry, dg.IntMetadataValue | dg.FloatMetadataValue) and entry.value is not None
             told[label] = entry.value
-    assert told == {"seconds_since_it_moved": 60.0, "rejected_share": 0.02, "backlog_files": 7, "paused_views": 0}
+    assert told == {
+        "seconds_since_it_moved": 60.0,
+        "rejected_share": 0.02,
+        "backlog_files": 7,
+        "paused_views": 0,
+        "deliveries_that_wait": 0,
+    }
 
 
 def test_a_stream_that_has_started_is_told_again_once_it_has_rates(

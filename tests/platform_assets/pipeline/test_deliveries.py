@@ -34,11 +34,11 @@ def platform_of(root: str, *deliveries: Delivery) -> dg.Definitions:
 def test_each_delivery_is_an_asset_of_its_targets_kind_behind_the_tables_it_reads() -> None:
     graph = platform_of("/nowhere", LINES, AWAY, CURRENT).resolve_asset_graph()
     lines, current = graph.get(dg.AssetKey(["flights", "lines"])), graph.get(dg.AssetKey(["flights", "table"]))
-    assert (lines.kinds, current.kinds) == ({"json"}, {"postgres"})
+    assert (lines.kinds, current.kinds) == ({"json", "deliveries"}, {"postgres", "deliveries"})
     assert lines.description == "Departures for partners. Rows of flights, exactly once."
     assert lines.metadata["target"] == "out"
     assert {key.path[-1] for key in lines.parent_keys} == {"log"}
-    assert {key.path[-1] for key in current.parent_keys} == {"departures_by_origin", "departures_by_origin_corrections"}
+    assert {key.path[-1] for key in current.parent_keys} == {"departures_by_origin_current"}
 
 
 def test_a_drain_tells_what_arrived_and_what_waits(

@@ -182,7 +182,8 @@ def test_the_days_asked_for_are_corrected_and_no_others_and_a_range_of_them_is_o
         asset_selection=[CORRECTIONS],
         tags={"dagster/asset_partition_range_start": "2013-01-01", "dagster/asset_partition_range_end": "2013-01-03"},
     )
-    assert {event.partition for event in result.get_asset_materialization_events()} == {"2013-01-01", "2013-01-03"}
+    events = result.get_asset_materialization_events()
+    assert {event.partition for event in events if event.asset_key == CORRECTIONS} == {"2013-01-01", "2013-01-03"}
     assert plan(spark, lake, departures_by_origin) == []
 
 

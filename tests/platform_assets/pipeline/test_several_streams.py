@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.resources import default_resources
+from platform_assets.tags import LAYER_TAG
 from streaming import agg
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
@@ -39,6 +40,11 @@ def test_each_stream_and_each_operator_is_an_asset_and_one_drain_brings_them_up_
     graph = definitions.resolve_asset_graph()
     tally = dg.AssetKey(["readings", "tally"])
     assert graph.get(tally).parent_keys == {dg.AssetKey(["readings", "log"]), dg.AssetKey(["yards", "log"])}
+    # What is never corrected is current as it is, and what an operator does not tell of its columns is left out.
+    assert graph.get(tally).tags[LAYER_TAG] == "results"
+    assert "dagster/column_schema" not in graph.get(tally).metadata
+    assert dg.AssetKey(["readings", "tally_current"]) not in graph.get_all_asset_keys()
+    assert {graph.get(key).group_name for key in graph.get_all_asset_keys()} == {"house"}
 
     with dg.DagsterInstance.ephemeral() as instance:
         result = definitions.resolve_job_def("house_drain").execute_in_process(instance=instance)
@@ -52,10 +58,12 @@ def test_each_stream_and_each_operator_is_an_asset_and_one_drain_brings_them_up_
         "readings/log": 3,
         "readings/rejected": 0,
         "readings/count_by_sensor": 2,
+        "readings/count_by_sensor_current": 2,
         "readings/count_by_sensor_late": 0,
         "readings/tally": 2,
         "yards/log": 2,
         "yards/rejected": 0,
         "yards/by_yard": 1,
+        "yards/by_yard_current": 1,
         "yards/by_yard_late": 0,
     }

@@ -76,6 +76,6 @@ def test_nothing_of_a_schema_is_left_out_without_a_word(ddl: str, culprit: str) 
 
 def test_a_column_may_say_that_it_may_be_null_and_what_it_means() -> None:
     assert columns_of("id string not null comment 'who', n int null") == (
-        Column("id", "string", True),
+        Column("id", "string", True, "who"),
         Column("n", "int", False),
     )

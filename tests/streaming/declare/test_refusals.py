@@ -84,7 +84,7 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(refused: Callable[[], objec
 
 @pytest.mark.parametrize("late", ["correct", "drop"])
 @pytest.mark.parametrize("early", [None, "each batch", "5 minutes"])
-def test_a_policy_without_lateness_goes_with_every_window(late: str, early: str | None) -> None:
+def test_a_policy_without_lateness_goes_with_every_way_of_showing_open_windows(late: str, early: str | None) -> None:
     check_policy("v", late, None, early)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed, micros
 from streaming.declare.stream import Stream, epoch_millis
 from streaming.formats.json import Json
+from streaming.keyed.count_windows import count_window
 from streaming.keyed.key import Key
+from streaming.keyed.latest import latest
 from streaming.sources.files import Files
 from tests.support.instants import at, ms
 
@@ -25,10 +28,9 @@ SECOND, HOUR = micros("1 second"), micros("1 hour")
 
 
 def alert_on_jump(key: Key, row: Any) -> None:
-    state: Any = key
-    if state.previous is not None and abs(row.temperature - state.previous) > 1.7:
-        key.emit(temperature=row.temperature, jump=abs(row.temperature - state.previous))
-    state.previous = row.temperature
+    if key.previous is not None and abs(row.temperature - key.previous) > 1.7:
+        key.emit(temperature=row.temperature, jump=abs(row.temperature - key.previous))
+    key.previous = row.temperature
 
 
 jumps = Keyed("jumps", readings, ("id",), "previous double", "temperature double, jump double", alert_on_jump)
@@ -36,13 +38,12 @@ jumps = Keyed("jumps", readings, ("id",), "previous double", "temperature double
 
 
 def alert_and_forget(key: Key, row: Any) -> None:
-    state: Any = key
-    fresh = state.newest is not None and row.event_time < state.newest + HOUR
-    if fresh and abs(row.temperature - state.previous) > 1.5:
-        key.emit(temperature=row.temperature, jump=abs(row.temperature - state.previous))
-    state.previous = row.temperature
-    state.newest = row.event_time if state.newest is None else max(row.event_time, state.newest)
-    key.timer("forget", state.newest + HOUR)
+    fresh = key.newest is not None and row.event_time < key.newest + HOUR
+    if fresh and abs(row.temperature - key.previous) > 1.5:
+        key.emit(temperature=row.temperature, jump=abs(row.temperature - key.previous))
+    key.previous = row.temperature
+    key.newest = row.event_time if key.newest is None else max(row.event_time, key.newest)
+    key.timer("forget", key.newest + HOUR)
 
 
 def forget(key: Key) -> None:
@@ -56,7 +57,8 @@ def rows(drawn: str) -> list[dict[str, Any]]:
         name, _, rest = entry.partition("@")
         time, _, value = rest.partition("=")
         seconds = sum(float(part) * 60**place for place, part in enumerate(reversed(_parts(time))))
-        found.append({"id": name, "event_time": at(seconds), "temperature": float(value) if value else None})
+        value_of = float(value) if value else None
+        found.append({"id": name, "timestamp": ms(at(seconds)), "event_time": at(seconds), "temperature": value_of})
     return found
 
 
@@ -68,9 +70,7 @@ def _parts(time: str) -> list[str]:
 
 def payloads(drawn: str) -> list[dict[str, Any]]:
     """The same as a sensor writes them."""
-    return [
-        {"id": row["id"], "timestamp": ms(row["event_time"]), "temperature": row["temperature"]} for row in rows(drawn)
-    ]
+    return [{name: value for name, value in row.items() if name != "event_time"} for row in rows(drawn)]
 
 
 self_cleaning = Keyed(
@@ -86,8 +86,7 @@ self_cleaning = Keyed(
 
 
 def watch_rise(key: Key, row: Any) -> None:
-    state: Any = key
-    previous, state.previous = state.previous, row.temperature
+    previous, key.previous = key.previous, row.temperature
     if previous is None or row.temperature < previous:
         key.cancel("warn")
     elif row.temperature > previous and key.pending("warn") is None:
@@ -112,9 +111,8 @@ rises = Keyed(
 
 
 def add_up(key: Key, row: Any) -> None:
-    state: Any = key
-    state.total = (state.total or 0) + int(row.temperature)
-    key.emit(total=state.total)
+    key.total = (key.total or 0) + int(row.temperature)
+    key.emit(total=key.total)
 
 
 sums = Keyed("sums", readings, ("id",), "total bigint", "total bigint", add_up)
@@ -122,9 +120,8 @@ sums = Keyed("sums", readings, ("id",), "total bigint", "total bigint", add_up)
 
 
 def count_rows(key: Key, row: Any) -> None:
-    state: Any = key
-    state.rows = (state.rows or 0) + 1
-    key.emit(rows=state.rows)
+    key.rows = (key.rows or 0) + 1
+    key.emit(rows=key.rows)
 
 
 counts = Keyed("counts", readings, ("id",), "rows bigint", "rows bigint", count_rows)
@@ -132,14 +129,13 @@ counts = Keyed("counts", readings, ("id",), "rows bigint", "rows bigint", count_
 
 
 def forward_while_on(key: Key, row: Any) -> None:
-    state: Any = key
     if row.temperature < 0:
-        if state.off_at is not None and row.event_time < state.off_at:
+        if key.off_at is not None and row.event_time < key.off_at:
             key.emit(forwarded_at=row.event_time)
         return
     off_at = row.event_time + int(row.temperature) * SECOND
-    state.off_at = max(off_at, state.off_at or off_at)
-    key.timer("off", state.off_at)
+    key.off_at = max(off_at, key.off_at or off_at)
+    key.timer("off", key.off_at)
 
 
 switches = Keyed(
@@ -159,12 +155,11 @@ HEAT = 1.0
 
 
 def watch_fire(key: Key, row: Any) -> None:
-    state: Any = key
     if row.temperature == HEAT:
-        state.heat_at = row.event_time
+        key.heat_at = row.event_time
         key.timer("too_late", row.event_time + TEN_MINUTES + 1000)
-    elif state.heat_at is not None:
-        key.emit(heat_at=state.heat_at, smoke_at=row.event_time)
+    elif key.heat_at is not None:
+        key.emit(heat_at=key.heat_at, smoke_at=row.event_time)
         key.clear()
 
 
@@ -182,17 +177,15 @@ fires = Keyed(
 
 
 def sort_out(key: Key, row: Any) -> None:
-    state: Any = key
     if row.temperature == 13:
         raise ValueError("thirteen")
-    state.seen = [*(state.seen or []), row.temperature]
+    key.seen = [*(key.seen or []), row.temperature]
     key.emit("" if row.temperature > 0 else "negative", temperature=row.temperature, late=key.late)
     key.timer("settled", max(key.at, key.pending("settled") or key.at) + 5 * SECOND)
 
 
 def settle(key: Key) -> None:
-    state: Any = key
-    key.emit(temperature=sum(state.seen), late=False)
+    key.emit(temperature=sum(key.seen), late=False)
     key.clear()
 
 
@@ -208,3 +201,19 @@ sorted_out = Keyed(
     on_error="side",
 )
 """Every kind of table: results, a side output, what failed, and state with timers."""
+
+
+def added(values: list[float]) -> Mapping[str, Any]:
+    return {"sum": sum(values)}
+
+
+slid = count_window(
+    "slid", readings, size=4, slide=3, by=("id",), value="temperature", function=added, result="sum double"
+)
+"""W16"""
+
+fours = count_window("fours", readings, size=4, value="temperature", function=added, result="sum double")
+"""W15"""
+
+newest = latest("newest", readings, ("id",))
+"""The newest reading of each sensor, and those before it."""

@@ -26,12 +26,11 @@ Batch = list[tuple[str, int, int]]
 
 def on_row(key: Key, row: Any) -> None:
     """Uses all that a key has, in ways that tell one order of calls from another."""
-    state: Any = key
     value = int(row.temperature)
     if value == 9:
         raise ValueError("nine")
-    state.said = f"{state.said or ''}{value}"
-    state.total = (state.total or 0.0) + value
+    key.said = f"{key.said or ''}{value}"
+    key.total = (key.total or 0.0) + value
     if value == 0:
         key.clear()
     elif value == 1:
@@ -41,15 +40,14 @@ def on_row(key: Key, row: Any) -> None:
     elif value == 3:
         key.cancel("soon")
     elif value == 4:
-        key.emit("side", total=state.total)
-    key.emit(said=state.said, late=key.late)
+        key.emit("side", total=key.total)
+    key.emit(said=key.said, late=key.late)
 
 
 def on_soon(key: Key) -> None:
-    state: Any = key
-    state.said = f"{state.said or ''}s"
-    key.emit(said=state.said, late=key.late)
-    if len(state.said) % 2:
+    key.said = f"{key.said or ''}s"
+    key.emit(said=key.said, late=key.late)
+    if len(key.said) % 2:
         key.timer("later", key.at + SECOND)
 
 

@@ -10,14 +10,9 @@ import pytest
 from streaming.base.errors import DeclarationError
 from streaming.declare.keyed import Keyed
 from streaming.keyed.count_windows import count_window
-from streaming.keyed.latest import latest
-from tests.streaming.keyed.functions import readings, rows
+from tests.streaming.keyed.functions import added, newest, readings, rows
 from tests.support.instants import at
 from tidemark.testing import play
-
-
-def added(values: list[float]) -> Mapping[str, Any]:
-    return {"sum": sum(values)}
 
 
 def gathered(values: list[float]) -> Mapping[str, Any]:
@@ -86,7 +81,6 @@ def test_a_count_window_that_cannot_be_is_refused() -> None:
 
 
 def test_the_latest_row_per_key_is_state_and_those_before_it_are_history() -> None:
-    newest = latest("newest", readings, ("id",))
     drawn = ("a@1=1, b@2=2, a@4=4", "a@3=3, c@20=1", "a@2=9")
     done = play(newest, *map(rows, drawn), end_of_input=True)
     assert [(row[0], row[3], row[5], row[6]) for row in done.results] == [("a", 1.0, at(1), at(4))]

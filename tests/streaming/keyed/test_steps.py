@@ -13,11 +13,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming.audit.laws import audit
-from streaming.base.errors import ChangedDeclaration
+from streaming.base.errors import ChangedDeclaration, FunctionError
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
+from streaming.keyed import operator
 from streaming.lake.lake import Lake
 from streaming.operations.left import left_tables
 from streaming.operations.maintenance import maintain
@@ -28,12 +29,15 @@ from streaming.tables import delta
 from tests.streaming.keyed.functions import (
     counts,
     fires,
+    fours,
     jumps,
+    newest,
     payloads,
     readings,
     rises,
     rows,
     self_cleaning,
+    slid,
     sorted_out,
     sums,
     switches,
@@ -46,33 +50,38 @@ from tidemark.testing import play
 BATCHES = ("a@1=1, b@2=2, a@3=-1", "b@4=3, a@5=4", "c@6=5, a@7=-2, b@8=13", "a@30=6, b@9=7")
 
 PATIENT = replace(readings, clock=BoundedOutOfOrderness("5 minutes"))
-APPLICATIONS = tuple(replace(each, of=PATIENT) for each in (jumps, self_cleaning, rises, sums, counts, switches, fires))
+APPLICATIONS = tuple(
+    replace(each, of=PATIENT)
+    for each in (jumps, self_cleaning, rises, sums, counts, switches, fires, slid, fours, newest)
+)
 FIRST = (
     "k6@1=20, k6@2=21.5, k6@3=23.5, k6@4=23, k12@0=10, k12@.25=11, k12@.5=12, k12@.75=12, k12@1=13, k12@1.5=9, "
-    "k13@0=10, k13@8=10, k13@9=2, k13@17.999=-1, k13@18=-1, k17@2=2, k17@4=4, k18@1=1, k14@0:00=1",
+    "k13@0=10, k13@8=10, k13@9=2, k13@17.999=-1, k13@18=-1, k17@2=2, k17@4=4, k18@1=1, k14@0:00=1, "
+    "w16@1=1, w16@2=2, w16@3=3, w16@4=4, w16@5=5",
     "k14@0:10=2, k14@0:20=1, k14@0:30:00.001=2, k11@0:10=22, k17@6=6, k18@2=1, k18@3=1",
     "k14@0:41=2",
 )
 SECOND = (
     "k14@0:40=1",
-    "k14@0:50=1, k14@0:55=1, k14@0:56=2, k14@0:57=2, k17@8=8, k17@10=10, k18@4=1",
+    "k14@0:50=1, k14@0:55=1, k14@0:56=2, k14@0:57=2, k17@8=8, k17@10=10, k18@4=1, "
+    "w16@6=6, w16@7=7, w16@8=8, w16@9=9, w16@10=10",
     "other@1:00=5",
     "k11@1:09:59.999=30",
 )
 
 
-def tables(lake: Lake, operator: Operator) -> dict[str, list[tuple[Any, ...]]]:
+def tables(lake: Lake, keyed: Operator) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of every table of an operator but for when they were written, sorted."""
     found = {}
-    for spec in operator.tables:
-        table = DeltaTable(lake.table(operator, spec.suffix)).to_pyarrow_table()
+    for spec in keyed.tables:
+        table = DeltaTable(lake.table(keyed, spec.suffix)).to_pyarrow_table()
         kept = table.select([name for name in table.column_names if name != "_written_at"]).to_pylist()
         found[spec.suffix] = sorted((tuple(row.values()) for row in kept), key=repr)
     return found
 
 
-def follow(spark: SparkSession, lake: Lake, operator: Operator) -> None:
-    for step in runtime_of(operator, lake).steps(spark, lambda: NOW):
+def follow(spark: SparkSession, lake: Lake, keyed: Operator) -> None:
+    for step in runtime_of(keyed, lake).steps(spark, lambda: NOW):
         step.run()
 
 
@@ -84,29 +93,22 @@ def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lak
     return lake
 
 
-def test_a_step_that_is_killed_anywhere_leaves_the_tables_of_one_that_was_not(
+def test_steps_that_are_killed_between_any_two_commits_leave_the_tables_of_one_step_that_was_not(
     spark: SparkSession, logged: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undisturbed = tables(logged, sorted_out)
     assert all(undisturbed.values()), "every table has something to lose"
-    kills, killed = 0, True
-    while killed:
-        kills += 1
-        lake = Lake(str(tmp_path / str(kills)))
-        for folder in ("log", "batches"):
-            if Path(logged.path("readings", folder)).exists():
-                shutil.copytree(logged.path("readings", folder), lake.path("readings", folder))
+    # Each commit of a step from nothing, and of one that goes on from state.
+    for kill in range(1, 2 * len(sorted_out.tables) + 2):
+        lake = Lake(str(tmp_path / str(kill)))
+        shutil.copytree(logged.path("readings", "log"), lake.path("readings", "log"))
         with monkeypatch.context() as dying:
-            killed_at(kills, dying)
-            try:
+            dying.setattr(operator, "_ROWS_PER_CORE", 1)
+            killed_at(kill, dying)
+            with pytest.raises(Killed):
                 follow(spark, lake, sorted_out)
-                killed = False
-            except Killed:
-                pass
-        if killed:
-            follow(spark, lake, sorted_out)
-        assert tables(lake, sorted_out) == undisturbed, kills
-    assert kills == 1 + len(sorted_out.tables)
+        follow(spark, lake, sorted_out)
+        assert tables(lake, sorted_out) == undisturbed, kill
 
 
 @pytest.fixture(scope="module")
@@ -125,20 +127,40 @@ GOLDEN = {
     "sums": [("k17", at(n), total) for n, total in ((2, 2), (4, 6), (6, 12), (8, 20), (10, 30))],
     "counts": [("k18", at(n), n) for n in (1, 2, 3, 4)],
     "switches": [("k13", at(17.999), at(17.999))],
+    "slid": [("w16", at(3), 3, 6.0), ("w16", at(6), 4, 18.0), ("w16", at(9), 4, 30.0)],
     "fires": [("k14", at(s), at(h), at(s)) for h, s in ((0, 600), (2400, 2460), (3300, 3360))],
 }
 
 
 @pytest.mark.parametrize("keyed", APPLICATIONS, ids=lambda keyed: str(keyed.name))
-def test_k6_k11_k12_k13_k14_k17_k18_on_spark(spark: SparkSession, applied: Lake, keyed: Keyed) -> None:
+def test_k6_k11_k12_k13_k14_k17_k18_w15_w16_on_spark(spark: SparkSession, applied: Lake, keyed: Keyed) -> None:
     found = tuples(runtime_of(keyed, applied).readable["current"](spark).drop("_written_at", "_day"))
-    ids = {row[0] for row in GOLDEN[keyed.name]}
-    assert [row for row in found if row[0] in ids] == sorted(GOLDEN[keyed.name])
+    golden = sorted(GOLDEN.get(keyed.name, []))
+    assert [row for row in found if row[0] in {row[0] for row in golden}] == golden
     played = play(keyed, *map(rows, (*FIRST, *SECOND)), end_of_input=True)
     assert sorted(found, key=repr) == sorted(played.results, key=repr)
-    assert {row["id"] for row in DeltaTable(applied.table(keyed, "state")).to_pyarrow_table().to_pylist()} == {
-        key[0] for key in played.state
-    }
+    state = DeltaTable(applied.table(keyed, "state")).to_pyarrow_table().to_pylist()
+    assert {tuple(row[name] for name in keyed.by) for row in state} == set(played.state)
+
+
+def test_an_end_of_input_with_nothing_pending_does_not_move_the_clock(
+    spark: SparkSession, logged: Lake, tmp_path: Path
+) -> None:
+    lake, pipeline = copied(logged, tmp_path / "lake"), Pipeline(readings, (rises, sorted_out))
+    first = run(spark, lake, pipeline, end_of_input=True).head
+    assert first is not None and first.end_of_input
+    again = run(spark, lake, pipeline, end_of_input=True).head
+    assert again is not None and (again.number, again.after) == (first.number, first.after)
+    assert tables(lake, sorted_out)["state"] == []
+
+
+def test_a_function_that_raises_on_a_worker_stops_its_step_with_the_reason_and_nothing_is_kept(
+    spark: SparkSession, logged: Lake, tmp_path: Path
+) -> None:
+    strict, lake = replace(sorted_out, name="strict", on_error="fail"), copied(logged, tmp_path / "lake")
+    with pytest.raises(FunctionError, match=r"^keyed function 'strict' raised in on_row of key \('b',\).*thirteen"):
+        follow(spark, lake, strict)
+    assert not any(tables(lake, strict).values())
 
 
 def test_a_changed_version_is_refused_until_it_is_built_anew_and_a_changed_text_only_warns(

@@ -35,6 +35,10 @@ CHANGED = {
     "another window": (halves, "window was Tumbling.size=0:00:10.* and is Tumbling.size=0:00:05"),
     "one aggregate more": (greatest, "aggregate 'newest' was nothing and is max.timestamp."),
     "other keys": (replace(count_by_sensor, by=()), "by was id and is nothing"),
+    "another lateness": (
+        replace(count_by_sensor, late="update", allowed_lateness="1 hour"),
+        "allowed lateness was nothing and is 1:00:00",
+    ),
     "other rows": (replace(count_by_sensor, where="timestamp > 1"), "where was nothing and is timestamp > 1"),
 }
 ADOPTED = {

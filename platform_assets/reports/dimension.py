@@ -6,40 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-import pyarrow as pa
-
 from quality import Expectation, Suite, always, unique
 from streaming.base import Column, DeclarationError, check_name, check_tuple, columns_of
 
 Format = Literal["csv", "parquet", "delta"]
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".parquet": "parquet"}
-_TYPES: dict[str, pa.DataType] = {
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-}
-
-
-def arrow_type(column: Column) -> pa.DataType:
-    """How Arrow reads a column of a CSV file.
-
-    Raises:
-        DeclarationError: it cannot.
-    """
-    digits = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", column.type)
-    if digits is not None:
-        return pa.decimal128(int(digits[1]), int(digits[2]))
-    if column.type not in _TYPES:
-        raise DeclarationError(
-            f"column {column.name!r} has type {column.type!r}, which a CSV file cannot carry here; use "
-            f"{', '.join(_TYPES)} or decimal(p, s)."
-        )
-    return _TYPES[column.type]
+_IN_CSV = ("string", "boolean", "int", "bigint", "float", "double", "date", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -77,7 +49,11 @@ class Dimension:
                 "does not know its types, Parquet and Delta do. Write them as columns='id string, name string'."
             )
         for column in self.declared:
-            arrow_type(column)
+            if column.type not in _IN_CSV and not re.fullmatch(r"decimal\(\d+, ?\d+\)", column.type):
+                raise DeclarationError(
+                    f"column {column.name!r} has type {column.type!r}, which a CSV file cannot carry here; use "
+                    f"{', '.join(_IN_CSV)} or decimal(p, s)."
+                )
         names = [column.name for column in self.declared]
         unknown = [name for name in self.key if names and name not in names]
         if unknown:

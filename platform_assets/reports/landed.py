@@ -10,20 +10,16 @@ import io
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
+from deltalake import DeltaTable
 
-from platform_assets.reports.dimension import Dimension, arrow_type
+from platform_assets.reports.dimension import Dimension
 from platform_assets.reports.errors import DimensionError
 from platform_assets.reports.publication import digest
 from quality import Pin
 from quality.tables import table_id, table_name, write_rows
-from streaming.base import Column
+from streaming.base import arrow_schema
 from streaming.lake import Lake
 from streaming.tables import delta, newest_commits, storage
-
-
-def _role(dimension: Dimension) -> str:
-    """What the pin of a dimension is called among those of a report."""
-    return f"dimension {dimension.name}"
 
 
 def _table(lake: Lake, dimension: Dimension) -> str:
@@ -37,21 +33,26 @@ def land_dimension(lake: Lake, dimension: Dimension) -> Pin:
     Raises:
         DimensionError: there is nothing at its place, or the file is not what is declared.
     """
-    if dimension.format != "delta":
-        content = _content(lake, dimension)
-        if (known := _pin_of(lake, dimension, content)) is not None:
-            return known
-        write_rows(
-            _table(lake, dimension),
-            _rows(dimension, content),
-            "overwrite",
-            metadata={"place": dimension.place, "digest": _digest(dimension, content)},
-            description=f"What {dimension.place} held, version by version.",
+    content = _content(lake, dimension)
+    known = _known_pin(lake, dimension, content)
+    if known is not None:
+        return known
+    if content is None:
+        raise DimensionError(
+            f"dimension {dimension.name!r} has no {'Delta table' if dimension.format == 'delta' else 'file'} at "
+            f"{lake.path(dimension.place)!r}; put one there, or correct its place."
         )
-    pin = _newest(lake, dimension)
-    if pin is None:
-        raise _nothing(lake, dimension, "Delta table")
-    return pin
+    uri = _table(lake, dimension)
+    version = write_rows(
+        uri,
+        _rows(dimension, content),
+        "overwrite",
+        metadata={"place": dimension.place, "digest": _digest(dimension, content)},
+        description=f"What {dimension.place} held, version by version.",
+    )
+    table = delta.open_table(uri, version)
+    assert table is not None, uri
+    return _pin(lake, dimension, uri, table)
 
 
 def newest_pin(lake: Lake, dimension: Dimension) -> Pin | None:
@@ -59,27 +60,32 @@ def newest_pin(lake: Lake, dimension: Dimension) -> Pin | None:
 
     Writes nothing.
     """
-    if dimension.format == "delta":
-        return _newest(lake, dimension)
-    content = storage.read_bytes(lake.path(dimension.place))
-    return None if content is None else _pin_of(lake, dimension, content)
+    return _known_pin(lake, dimension, _content(lake, dimension))
 
 
-def _pin_of(lake: Lake, dimension: Dimension, content: bytes) -> Pin | None:
-    """The newest version, if it holds what `content` does."""
-    table = delta.open_table(_table(lake, dimension))
-    if table is None:
-        return None
-    newest = next(newest_commits(table))["userMetadata"]
-    return _newest(lake, dimension) if newest and newest.get("digest") == _digest(dimension, content) else None
+def _content(lake: Lake, dimension: Dimension) -> bytes | None:
+    """What the file holds; None where there is none, and of a Delta table."""
+    return None if dimension.format == "delta" else storage.read_bytes(lake.path(dimension.place))
 
 
-def _newest(lake: Lake, dimension: Dimension) -> Pin | None:
+def _known_pin(lake: Lake, dimension: Dimension, content: bytes | None) -> Pin | None:
+    """The newest version, of a file only if it is of that `content`."""
     uri = _table(lake, dimension)
-    table = delta.open_table(uri)
-    if table is None:
+    if content is None and dimension.format != "delta":
         return None
-    return Pin(_role(dimension), table_name(lake, uri), uri, table_id(table), table.version())
+    table = delta.open_table(uri)
+    if table is None or (content is not None and not _holds(table, _digest(dimension, content))):
+        return None
+    return _pin(lake, dimension, uri, table)
+
+
+def _holds(table: DeltaTable, digest_of_file: str) -> bool:
+    written = next(newest_commits(table))["userMetadata"]
+    return bool(written) and written.get("digest") == digest_of_file
+
+
+def _pin(lake: Lake, dimension: Dimension, uri: str, table: DeltaTable) -> Pin:
+    return Pin(f"dimension {dimension.name}", table_name(lake, uri), uri, table_id(table), table.version())
 
 
 def _digest(dimension: Dimension, content: bytes) -> str:
@@ -87,25 +93,12 @@ def _digest(dimension: Dimension, content: bytes) -> str:
     return digest(dimension.columns.encode() + b"\n" + content)
 
 
-def _content(lake: Lake, dimension: Dimension) -> bytes:
-    content = storage.read_bytes(lake.path(dimension.place))
-    if content is None:
-        raise _nothing(lake, dimension, "file")
-    return content
-
-
-def _nothing(lake: Lake, dimension: Dimension, what: str) -> DimensionError:
-    return DimensionError(
-        f"dimension {dimension.name!r} has no {what} at {lake.path(dimension.place)!r}; put one there, or correct its "
-        "place."
-    )
-
-
 def _rows(dimension: Dimension, content: bytes) -> pa.Table:
     try:
         if dimension.format == "parquet":
             return pa_parquet.read_table(io.BytesIO(content))
-        return _checked(dimension, pa_csv.read_csv(io.BytesIO(content), convert_options=_typed(dimension.declared)))
+        types = _typed(arrow_schema(dimension.columns))
+        return _checked(dimension, pa_csv.read_csv(io.BytesIO(content), convert_options=types))
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise DimensionError(
             f"{dimension.place!r} is not what dimension {dimension.name!r} declares: {error}. Correct the file or the "
@@ -113,10 +106,10 @@ def _rows(dimension: Dimension, content: bytes) -> pa.Table:
         ) from error
 
 
-def _typed(columns: tuple[Column, ...]) -> pa_csv.ConvertOptions:
+def _typed(schema: pa.Schema) -> pa_csv.ConvertOptions:
     return pa_csv.ConvertOptions(
-        column_types={column.name: arrow_type(column) for column in columns},
-        include_columns=[column.name for column in columns],
+        column_types=schema,
+        include_columns=schema.names,
         # Nothing is null but what is empty: by default Arrow would take NA, the code of Namibia, for null too.
         null_values=[""],
         strings_can_be_null=True,

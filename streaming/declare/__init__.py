@@ -5,7 +5,7 @@ from streaming.declare.aggregates import Aggregate
 from streaming.declare.columns import ColumnSpec, log_columns
 from streaming.declare.delivery import CHANGES, DEAD, PROGRESS, Delivery, What
 from streaming.declare.functions import WindowFunction
-from streaming.declare.keyed import FAILED, KEYED_STATE, LATE_ROWS, Keyed, micros
+from streaming.declare.keyed import FAILED, Keyed, micros
 from streaming.declare.keyed_checks import described
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
@@ -26,9 +26,7 @@ __all__ = [
     "DEAD",
     "EACH_BATCH",
     "FAILED",
-    "KEYED_STATE",
     "LATE",
-    "LATE_ROWS",
     "OPEN",
     "PROGRESS",
     "STATE",

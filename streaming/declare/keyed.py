@@ -21,14 +21,15 @@ from streaming.declare.keyed_checks import (
 )
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
+from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, STATE
 
-FAILED, KEYED_STATE, LATE_ROWS = "failed", "state", "late"
-"""What the names of a keyed function's tables and reads add to its own, beside its side outputs."""
+FAILED = "failed"
+"""What the name of the table of calls that raised adds to the function's."""
 
 FAILED_COLUMNS = "error string, timer string, row string, state string"
 """What is kept of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""
 
-_RESERVED = (FAILED, KEYED_STATE, LATE_ROWS, "corrections", "current", "next")
+_RESERVED = (FAILED, STATE, LATE, CORRECTIONS, CURRENT, "next")
 
 Order = Literal["arrival", "event"]
 OnError = Literal["fail", "side"]
@@ -95,7 +96,7 @@ class Keyed(Operator):
         check_functions(self.name, self.on_row, self.timers)
         check_keys_are_exact(self.name, self.by, self.of.types)
         check_state(self.name, self.by, self.state_schema)
-        reserved = {FAILED, KEYED_STATE, LATE_ROWS}
+        reserved = {FAILED, STATE, LATE}
         check_outputs(
             self.name,
             self.by,
@@ -118,7 +119,7 @@ class Keyed(Operator):
             TableSpec("", f"Results of keyed function {self.name}{about}"),
             *(TableSpec(side, f"Side output {side} of keyed function {self.name}") for side in self.sides),
             *([self._failed_table] if self.on_error == "side" else []),
-            TableSpec(KEYED_STATE, f"State and timers of keyed function {self.name}", is_result=False, is_state=True),
+            TableSpec(STATE, f"State and timers of keyed function {self.name}", is_result=False, is_state=True),
         )
 
     @property
@@ -145,7 +146,7 @@ class Keyed(Operator):
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
         """Those of its tables, and of its late rows, which are a read."""
-        return (*self.sides, FAILED, KEYED_STATE, LATE_ROWS)
+        return (*self.sides, FAILED, STATE, LATE)
 
     @property
     def idle_micros(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 CORRECTIONS, UPDATES, OPEN, LATE, STATE = "corrections", "updates", "open", "late", "state"
+"""Corrections, updates and open windows of a view, late rows (a read), and what an operator keeps between two steps."""
 
 CURRENT = "current"
 """Current results, which are a read of those tables that hold results."""

@@ -24,7 +24,10 @@ _ADDED = {
         _THROUGH,
         ColumnSpec("_corrected_at", "When the correction was computed.", "timestamp"),
     ),
-    UPDATES: (ColumnSpec("_batch", "The batch of the log whose late rows are the reason.", "bigint"), _WRITTEN_AT),
+    UPDATES: (
+        ColumnSpec("_batch", "The batch of the log that brought the late rows, or closed the session.", "bigint"),
+        _WRITTEN_AT,
+    ),
     OPEN: (_THROUGH, _WRITTEN_AT),
     CURRENT: (ColumnSpec("_corrected", "Whether an update or a correction stands for the first result.", "boolean"),),
 }

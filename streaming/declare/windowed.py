@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from streaming.base import (
@@ -115,9 +116,9 @@ class Windowed(Operator):
     def fingerprint(self) -> dict[str, Any]:
         """All but what says when results appear, and whether late pairs are left out: that changes no result.
 
-        The allowed lateness is part of it, because late pairs that were left to the schedule would become nobody's.
+        The allowed lateness is part of it: where it grows, late pairs that were left to the schedule would be nobody's.
         """
-        function, lateness = self.function, self.allowed_lateness
+        function = self.function
         return {
             "stream": self.of.name,
             "event time": self.of.event_time,
@@ -128,7 +129,7 @@ class Windowed(Operator):
             "distinct": list(self.distinct),
             "function": None if function is None else f"{function.name} version {function.version}",
             "function's results": None if function is None else function.returns,
-            "allowed lateness": None if lateness is None else str(interval(lateness)),
+            "allowed lateness": None if self.allowed_lateness is None else str(self.lateness),
         }
 
     @property
@@ -160,3 +161,8 @@ class Windowed(Operator):
     def updated(self) -> bool:
         """Whether the stream process itself corrects by late pairs that come within the allowed lateness."""
         return self.late == "update"
+
+    @property
+    def lateness(self) -> timedelta:
+        """The allowed lateness; zero where the stream process corrects nothing."""
+        return timedelta() if self.allowed_lateness is None else interval(self.allowed_lateness)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.declare import KEYED_STATE, Keyed
+from streaming.declare import STATE, Keyed
 from streaming.lake import Lake
 from streaming.log import head, require_log
 from streaming.tables import delta
@@ -41,7 +41,7 @@ def _computed(keyed: Keyed) -> str:
 
 
 def _state(lake: Lake, keyed: Keyed) -> str:
-    uri = lake.table(keyed, KEYED_STATE)
+    uri = lake.table(keyed, STATE)
     table = delta.open_table(uri)
     if table is None:
         return "none"
@@ -50,7 +50,7 @@ def _state(lake: Lake, keyed: Keyed) -> str:
     )
     count = table.count()
     keys = f"{count:,} {'key' if count == 1 else 'keys'}"
-    return f"{keys}, {delta.size(uri):,} bytes in {keyed.name}_{KEYED_STATE}; {forgets}"
+    return f"{keys}, {delta.size(uri):,} bytes in {keyed.name}_{STATE}; {forgets}"
 
 
 def _late(keyed: Keyed) -> str:

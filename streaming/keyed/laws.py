@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import ViewError, literal, optional_micros
-from streaming.declare import KEYED_STATE, Keyed
+from streaming.declare import STATE, Keyed
 from streaming.keyed.frame import in_order, is_on_time
 from streaming.keyed.key import NEVER
 from streaming.keyed.schemas import WRITTEN_AT, no_rows, spark_schema, table_schemas
@@ -57,11 +57,11 @@ def audit_keyed(spark: SparkSession, lake: Lake, pinned: PinnedKeyed, log: LogAt
         uri = lake.table(keyed, suffix)
         at = Position.of(delta.open_table(uri, version))
         columns = [name for name in schemas[suffix].names if name != WRITTEN_AT]
-        if suffix == KEYED_STATE:
+        if suffix == STATE:
             columns = [*keyed.by, *keyed.state_schema.names]
         if not columns:
             continue
-        nothing = no_rows(spark, schemas[KEYED_STATE])
+        nothing = no_rows(spark, schemas[STATE])
         schema = pa.schema([schemas[suffix].field(name) for name in columns])
         computed = _computed(keyed, nothing, log.rows, at, suffix, schema)
         stored = delta.read(spark, uri, version).select(*(f"`{name}`" for name in columns))

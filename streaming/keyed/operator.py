@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from streaming.base import ViewError, from_micros, literal
 from streaming.clocks import latest
-from streaming.declare import FAILED, KEYED_STATE, LATE_ROWS, Keyed, Stream
+from streaming.declare import FAILED, LATE, STATE, Keyed, Stream
 from streaming.keyed.explained import explain
 from streaming.keyed.frame import is_on_time
 from streaming.keyed.laws import PinnedKeyed, audit_keyed
@@ -56,7 +56,7 @@ class KeyedRuntime(OperatorRuntime):
 
     def check(self) -> None:
         check_declaration(self.lake, self.operator)
-        warning = changed_text(self.operator, delta.open_table(self.lake.table(self.operator, KEYED_STATE)))
+        warning = changed_text(self.operator, delta.open_table(self.lake.table(self.operator, STATE)))
         if warning is not None:
             _log.warning(warning)
 
@@ -93,14 +93,14 @@ class KeyedRuntime(OperatorRuntime):
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
         keyed = self.operator
-        late = {LATE_ROWS: self._late} if keyed.order == "event" else {}
+        late = {LATE: self._late} if keyed.order == "event" else {}
         failed = {FAILED: partial(self._read, FAILED)} if keyed.on_error == "side" else {}
         return {
             "current": lambda spark: self._read("", spark),
             **{side: partial(self._read, side) for side in keyed.sides},
             **failed,
             **late,
-            KEYED_STATE: lambda spark: self._read(KEYED_STATE, spark),
+            STATE: lambda spark: self._read(STATE, spark),
         }
 
     def explain(self, spark: SparkSession) -> dict[str, str]:
@@ -125,7 +125,7 @@ class KeyedRuntime(OperatorRuntime):
             )
         rows = delta.read(spark, self.lake.table(keyed, suffix), table.version())
         keys = [f"`{name}`" for name in keyed.by]
-        return rows.orderBy(*keys) if suffix == KEYED_STATE else rows.orderBy(AT, *keys)
+        return rows.orderBy(*keys) if suffix == STATE else rows.orderBy(AT, *keys)
 
     def _late(self, spark: SparkSession) -> DataFrame:
         keyed = self.operator

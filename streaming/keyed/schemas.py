@@ -8,7 +8,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from streaming.base import DAY
-from streaming.declare import KEYED_STATE, Keyed
+from streaming.declare import STATE, Keyed
 from streaming.keyed.partition import DUE, TIMERS
 
 AT, WRITTEN_AT = "_at", "_written_at"
@@ -27,7 +27,7 @@ def table_schemas(keyed: Keyed, log: DataFrame) -> dict[str, pa.Schema]:
         for to, schema in keyed.output_schemas.items()
     }
     kept = [pa.field(TIMERS, pa.map_(pa.string(), _TIME)), pa.field(DUE, _TIME)]
-    return {**outputs, KEYED_STATE: pa.schema([*keys, *keyed.state_schema, *kept])}
+    return {**outputs, STATE: pa.schema([*keys, *keyed.state_schema, *kept])}
 
 
 def spark_schema(schema: pa.Schema, partitioned: bool) -> StructType:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.base import FunctionError, from_micros, optional_micros, to_micros, utc_now
-from streaming.declare import KEYED_STATE, Keyed
+from streaming.declare import STATE, Keyed
 from streaming.keyed.frame import Range, in_order, rows_due
 from streaming.keyed.key import FOREVER, NEVER
 from streaming.keyed.schemas import no_rows, spark_schema, table_schemas
@@ -49,7 +49,7 @@ class KeyedSteps:
 
     def position(self) -> Position:
         """The batch after which the next step begins: that of the state."""
-        return Position.of(self._open(KEYED_STATE))
+        return Position.of(self._open(STATE))
 
     def next_end(self) -> int | None:
         """The batch at which the next step must end, because a table is there already; None where none is ahead."""
@@ -61,7 +61,7 @@ class KeyedSteps:
         """Remove state that is of other results than there are; it follows from the log once more."""
         state, results = self.position(), Position.of(self._open(""))
         if state.batch > results.batch or (state.batch >= 0 and state.generation != results.generation):
-            storage.remove_folder(self._uri(KEYED_STATE))
+            storage.remove_folder(self._uri(STATE))
 
     def step(self, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
         """Follow `batches`, those after the position in order and without a gap.
@@ -72,21 +72,21 @@ class KeyedSteps:
         """
         before = self.position()
         after = before.after(batches[-1])
-        tables = {suffix: self._created(suffix) for suffix in (*self._outputs, KEYED_STATE)}
+        tables = {suffix: self._created(suffix) for suffix in (*self._outputs, STATE)}
         stands = {suffix: Position.of(DeltaTable(storage.location(uri))) for suffix, uri in tables.items()}
         behind = [suffix for suffix in self._outputs if stands[suffix].batch < after.batch]
         if not self._anything(before, after, batches):
-            for suffix in (*behind, KEYED_STATE):
-                self._note(tables[suffix], stands[suffix], after)
+            for suffix in (*behind, STATE):
+                self._append(tables[suffix], [], stands[suffix], after)
             written = Written(0)
         else:
-            files, due = self._fold(before, after, {each: tables[each] for each in (*behind, KEYED_STATE)}, now())
+            files, due = self._fold(before, after, {each: tables[each] for each in (*behind, STATE)}, now())
             rows = {each: self._append(tables[each], files[each], stands[each], after) for each in behind}
-            kept = self._replace(tables[KEYED_STATE], files[KEYED_STATE], stands[KEYED_STATE], after, due)
-            written = Written(rows.get("", 0), kept, delta.size(tables[KEYED_STATE]))
+            kept = self._replace(tables[STATE], files[STATE], stands[STATE], after, due)
+            written = Written(rows.get("", 0), kept, delta.size(tables[STATE]))
         if now() - self._cleaned_at >= _CLEANED_EVERY:
             self._cleaned_at = now()
-            clean_state(tables[KEYED_STATE], now())
+            clean_state(tables[STATE], now())
         return written
 
     def latest_due(self, through: int, watermark: datetime) -> datetime | None:
@@ -103,7 +103,7 @@ class KeyedSteps:
             return True
         if after.watermark == before.watermark or after.watermark is None:
             return False
-        state = self._open(KEYED_STATE)
+        state = self._open(STATE)
         due = None if state is None else state.transaction_version(_FIRST_DUE)
         return self._keyed.order == "event" or (due is not None and due <= to_micros(after.watermark))
 
@@ -124,9 +124,9 @@ class KeyedSteps:
 
     def _frame(self, within: Range, before: Position) -> DataFrame:
         if before.batch >= 0:
-            state = delta.read(self._spark, self._uri(KEYED_STATE))
+            state = delta.read(self._spark, self._uri(STATE))
         else:
-            state = no_rows(self._spark, self._schemas[KEYED_STATE])
+            state = no_rows(self._spark, self._schemas[STATE])
         return in_order(self._keyed, state, rows_due(self._spark, self._keyed, self._log, within))
 
     def _run(self, task: Callable[..., Iterator[Any]], frame: DataFrame) -> list[Any]:
@@ -137,9 +137,6 @@ class KeyedSteps:
         return reports
 
     def _append(self, uri: str, files: Sequence[TaskFile], at: Position, after: Position) -> int:
-        if not files:
-            self._note(uri, at, after)
-            return 0
         return delta.commit_files(
             uri,
             files,
@@ -158,16 +155,8 @@ class KeyedSteps:
             mode="overwrite",
         )
 
-    def _note(self, uri: str, at: Position, after: Position) -> None:
-        delta.note(
-            uri,
-            metadata=_metadata(at, after),
-            numbers=_numbers(at, after),
-            fence=lambda table: at.fence(self._keyed, table),
-        )
-
     def _created(self, suffix: str) -> str:
-        schema = spark_schema(self._schemas[suffix], partitioned=suffix != KEYED_STATE)
+        schema = spark_schema(self._schemas[suffix], partitioned=suffix != STATE)
         return create_table(self._lake, self._keyed, suffix, schema)
 
     def _open(self, suffix: str) -> DeltaTable | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming.base import EPOCH, MICROSECOND, FunctionError
-from streaming.declare import KEYED_STATE, Keyed
+from streaming.declare import STATE, Keyed
 from streaming.keyed.key import FOREVER, NEVER, Output
 from streaming.keyed.partition import Folded, KeyKept, Untouched, fold_partition
 from streaming.keyed.schemas import AT
@@ -59,7 +59,7 @@ class _Writer:
     def __init__(self, task: WriteTables) -> None:
         self._task = task
         self._files = {
-            suffix: TaskFiles(task.uris[suffix], schema, () if suffix == KEYED_STATE else (AT,))
+            suffix: TaskFiles(task.uris[suffix], schema, () if suffix == STATE else (AT,))
             for suffix, schema in task.schemas.items()
         }
         self._rows: dict[tuple[str, date | None], list[tuple[Any, ...]]] = {}
@@ -76,7 +76,7 @@ class _Writer:
             due = folded.kept.due
             self._due = min(self._due, FOREVER if due is None else due)
             timers = list(folded.kept.timers.items())
-            self._add(KEYED_STATE, None, (*folded.key, *folded.kept.state, timers, due))
+            self._add(STATE, None, (*folded.key, *folded.kept.state, timers, due))
         else:
             self._add_untouched(folded)
         if self._waiting >= _ROWS_AT_ONCE:
@@ -93,11 +93,11 @@ class _Writer:
         self._waiting += 1
 
     def _add_untouched(self, untouched: Untouched) -> None:
-        schema = self._task.schemas[KEYED_STATE]
+        schema = self._task.schemas[STATE]
         columns = [column.cast(field.type) for column, field in zip(untouched.state.columns, schema, strict=True)]
         dues = columns[-1].cast(pa.int64()).drop_null().to_numpy()
         self._due = min(self._due, int(dues.min()) if len(dues) else FOREVER)
-        self._files[KEYED_STATE].write(pa.RecordBatch.from_arrays(columns, schema=schema))
+        self._files[STATE].write(pa.RecordBatch.from_arrays(columns, schema=schema))
 
     def _write(self) -> None:
         for (suffix, day), rows in self._rows.items():
@@ -145,7 +145,7 @@ class RowsOf:
             rows: list[tuple[Any, ...]] = []
             if isinstance(folded, list):
                 rows = [(*each.key, each.at, *each.values) for each in folded if each.to == self.suffix]
-            elif isinstance(folded, KeyKept) and self.suffix == KEYED_STATE:
+            elif isinstance(folded, KeyKept) and self.suffix == STATE:
                 rows = [(*folded.key, *folded.kept.state)]
             if rows:
                 arrays = [

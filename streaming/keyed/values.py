@@ -72,7 +72,7 @@ def encoder(kind: pa.DataType, exact: bool = False) -> Encoder:
     for is_kind, types, name in _SCALARS:
         if is_kind(kind):
             return _scalar_encoder(types, name)
-    raise NotImplementedError(str(kind))
+    raise TypeError(f"a state or result of a keyed function has no type {kind}, which no declaration gives it")
 
 
 _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], str], ...] = (

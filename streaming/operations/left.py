@@ -1,4 +1,4 @@
-"""Tables of operators that are not declared: they are named, and removed only when that is asked for."""
+"""Tables of operators and deliveries that are not declared: they are named, and removed only when that is asked for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming.tables import delta, storage
 
 @dataclass(frozen=True)
 class LeftTable:
-    """A table that no declared operator has: `operator` is the one that made it, the others are its own."""
+    """A table that nothing declared has: `operator` is the view, function or delivery that made it."""
 
     operator: str
     name: str
@@ -24,7 +24,7 @@ class LeftTable:
 
 
 def left_tables(lake: Lake, pipeline: Pipeline) -> Iterator[LeftTable]:
-    """The tables beside the logs of a pipeline that none of its operators has any more, renamed or dropped ones."""
+    """The tables beside the logs of a pipeline that none of its operators or deliveries has any more."""
     declared = {
         each.table_name(suffix)
         for operator in pipeline.operators
@@ -45,25 +45,29 @@ def left_tables(lake: Lake, pipeline: Pipeline) -> Iterator[LeftTable]:
 
 
 def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftTable]:
-    """Remove the tables that an operator has left behind; returns which.
+    """Remove the tables that an operator or a delivery has left behind; returns which.
 
     Raises:
-        DeclarationError: the operator is still declared.
+        DeclarationError: it is still declared.
         ViewError: there is no table of it.
         LeaseError: the pipeline beside whose log they lie is running.
     """
     for pipeline in pipelines:
-        held = [entry.name for entry in pipeline.operators] + [entry.name for entry in pipeline.deliveries]
-        if operator in held:
+        anew = {entry.name: f"build it anew with `tidemark rebuild {operator}`" for entry in pipeline.operators}
+        anew |= {
+            entry.name: f"deliver all of it again with `tidemark redeliver {pipeline.name} {operator} --all`"
+            for entry in pipeline.deliveries
+        }
+        if operator in anew:
             raise DeclarationError(
-                f"view or delivery {operator!r} is declared in pipeline {pipeline.name!r}; take it out of the "
-                f"declaration, or build it anew with `tidemark rebuild {operator}`. Nothing was removed."
+                f"{operator!r} is declared in pipeline {pipeline.name!r}; take it out of the declaration, or "
+                f"{anew[operator]}. Nothing was removed."
             )
     left = [(pipeline, table) for pipeline in pipelines for table in left_tables(lake, pipeline)]
     removed = [(pipeline, table) for pipeline, table in left if table.operator == operator]
     if not removed:
         raise ViewError(
-            f"no table in {lake.root!r} was left by a view {operator!r}; left are those of: "
+            f"no table in {lake.root!r} was left by a view or delivery {operator!r}; left are those of: "
             f"{', '.join(sorted({table.operator for _, table in left})) or 'none'}."
         )
     for pipeline, table in removed:

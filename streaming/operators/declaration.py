@@ -75,7 +75,8 @@ def check_declaration(lake: Lake, operator: Operator) -> None:
         if recorded is None:
             table.alter.set_table_properties(declaration_properties(operator), raise_if_not_exists=False)
             continue
-        changes = list(differences(recorded["makes"], declared["makes"]))
+        # What an older version did not record is not known to have changed.
+        changes = list(differences({**declared["makes"], **recorded["makes"]}, declared["makes"]))
         if recorded["kind"] != declared["kind"]:
             changes.insert(0, f"it was a {recorded['kind']} and is a {declared['kind']}")
         if changes:

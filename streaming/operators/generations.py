@@ -15,7 +15,6 @@ from streaming.tables import delta
 GENERATION, SUPERSEDED, GONE = "generation", "superseded", "gone"
 """Numbers that a table keeps: its generation, its last version of the one before, 1 if this one has no such table."""
 
-
 BORN = "tidemark.generation"
 """The property of a table that was created in a later generation than the first."""
 

@@ -14,13 +14,12 @@ from streaming.spark.checkpoint import (
 )
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.files import FileInfo, exists, is_visible, visible_files
-from streaming.spark.jar_groups import AVRO, BROKER, CORE, GROUPS, KAFKA, JarGroup
+from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, JarGroup
 from streaming.spark.jars import add_jars, are_there, jars_folder, jars_of, spark_jars
 from streaming.spark.java import require_java
 from streaming.spark.session import mark_tasks, start_session
 
 __all__ = [
-    "AVRO",
     "BROKER",
     "CORE",
     "GROUPS",

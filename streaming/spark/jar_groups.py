@@ -72,13 +72,6 @@ KAFKA = JarGroup(
 )
 """What Spark needs besides its own jars to read and write topics."""
 
-AVRO = JarGroup(
-    "avro",
-    "reading Avro",
-    (("org.apache.spark:spark-avro_2.13:4.2.0", "org.apache.spark:spark-avro_2.13:4.1.1"),),
-)
-"""What Spark needs besides its own jars to read Avro."""
-
 BROKER = JarGroup(
     "broker",
     "a Kafka broker on this machine",
@@ -87,5 +80,5 @@ BROKER = JarGroup(
 )
 """A whole Kafka broker, for tests; without the second jar it would log nothing."""
 
-GROUPS = {group.name: group for group in (CORE, KAFKA, AVRO, BROKER)}
+GROUPS = {group.name: group for group in (CORE, KAFKA, BROKER)}
 """Every group by its name."""

@@ -4,7 +4,7 @@ from streaming.tables import delta, history, storage
 from streaming.tables.columns import nullable
 from streaming.tables.commit import attempts
 from streaming.tables.file_index import FileIndex
-from streaming.tables.history import commit_history, commits_of, newest_commits, numbers_of
+from streaming.tables.history import commits_of, newest_commits, numbers_of
 from streaming.tables.listed_files import read_files
 from streaming.tables.log_cleanup import clean_up
 from streaming.tables.storage import location
@@ -16,7 +16,6 @@ __all__ = [
     "TaskFiles",
     "attempts",
     "clean_up",
-    "commit_history",
     "commits_of",
     "delta",
     "history",

@@ -138,19 +138,7 @@ def note(
     fence: Callable[[DeltaTable], None] = lambda table: None,
 ) -> None:
     """A commit without rows, which starts no Spark: the table keeps `numbers` from now on, as `delta.append` says."""
-    table = DeltaTable(location(uri))
-    for attempt in attempts(table):
-        with attempt:
-            fence(table)
-            table.create_write_transaction(
-                [],
-                mode="append",
-                schema=table.schema(),
-                partition_by=table.metadata().partition_columns,
-                commit_properties=_properties(metadata, _transactions(None, numbers)),
-            )
-    table.update_incremental()
-    write_checksum(table)
+    commit_files(uri, [], metadata=metadata, numbers=numbers, fence=fence)
 
 
 def partition_of(columns: Sequence[str]) -> list[str]:

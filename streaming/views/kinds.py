@@ -1,4 +1,4 @@
-"""What differs between windows whose bounds are fixed and windows that merge: the one place that tells them apart."""
+"""What differs between windows whose bounds are fixed and windows that merge, as far as pairs and results go."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, WINDOW, ViewError, interval
+from streaming.base import MICROSECOND, WINDOW, ViewError
 from streaming.declare import Stream, Windowed
 from streaming.log import valid
 from streaming.views.results import assign, counted_rows, group, members, pairs
@@ -34,9 +34,7 @@ def in_lateness(view: Windowed, window_end: Column, stamp: Column) -> Column:
     Semantics of Flink's `allowedLateness`, on the stamp: `stamp < window_end + lateness`. Of a session it is the end
     that it has with the row.
     """
-    assert view.allowed_lateness is not None
-    micros = interval(view.allowed_lateness) // MICROSECOND
-    return F.unix_micros(stamp) < F.unix_micros(window_end) + F.lit(micros)
+    return F.unix_micros(stamp) < F.unix_micros(window_end) + F.lit(view.lateness // MICROSECOND)
 
 
 def late_rows(log: DataFrame, stream: Stream) -> DataFrame:

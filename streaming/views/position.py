@@ -53,11 +53,16 @@ class Position:
         """
         there = Position.of(table)
         if there != self:
-            raise FencedError(
-                f"view {view.name!r} was at batch {self.batch} of its log and is at batch {there.batch} now, so "
-                "another process has taken over while this one was away. Nothing is lost; let the other one run, or "
-                f"stop it and start again (`tidemark status {view.folder}` names it)."
-            )
+            raise moved_on(view, self.batch, there.batch)
+
+
+def moved_on(view: Operator, before: int, there: int) -> FencedError:
+    """The error of a process that has followed a view up to batch `before` where its table is at batch `there`."""
+    return FencedError(
+        f"view {view.name!r} was at batch {before} of its log and is at batch {there} now, so another process has "
+        "taken over while this one was away. Nothing is lost; let the other one run, or stop it and start again "
+        f"(`tidemark status {view.folder}` names it)."
+    )
 
 
 def check_position(view: Windowed, table: DeltaTable | None) -> None:

@@ -17,11 +17,11 @@ from streaming.base import (
     END_OF_EVENT_TIMES,
     EVENT_TIME,
     FIRST_EVENT_TIME,
-    FIRST_INSTANT,
     ORDER,
     WINDOW,
     constant,
     date_literal,
+    earlier,
     literal,
 )
 from streaming.declare import Windowed
@@ -58,10 +58,9 @@ def late_pairs_in(batch: Batch, view: Windowed) -> int | None:
 
 def possibly_in_windows_after(rows: DataFrame, view: Windowed, instant: datetime | None) -> DataFrame:
     """Those `rows` of the log that may be in a window ending after `instant`, found by the files' statistics."""
-    reach = view.window.reach
-    if instant is None or reach is None or instant - FIRST_INSTANT < reach:
+    earliest = earlier(instant, view.window.reach)
+    if earliest is None:
         return rows
-    earliest = instant - reach
     return rows.where(
         (F.col("_day") >= date_literal(earliest.date())) & (F.col(view.of.event_time) >= literal(earliest))
     )

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
 
 from streaming.base import (
     FIRST_INSTANT,
@@ -24,7 +25,6 @@ from streaming.base import (
     constant,
     earlier,
     from_micros,
-    interval,
     literal,
     to_micros,
 )
@@ -145,22 +145,26 @@ def first_time(spark: SparkSession, log: LogFiles, view: Windowed, before: Posit
     It is looked for further and further back, until no such session begins just behind it. None where that is the
     beginning of the log, or where sessions have gaps of their own, so that nobody knows.
     """
-    reach, lateness = view.window.reach, interval(view.allowed_lateness or "")
+    reach = view.window.reach
     if before.watermark is None or reach is None:
         return None
     # A session that ends there or before is not updated any more, and another one has a row within its reach.
-    past = earlier(before.watermark, lateness)
+    past = earlier(before.watermark, view.lateness)
     newest = earlier(past, reach)
-    keys = pairs(log.with_batches(spark, before.batch, through), view).where("_late").select(*view.by).distinct()
-    back = 2 * reach
-    while (since := earlier(newest, back)) is not None:
-        rows = _of_keys(pairs(log.with_times(spark, since, None, through), view), keys, view)
-        sessions = kind_of(view).group(rows, view.by, [])
-        begun = (F.col(_END) > literal(past)) & (F.col(_START) <= literal(since + reach))
-        if sessions.where(begun).isEmpty():
-            return since
-        back *= 4
-    return None
+    late = pairs(log.with_batches(spark, before.batch, through), view).where("_late")
+    keys = late.select(*view.by).distinct().persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        back = 2 * reach
+        while (since := earlier(newest, back)) is not None:
+            rows = _of_keys(pairs(log.with_times(spark, since, None, through), view), keys, view)
+            sessions = kind_of(view).group(rows, view.by, [])
+            begun = (F.col(_END) > literal(past)) & (F.col(_START) <= literal(since + reach))
+            if sessions.where(begun).isEmpty():
+                return since
+            back *= 4
+        return None
+    finally:
+        keys.unpersist()
 
 
 def _of_keys(counted: DataFrame, keys: DataFrame, view: Windowed) -> DataFrame:

@@ -1,4 +1,7 @@
-"""Updates: late pairs within the allowed lateness, corrected by the stream process right after their batch."""
+"""Updates: results that late pairs within the allowed lateness change, corrected by the stream process.
+
+Of a window they follow right after the batch of the late pair, of an open session after the batch that closes it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import EPOCH, WINDOW, earlier, interval, literal
+from streaming.base import EPOCH, WINDOW, earlier, literal
 from streaming.declare import UPDATES, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
@@ -18,7 +22,7 @@ from streaming.operators import create_table, open_side
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.late import in_lateness
-from streaming.views.position import Position
+from streaming.views.position import Position, moved_on
 from streaming.views.results import aggregate, late_pairs_in, pairs
 from streaming.views.session_updates import (
     OpenWithLateRows,
@@ -67,27 +71,43 @@ class Updates(ABC):
         """Append the updates of every batch up to the `newest` that has none yet, in one commit; returns their rows.
 
         Idempotent: the commit carries the batch up to which it goes.
+
+        Raises:
+            FencedError: another process has taken over.
         """
-        done = updated_through(self._lake, self._view)
+        table = open_side(self._lake, self._view, UPDATES)
+        done = _through(table)
+        if done >= newest.number:
+            return 0
         # The last batch that has them tells where the clock was after it.
         known = batches_after(self._lake, self._view.of, max(done, 0) - 1)
         batches = [batch for batch in known if done < batch.number <= newest.number]
-        if not batches:
-            return 0
         create_table(self._lake, self._view, UPDATES, self._schema)
         before = Position() if done < 0 else Position().after(known[0])
         brought = any(late_pairs_in(batch, self._view) != 0 for batch in batches)
-        return self._follow(before, batches, brought, now())
+        return self._follow(table, before, batches, brought, now())
 
     @abstractmethod
-    def _follow(self, before: Position, batches: Sequence[Batch], brought: bool, now: datetime) -> int:
-        """Append the updates of `batches`, which follow `before`; `brought`: whether some may have late pairs."""
+    def _follow(
+        self, table: DeltaTable | None, before: Position, batches: Sequence[Batch], brought: bool, now: datetime
+    ) -> int:
+        """Append the updates of `batches`, which follow `before`; `brought`: whether some may have late pairs.
 
-    def _append(self, rows: DataFrame | None, through: Batch, now: datetime, numbers: Mapping[str, int]) -> int:
+        `table` is that of the updates so far.
+        """
+
+    def _append(
+        self, rows: DataFrame | None, before: Position, through: Batch, now: datetime, numbers: Mapping[str, int]
+    ) -> int:
         """Append updates, None for none, and keep `numbers`, in the commit that says up to which batch they go."""
         metadata = {"through": through.number, "view": self._view.name}
+
+        def fence(table: DeltaTable) -> None:
+            if _through(table) != before.batch:
+                raise moved_on(self._view, before.batch, _through(table))
+
         if rows is None:
-            delta.note(self._uri, metadata=metadata, numbers={_APP: through.number, **numbers})
+            delta.note(self._uri, metadata=metadata, numbers={_APP: through.number, **numbers}, fence=fence)
             return 0
         return delta.append(
             _written(rows, now),
@@ -96,31 +116,36 @@ class Updates(ABC):
             metadata=lambda: metadata,
             statistics=("window_start", _BATCH),
             numbers=lambda: numbers,
+            fence=fence,
         )
 
 
 class FixedUpdates(Updates):
     """Windows whose bounds follow from the row alone: those with late pairs, from all their rows."""
 
-    def _follow(self, before: Position, batches: Sequence[Batch], brought: bool, now: datetime) -> int:
+    def _follow(
+        self, table: DeltaTable | None, before: Position, batches: Sequence[Batch], brought: bool, now: datetime
+    ) -> int:
         if not brought:
-            return self._append(None, batches[-1], now, {})
+            return self._append(None, before, batches[-1], now, {})
         # No window that ends by then is updated any more.
-        past = earlier(before.watermark, interval(self._view.allowed_lateness or ""))
+        past = earlier(before.watermark, self._view.lateness)
         since = earlier(past, self._view.window.reach)
         rows = self._log.with_times(self._spark, since, None, batches[-1].number)
-        return self._append(updates_between(rows, self._view, before, batches), batches[-1], now, {})
+        return self._append(updates_between(rows, self._view, before, batches), before, batches[-1], now, {})
 
 
 class SessionUpdates(Updates):
     """Sessions: those that late rows are part of, once they are closed."""
 
-    def _follow(self, before: Position, batches: Sequence[Batch], brought: bool, now: datetime) -> int:
+    def _follow(
+        self, table: DeltaTable | None, before: Position, batches: Sequence[Batch], brought: bool, now: datetime
+    ) -> int:
         view, newest = self._view, batches[-1]
-        waiting = OpenWithLateRows.of(delta.open_table(self._uri))
+        waiting = OpenWithLateRows.of(table)
         may_close = waiting.may_close(view, before.after(newest))
         if not brought and not may_close:
-            return self._append(None, newest, now, {})
+            return self._append(None, before, newest, now, {})
         since = first_time(self._spark, self._log, view, before, newest.number) if brought else waiting.since
         if may_close and since is not None:
             since = min(since, waiting.since)
@@ -132,7 +157,7 @@ class SessionUpdates(Updates):
             left = still_open(sessions)
             # What cannot be closed yet was perhaps not read.
             numbers = (left if may_close else left.and_those_of(waiting)).numbers()
-            return self._append(published(sessions, view), newest, now, numbers)
+            return self._append(published(sessions, view), before, newest, now, numbers)
         finally:
             sessions.unpersist()
 
@@ -149,7 +174,10 @@ def _written(rows: DataFrame, now: datetime) -> DataFrame:
 
 def updated_through(lake: Lake, view: Windowed, version: int | None = None) -> int:
     """The batch up to which the updates go, at one Delta `version` or the newest; -1 where there are none."""
-    table = open_side(lake, view, UPDATES, version)
+    return _through(open_side(lake, view, UPDATES, version))
+
+
+def _through(table: DeltaTable | None) -> int:
     written = None if table is None else table.transaction_version(_APP)
     return -1 if written is None else written
 
@@ -158,10 +186,3 @@ def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int |
     """The updates as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
     table = open_side(lake, view, UPDATES, version)
     return None if table is None else delta.read(spark, lake.updates(view), table.version())
-
-
-def emitted(first: DataFrame, updates: DataFrame | None, view: Windowed) -> DataFrame:
-    """All that the stream process said of a view: its columns, `_day`, and `_kind`, which is `first` or `update`."""
-    columns = [*view.columns, "_day"]
-    results = first.select(*columns, F.lit("first").alias("_kind"))
-    return results if updates is None else results.unionByName(updates.select(*columns, F.lit("update").alias("_kind")))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.commands import printed
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -40,26 +41,16 @@ def take(step: Step, folder: Path, environment: dict[str, str]) -> None:
 def execute(step: Step, folder: Path, environment: dict[str, str]) -> tuple[str, Path]:
     """Run the commands of a block in `folder`: what they print, and the folder in which they end."""
     where = Path(environment["DAGSTER_HOME"]) / "folder"
-    ended = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f'{step.text}\npwd > "{where}"'],
-        cwd=folder,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=600,
-        check=False,
-    )
-    assert ended.returncode == 0, f"line {step.line}:\n{step.text}\nprinted:\n{ended.stdout}"
-    return ended.stdout, Path(where.read_text().strip())
+    commands = ["bash", "-euo", "pipefail", "-c", f'{step.text}\npwd > "{where}"']
+    return printed(folder, commands, environment), Path(where.read_text().strip())
 
 
-def missing(expected: str, printed: str) -> list[str]:
+def missing(expected: str, told: str) -> list[str]:
     """The lines of a block `text` that were not printed in their order, but for white space and rules; `...` is any.
 
     A line of the guide may be a part of a line that was printed, and the next line another part of it.
     """
-    rest = " ".join(printed.split())
+    rest = " ".join(told.split())
     absent = []
     for line in (" ".join(line.split()) for line in expected.splitlines()):
         # The rules of tables and `...` say nothing.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from importlib.metadata import entry_points
@@ -16,6 +15,7 @@ from platform_assets.scaffold import write_project
 from streaming.base.errors import DeclarationError
 from streaming.spark.jars import jars_folder
 from tests.support import guide
+from tests.support.commands import printed
 from tidemark.pytest_plugin import JVM_OPTIONS
 
 CHECKOUT = Path(__file__).parents[3]
@@ -57,29 +57,18 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def done(folder: Path, command: list[str], environment: dict[str, str]) -> str:
-    """Run a command to its good end; what it has printed."""
-    ended = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=600,
-        check=False,
-    )
-    assert ended.returncode == 0, f"{' '.join(command)}:\n{ended.stdout}"
-    return " ".join(ended.stdout.split())
+    """What a command has printed, its lines as one."""
+    return " ".join(printed(folder, command, environment).split())
 
 
 @pytest.mark.processes
 def test_every_command_of_the_guide_prints_what_the_guide_says(environment: dict[str, str], tmp_path: Path) -> None:
-    folder, printed = tmp_path, ""
+    folder, told = tmp_path, ""
     for step in guide.steps((CHECKOUT / "GUIDE.md").read_text(encoding="utf-8")):
         if step.kind == "bash":
-            printed, folder = guide.execute(step, folder, environment)
+            told, folder = guide.execute(step, folder, environment)
         elif step.kind == "text":
-            assert guide.missing(step.text, printed) == [], f"line {step.line}; printed was:\n{printed}"
+            assert guide.missing(step.text, told) == [], f"line {step.line}; printed was:\n{told}"
         elif step.kind == "python":
             guide.take(step, folder, environment)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.operations.left import drop, left_tables
 from streaming.operations.rebuild import rebuild
-from streaming.operators.declaration import differences
+from streaming.operators.declaration import DECLARATION, differences, recorded_declaration
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan
 from streaming.views.first_results import read_first
@@ -96,6 +97,21 @@ def test_a_declaration_that_would_change_results_is_refused_in_words_until_the_v
     assert ("a", at(30), 1) in counts(spark, lake, halves)
 
 
+def test_a_declaration_is_not_held_against_what_an_older_version_did_not_record(
+    spark: SparkSession, lake: Lake
+) -> None:
+    updated = replace(count_by_sensor, late="update", allowed_lateness="1 hour")
+    run(spark, lake, pipeline_of(updated), FIRST)
+    for spec in updated.tables:
+        table = delta.open_table(lake.table(updated, spec.suffix))
+        recorded = None if table is None else recorded_declaration(table)
+        if table is not None and recorded is not None:
+            del recorded["makes"]["allowed lateness"]
+            table.alter.set_table_properties({DECLARATION: json.dumps(recorded)})
+    run(spark, lake, pipeline_of(updated), SECOND)
+    assert counts(spark, lake, updated) == [("a", at(10), 1), ("a", at(20), 1), ("b", at(10), 1)]
+
+
 def test_tables_of_a_view_that_is_declared_no_more_are_named_and_stay_until_they_are_dropped(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -111,7 +127,7 @@ def test_tables_of_a_view_that_is_declared_no_more_are_named_and_stay_until_they
     ]
     with pytest.raises(DeclarationError, match=r"'counted' is declared in pipeline 'readings'.*Nothing was removed"):
         drop(lake, [renamed], "counted")
-    with pytest.raises(ViewError, match="left by a view 'nonesuch'; left are those of: count_by_sensor"):
+    with pytest.raises(ViewError, match="left by a view or delivery 'nonesuch'; left are those of: count_by_sensor"):
         drop(lake, [renamed], "nonesuch")
 
     declared = {path for path in everything_below(lake) if "/count_by_sensor" not in path}

@@ -31,10 +31,11 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base.errors import FencedError
 from streaming.log.files import LogFiles
-from streaming.tables.history import commit_history
+from streaming.tables.history import commits_of
 from streaming.views.first_results import read_first
 from streaming.views.position import Position
 from streaming.views.steps import FixedSteps, SessionSteps
+from streaming.views.updates import updated_through, updates_of
 from tests.support.instants import NOW, T0
 from tests.support.runs import run, tuples
 
@@ -167,7 +168,7 @@ def test_a_backlog_followed_batch_by_batch_gives_the_same(
     run(spark, lake, everything, *LATER)
     correct_sessions(spark, lake)
     assert tables(lake, everything) == tables(from_the_start, everything)
-    steps = {view.name: len(commit_history(lake.first(view))) - 1 for view in VIEWS}
+    steps = {view.name: len(commits_of(DeltaTable(lake.first(view)))) - 1 for view in VIEWS}
     assert steps == dict.fromkeys(steps, len(EARLIER) + len(LATER))
 
 
@@ -255,6 +256,17 @@ def test_a_step_on_tables_that_another_process_has_moved_on_is_refused(spark: Sp
     with pytest.raises(FencedError, match="was at batch -1 of its log and is at batch 0 now, so another process"):
         steps._publish(None, behind, there, NOW)
     assert steps.position() == there
+
+
+def test_updates_of_a_process_that_was_away_are_refused(spark: SparkSession, lake: Lake) -> None:
+    run(spark, lake, Pipeline(visits, VIEWS[:1]), *EARLIER[:2])
+    head = log.head(lake, visits)
+    assert head is not None
+    there = updated_through(lake, moving)
+    updates = updates_of(spark, lake, moving, LogFiles(lake, visits))
+    with pytest.raises(FencedError, match=f"was at batch {there - 1} of its log and is at batch {there} now"):
+        updates._append(None, Position(there - 1), head, NOW, {})
+    assert updated_through(lake, moving) == there
 
 
 def test_a_new_view_may_read_a_column_that_comes_with_it(spark: SparkSession, lake: Lake) -> None:

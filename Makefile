@@ -18,10 +18,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo test test-fast prove mutate live soak kills backlog bench bench-full ui check clean python java packages jars archive
+.PHONY: help demo test test-fast prove mutate live soak kills kills-kafka backlog bench bench-full ui check clean python java packages jars archive
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: jars ## Feed a week of real flights, run the whole path through Dagster, print what late data changed
 	@$(BIN)/tidemark demo
@@ -47,6 +47,9 @@ soak: jars archive ## Leave a stream no peace for MINUTES (60), audit it, write 
 
 kills: jars archive ## Kill ROUNDS (100) times whatever a stream under Dagster consists of; the record goes to ./soak
 	@$(BIN)/python -m benchmarks.kills --rounds $(or $(ROUNDS),100)
+
+kills-kafka: jars archive ## From a topic into Postgres, both and the stream killed at random for MINUTES (20); the record goes to ./soak
+	@$(BIN)/python -m benchmarks.kills_of_services --minutes $(or $(MINUTES),20)
 
 backlog: jars archive ## Work off ROWS (10000000) that gathered in an outage, in bounded memory; the record goes to ./soak
 	@$(BIN)/python -m benchmarks.backlog --rows $(or $(ROWS),10000000)

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.demands import begin, conclude, console
 from benchmarks.pipelines.meters import per_ten_seconds, pipeline
 from benchmarks.processes import until
-from benchmarks.readings import Readings
+from benchmarks.readings import LandedReadings
 from streaming import Lake
 from streaming.audit.laws import audit
 from streaming.base.intervals import utc_now
@@ -79,7 +79,7 @@ class Watched:
         self._supervisor.wait()
 
 
-def steady(lake: Lake, output: Path, readings: Readings, clock: list[datetime], minutes: float) -> list[int]:
+def steady(lake: Lake, output: Path, readings: LandedReadings, clock: list[datetime], minutes: float) -> list[int]:
     """A file a second, for so many minutes."""
     watched, over = Watched(lake, output), threading.Event()
 
@@ -97,7 +97,7 @@ def steady(lake: Lake, output: Path, readings: Readings, clock: list[datetime], 
     return watched.memory
 
 
-def land(readings: Readings, clock: list[datetime]) -> None:
+def land(readings: LandedReadings, clock: list[datetime]) -> None:
     """The next file; event time goes on with the files, not with the wall clock."""
     clock[0] += _EVENT_TIME_A_FILE
     readings.land(_ROWS_A_FILE, clock[0])
@@ -111,7 +111,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2013)
     arguments, folder = begin(parser)
     lake, output = Lake(str(folder / "lake")), folder / "output.log"
-    readings, clock = Readings(Path(STREAM.source.location(lake)), arguments.seed), [datetime(2026, 1, 1, tzinfo=UTC)]
+    readings = LandedReadings(Path(STREAM.source.location(lake)), arguments.seed)
+    clock = [datetime(2026, 1, 1, tzinfo=UTC)]
 
     console.print(f"{arguments.steady_minutes:g} minutes of {_ROWS_A_FILE:,} rows a second")
     steady_memory = steady(lake, output, readings, clock, arguments.steady_minutes)

@@ -27,7 +27,7 @@ from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
 from benchmarks.demands import PROJECT, Demand, begin, conclude, console
 from benchmarks.pipelines.meters import pipeline
 from benchmarks.processes import command_line, family, jvms, orphans, until
-from benchmarks.readings import Readings
+from benchmarks.readings import LandedReadings
 from streaming import Lake
 from streaming.audit.laws import audit
 from streaming.base.intervals import utc_now
@@ -57,7 +57,7 @@ class Kills:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.lake = Lake(str(folder / "lake"))
-        self.readings = Readings(Path(STREAM.source.location(self.lake)), seed)
+        self.readings = LandedReadings(Path(STREAM.source.location(self.lake)), seed)
         self.rounds: list[Round] = []
         self.writers: Counter[int] = Counter()
         """How many stream processes lived at once, by how often that was seen."""

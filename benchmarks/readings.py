@@ -15,27 +15,21 @@ _WINDOW_SECONDS = 10
 
 
 class Readings:
-    """Lands files of readings in a folder; it counts what it has made, without the platform.
+    """Makes readings, and counts what it has made without the platform.
 
     `windows` counts the valid readings of each meter and ten seconds since the epoch.
     """
 
-    def __init__(self, landing: Path, seed: int) -> None:
-        self.landing = landing
+    def __init__(self, seed: int) -> None:
         self.generated = 0
         self.damaged = 0
-        self.files = 0
         self.windows: Counter[tuple[str, int]] = Counter()
         self._random = random.Random(seed)
-        landing.mkdir(parents=True, exist_ok=True)
 
-    def land(self, rows: int, now: datetime) -> None:
-        """A file of `rows` readings around `now`, written under a hidden name and renamed."""
-        hidden = self.landing / f".{self.files:06}"
-        hidden.write_text("".join([self._line(now) for _ in range(rows)]))
-        hidden.replace(self.landing / f"{self.files:06}.json")
-        self.files += 1
+    def lines(self, rows: int, now: datetime) -> list[str]:
+        """So many readings around `now`, a line each."""
         self.generated += rows
+        return [self._line(now) for _ in range(rows)]
 
     def _line(self, now: datetime) -> str:
         draw = self._random.random
@@ -55,3 +49,20 @@ class Readings:
             )
         self.windows[meter, int(at.timestamp()) // _WINDOW_SECONDS] += 1
         return f'{{"meter": "{meter}", "at": "{at.isoformat()}", "value": {value}}}\n'
+
+
+class LandedReadings(Readings):
+    """The same in files of a folder."""
+
+    def __init__(self, landing: Path, seed: int) -> None:
+        super().__init__(seed)
+        self.landing = landing
+        self.files = 0
+        landing.mkdir(parents=True, exist_ok=True)
+
+    def land(self, rows: int, now: datetime) -> None:
+        """A file of `rows` readings around `now`, written under a hidden name and renamed."""
+        hidden = self.landing / f".{self.files:06}"
+        hidden.write_text("".join(self.lines(rows, now)))
+        hidden.replace(self.landing / f"{self.files:06}.json")
+        self.files += 1

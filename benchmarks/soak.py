@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.demands import begin, conclude, console
 from benchmarks.pipelines.meters import pipeline
 from benchmarks.processes import family, jvms, orphans, until
-from benchmarks.readings import Readings
+from benchmarks.readings import LandedReadings
 from benchmarks.soak_record import Kill, Record, demands_of, draw
 from streaming import Lake
 from streaming.service.overview import look
@@ -42,7 +42,7 @@ class Soak:
         self.lake = Lake(str(folder / "lake"))
         self.record = Record(minutes)
         self._random = random.Random(seed)
-        self._readings = Readings(Path(STREAM.source.location(self.lake)), seed)
+        self._readings = LandedReadings(Path(STREAM.source.location(self.lake)), seed)
         self._started_at = time.monotonic()
         self._over = threading.Event()
         self._supervisor: subprocess.Popen[bytes] | None = None

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 
+from streaming.tables import delta
 from streaming.tables.storage import files_of
 
 _READ_AT_ONCE = 16
@@ -19,11 +20,14 @@ _READ_AT_ONCE = 16
 Read = TypeVar("Read")
 
 
-def commits_of(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
-    """The commits up to the version of an open table, newest first.
+def commit_history(uri: str, limit: int | None = None) -> list[dict[str, Any]]:
+    """The table's commits, newest first, each with `version` and the writer's own `userMetadata`, parsed."""
+    table = delta.open_table(uri)
+    return [] if table is None else commits_of(table, limit)
 
-    Each has its `version` and the writer's own `userMetadata`, parsed.
-    """
+
+def commits_of(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
+    """The commits up to the version of an open table, newest first, as `commit_history` gives them."""
     return list(islice(newest_commits(table), limit))
 
 

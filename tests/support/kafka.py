@@ -148,6 +148,12 @@ class Broker:
                 start_new_session=True,
             )
 
+    @property
+    def pid(self) -> int:
+        """Its process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         """Let it end."""
         self._signal(signal.SIGTERM)

@@ -73,6 +73,12 @@ class Server:
                 pytest.fail(f"Postgres does not start:\n{(self.folder / 'log').read_text()[-2000:]}")
             time.sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        """Its first process, while it runs."""
+        assert self.process is not None
+        return self.process.pid
+
     def kill(self) -> None:
         """As a machine that loses its power."""
         assert self.process is not None

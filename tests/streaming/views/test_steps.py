@@ -31,7 +31,7 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base.errors import FencedError
 from streaming.log.files import LogFiles
-from streaming.tables.history import commits_of
+from streaming.tables.history import commit_history
 from streaming.views.first_results import read_first
 from streaming.views.position import Position
 from streaming.views.steps import FixedSteps, SessionSteps
@@ -168,7 +168,7 @@ def test_a_backlog_followed_batch_by_batch_gives_the_same(
     run(spark, lake, everything, *LATER)
     correct_sessions(spark, lake)
     assert tables(lake, everything) == tables(from_the_start, everything)
-    steps = {view.name: len(commits_of(DeltaTable(lake.first(view)))) - 1 for view in VIEWS}
+    steps = {view.name: len(commit_history(lake.first(view))) - 1 for view in VIEWS}
     assert steps == dict.fromkeys(steps, len(EARLIER) + len(LATER))
 
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from platform_assets.scaffold import write_stream
 from streaming.base.errors import DeclarationError
 from streaming.lake.lake import Lake
+from tests.support.processes import short_lived
 from tests.support.runs import tuples
-from tidemark.pytest_plugin import JVM_OPTIONS
 
 PROJECT = Path(__file__).resolve().parents[2]
 HOUR_0, HOUR_1, HOUR_2 = (datetime(2025, 1, 1, hour, tzinfo=UTC) for hour in range(3))
@@ -45,7 +45,7 @@ def test_o17_the_skeletons_agree_as_stream_and_batch_on_one_machine_and_on_a_clu
         "PYTHONPATH": str(PROJECT),
         "TIDEMARK_HOME": cluster.root,
         "TIDEMARK_MASTER": "local-cluster[1,1,1024]",
-        "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
+        **short_lived(),
     }
     done = subprocess.run(
         [sys.executable, written[0].name],

@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from streaming import Lake, start_session
 from tests.support.instants import NOW
+from tests.support.processes import short_lived
 from tests.support.scenario import STREAMED, run_scenario
-from tidemark.pytest_plugin import JVM_OPTIONS
 
 _ROOT = Path(__file__).parents[2]
 _ALIVE_AT_MOST_SECONDS = 180
@@ -94,7 +94,7 @@ def crash(root: Path, point: str, module: str = __name__) -> subprocess.Complete
         "TIDEMARK_MASTER": "local[2]",
         "TIDEMARK_SPARK_DRIVER_MEMORY": "1g",
         "SPARK_LOCAL_DIRS": str(scratch),
-        "JAVA_TOOL_OPTIONS": f"{JVM_OPTIONS} -Djava.io.tmpdir={scratch}",
+        **short_lived(f"-Djava.io.tmpdir={scratch}"),
     }
     # Waits for the end of the output, which the JVM holds open as well.
     return subprocess.run(

@@ -23,6 +23,7 @@ from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline as beats
 from tests.support.pipelines.gated import counts
 from tests.support.pipelines.gated import pipeline as gated
+from tests.support.processes import short_lived
 
 pytestmark = pytest.mark.processes
 
@@ -45,7 +46,7 @@ def typed(lake: Lake, *command: str, hang: int = 0) -> subprocess.Popen[str]:
             "TIDEMARK_HOME": lake.root,
             "TIDEMARK_MASTER": "local[2]",
             "TIDEMARK_SPARK_DRIVER_MEMORY": "1g",
-            "JAVA_TOOL_OPTIONS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dbeats.hang={hang}",
+            **short_lived(f"-Dbeats.hang={hang}"),
         },
         text=True,
         stdout=subprocess.PIPE,

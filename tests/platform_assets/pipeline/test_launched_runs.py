@@ -38,7 +38,7 @@ from tests.support.departures import CLOSING, FIRST, LATE_ON_1, LATE_ON_3, SECON
 from tests.support.feeds import land_all
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline as beats
-from tidemark.pytest_plugin import JVM_OPTIONS
+from tests.support.processes import short_lived
 
 pytestmark = pytest.mark.processes
 
@@ -72,7 +72,8 @@ def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
         environment.setenv("DAGSTER_HOME", str(folder / "dagster"))
         environment.setenv("TIDEMARK_HOME", lake.root)
         environment.setenv("TIDEMARK_MASTER", "local[2]")
-        environment.setenv("JAVA_TOOL_OPTIONS", JVM_OPTIONS)
+        for name, value in short_lived().items():
+            environment.setenv(name, value)
         environment.setenv("TIDEMARK_PIPELINES", "streaming.pipelines,tests.support.pipelines")
         environment.setenv("PYTHONPATH", str(PROJECT))
         with open_instance() as instance, _ui(port, output):

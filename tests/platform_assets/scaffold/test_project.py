@@ -16,7 +16,7 @@ from streaming.base.errors import DeclarationError
 from streaming.spark.jars import jars_folder
 from tests.support import guide
 from tests.support.commands import printed
-from tidemark.pytest_plugin import JVM_OPTIONS
+from tests.support.processes import short_lived
 
 CHECKOUT = Path(__file__).parents[3]
 PACKAGES = ("streaming", "quality", "platform_assets", "tidemark")
@@ -51,7 +51,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "PATH": f"{python.parent}:{os.environ['PATH']}",
         "TIDEMARK_JARS": str(jars_folder()),
         "TIDEMARK_MASTER": "local[2]",
-        "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
+        **short_lived(),
         "DAGSTER_HOME": str(tmp_path_factory.mktemp("dagster")),
     }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.pytest_plugin import JVM_OPTIONS
+from tests.support.processes import short_lived
 
 PROJECT = Path(__file__).parents[3]
 
@@ -18,4 +18,5 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_MASTER", "local[2]")
     monkeypatch.setenv("TIDEMARK_SPARK_DRIVER_MEMORY", "1g")
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", JVM_OPTIONS)
+    for name, value in short_lived().items():
+        monkeypatch.setenv(name, value)

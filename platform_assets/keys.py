@@ -41,7 +41,7 @@ def delivered_table_key(delivery: Delivery) -> dg.AssetKey:
     of = delivery.of
     if isinstance(of, Stream):
         return rejected_key(of) if delivery.what == "rejected" else log_key(of)
-    return late_key(of) if delivery.what == "late" and isinstance(of, Windowed) else table_key(of)
+    return late_key(of) if delivery.what == "late" and isinstance(of, Windowed) else table_key(of, delivery.output)
 
 
 def late_key(view: Windowed) -> dg.AssetKey:

@@ -31,6 +31,7 @@ STREAMING = (
     "operators",
     "views",
     "keyed",
+    "selected",
     "deliveries",
     "audit",
     "lateness",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -16,9 +16,10 @@ from platform_assets.cli.render import next_step
 from platform_assets.cli.requests import named_pipelines
 from platform_assets.cli.stream_documents import StatusDocument
 from platform_assets.texts.status import status_table
-from streaming.base import SupervisorError, utc_now
-from streaming.declare import broken_modules, find_pipeline
+from streaming.base import SupervisorError, counted, utc_now
+from streaming.declare import Pipeline, broken_modules, find_pipeline
 from streaming.operations import LeftTable, left_tables
+from streaming.operators import FilterCounts, runtime_of
 from streaming.service import ControlFolder, Overview, look
 from streaming.sources import largest_partitions
 
@@ -39,13 +40,23 @@ def status(
     def left() -> Iterable[LeftTable]:
         return (table for pipeline in shown for table in left_tables(lake, pipeline))
 
+    def filters() -> Iterator[tuple[Pipeline, str, FilterCounts]]:
+        for pipeline in shown:
+            for operator in pipeline.operators:
+                for suffix, counts in runtime_of(operator, lake).filtered().items():
+                    yield pipeline, operator.table_name(suffix), counts
+
     if as_json:
-        StatusDocument.of(lake.root, utc_now(), look_at_all(), left(), broken_modules()).print()
+        document = StatusDocument.of(lake.root, utc_now(), look_at_all(), left(), broken_modules(), filters())
+        document.print()
         return
     print_broken(broken_modules())
     if not watch:
         overviews = look_at_all()
         console.print(status_table(overviews, utc_now()))
+        for pipeline, table, counts in filters():
+            told = f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
+            console.print(f"{pipeline.name}: filter of {table}: {told}", highlight=False, soft_wrap=True)
         _say_left(left())
         say_why(overviews)
         return

@@ -9,7 +9,9 @@ from pydantic import BaseModel
 
 from platform_assets.cli.documents import Document
 from streaming.base import BrokenModule
+from streaming.declare import Pipeline
 from streaming.operations import LeftTable
+from streaming.operators import FilterCounts
 from streaming.service import METRICS, Overview, ProcessStatus, QueryStatus, samples
 
 
@@ -102,6 +104,16 @@ class LeftTableDocument(BaseModel):
     uri: str
 
 
+class FilterDocument(BaseModel):
+    """What a business filter did since its `table` was built: rows that came to it, and those that went through."""
+
+    pipeline: str
+    table: str
+    rows_in: int
+    kept: int
+    removed: int
+
+
 class BrokenModuleDocument(BaseModel):
     """A module that cannot be used, so that what it declares is missing."""
 
@@ -119,6 +131,7 @@ class StatusDocument(Document):
     pipelines: list[PipelineDocument]
     left_tables: list[LeftTableDocument]
     broken_modules: list[BrokenModuleDocument]
+    filters: list[FilterDocument]
 
     @classmethod
     def of(
@@ -128,6 +141,7 @@ class StatusDocument(Document):
         overviews: Iterable[Overview],
         left: Iterable[LeftTable],
         broken: Iterable[BrokenModule],
+        filters: Iterable[tuple[Pipeline, str, FilterCounts]],
     ) -> StatusDocument:
         """The document of the streams as they are at an instant."""
         return cls(
@@ -136,6 +150,16 @@ class StatusDocument(Document):
             pipelines=[_pipeline(overview, at) for overview in overviews],
             left_tables=[LeftTableDocument(view=table.operator, uri=table.uri) for table in left],
             broken_modules=[BrokenModuleDocument.model_validate(module, from_attributes=True) for module in broken],
+            filters=[
+                FilterDocument(
+                    pipeline=pipeline.name,
+                    table=table,
+                    rows_in=counts.rows_in,
+                    kept=counts.kept,
+                    removed=counts.removed,
+                )
+                for pipeline, table, counts in filters
+            ],
         )
 
 

@@ -10,7 +10,9 @@ import pyarrow as pa
 from deltalake.schema import ArrayType, MapType, StructType
 
 from streaming import Lake, Stream
+from streaming.declare import Operator
 from streaming.log import head
+from streaming.operators import runtime_of
 from streaming.tables import delta
 
 _SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
@@ -48,6 +50,12 @@ def watermark_metadata(lake: Lake, stream: Stream) -> dict[str, Any]:
     if newest.after.watermark is not None:
         metadata["watermark"] = dg.MetadataValue.timestamp(newest.after.watermark)
     return metadata
+
+
+def filter_metadata(lake: Lake, operator: Operator, suffix: str) -> dict[str, Any]:
+    """What the filter of a table did since it was built; nothing where it has none."""
+    counts = runtime_of(operator, lake).filtered().get(suffix)
+    return {} if counts is None else {"rows_in": counts.rows_in, "kept": counts.kept, "removed": counts.removed}
 
 
 def counted(what: str, counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:

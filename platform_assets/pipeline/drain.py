@@ -11,7 +11,7 @@ from platform_assets.events.alerts import report_alerts
 from platform_assets.events.counts import count_late, count_rejected
 from platform_assets.events.current import report_current
 from platform_assets.events.delivered import report_deliveries
-from platform_assets.events.metadata import table_metadata, watermark_metadata
+from platform_assets.events.metadata import filter_metadata, table_metadata, watermark_metadata
 from platform_assets.events.sources import count_waiting, source_metadata
 from platform_assets.events.stream_events import REPORTED_EVERY
 from platform_assets.lineage import lineage_from_logs, lineage_from_source, lineage_of_current
@@ -77,6 +77,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                     asset_key=keys.table_key(operator, table.suffix),
                     metadata={
                         **table_metadata(where.table(operator, table.suffix)),
+                        **filter_metadata(where, operator, table.suffix),
                         **({} if table.suffix else watermark_metadata(where, operator.reads[0])),
                         **({} if table.suffix else {"new_windows": new.get(operator.name, 0)}),
                     },

@@ -49,7 +49,7 @@ from streaming.base.intervals import (
 )
 from streaming.base.names import check_column_name, check_name
 from streaming.base.sql import Column, check_names, columns_of, names_in
-from streaming.base.sql_types import Types, check_aggregate, check_condition, check_value
+from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value
 from streaming.base.wording import counted
 
 __all__ = [
@@ -93,6 +93,7 @@ __all__ = [
     "check_aggregate",
     "check_column_name",
     "check_condition",
+    "check_kind",
     "check_mapping",
     "check_name",
     "check_names",

@@ -2,11 +2,11 @@
 
 from streaming.declare import aggregates
 from streaming.declare.aggregates import Aggregate
+from streaming.declare.callables import described
 from streaming.declare.columns import ColumnSpec, log_columns
 from streaming.declare.delivery import CHANGES, DEAD, PROGRESS, Delivery, What
-from streaming.declare.functions import WindowFunction
+from streaming.declare.functions import RowFunction, WindowFunction
 from streaming.declare.keyed import FAILED, Keyed, micros
-from streaming.declare.keyed_checks import described
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator, TableSpec
@@ -15,6 +15,9 @@ from streaming.declare.pipeline import Pipeline
 from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
 from streaming.declare.restarts import Failure
 from streaming.declare.rule import Rule
+from streaming.declare.selected import Selected
+from streaming.declare.selected_columns import ELEMENT
+from streaming.declare.side import Side
 from streaming.declare.stream import Stream, epoch_millis
 from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, STATE, UPDATES
 from streaming.declare.windowed import Windowed
@@ -25,6 +28,7 @@ __all__ = [
     "CURRENT",
     "DEAD",
     "EACH_BATCH",
+    "ELEMENT",
     "FAILED",
     "LATE",
     "OPEN",
@@ -39,7 +43,10 @@ __all__ = [
     "Limits",
     "Operator",
     "Pipeline",
+    "RowFunction",
     "Rule",
+    "Selected",
+    "Side",
     "Stream",
     "TableSpec",
     "What",

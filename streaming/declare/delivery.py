@@ -27,16 +27,16 @@ DEAD, CHANGES, PROGRESS = "dead", "changes", "delivered"
 """What the names of a delivery's tables add to its own."""
 
 _OF_A_STREAM: tuple[What, ...] = ("rows", "rejected", "late")
-_OF_AN_OPERATOR: tuple[What, ...] = ("first", "current", "late")
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Rows of `of` carried to the target `to`, in numbered batches, in order, each exactly as the log has them.
+    """Rows of `of` carried to the target `to`, in numbered batches, in order, each exactly as its table has them.
 
     `what`: of a stream its valid `rows` (the default), those `rejected`, or those that came `late`; of a view its
     `first` results (the default), `late` pairs, or `current`: changes of what is current, as upserts with `_revision`
-    and `_reason` (`first`, `update`, `correction`), and deletes of what vanished.
+    and `_reason` (`first`, `update`, `correction`), and deletes of what vanished; of a selection its `rows`, or with
+    `output` those of a side output.
 
     `select` names the columns, or maps names to SQL over them; left out, all that the stream or view declares. `where`
     is a condition on them; of what is `current` a result for which it does not hold any more is deleted. `key`: the
@@ -63,6 +63,7 @@ class Delivery:
     batch: int | None = None
     guarantee: Guarantee | None = None
     description: str = ""
+    output: str = ""
 
     def __post_init__(self) -> None:
         check_name("delivery", self.name)
@@ -70,17 +71,17 @@ class Delivery:
         check_type(f"`of` {named}", self.of, (Stream, Operator), "a stream or a view")
         check_type(f"`to` {named}", self.to, Target, "a target, such as JsonLines('exports/orders')")
         check_type(f"key {named}", self.key, tuple, "a tuple of columns, such as key=('id',)")
+        valid = _OF_A_STREAM if isinstance(self.of, Stream) else self.of.delivers
         if self.what is None:
-            object.__setattr__(self, "what", "rows" if isinstance(self.of, Stream) else "first")
-        valid = _OF_A_STREAM if isinstance(self.of, Stream) else _OF_AN_OPERATOR
+            object.__setattr__(self, "what", valid[0])
         if self.what not in valid:
-            kind = "stream" if isinstance(self.of, Stream) else "view"
-            hint = (
-                f" Of {'a view' if kind == 'stream' else 'a stream'} it can be." if self.what in get_args(What) else ""
-            )
+            kind, other = ("stream", "view") if isinstance(self.of, Stream) else ("view", "stream")
+            of_others = get_args(What) if other == "view" else _OF_A_STREAM
+            hint = f" Of a {other} it can be." if self.what in of_others else ""
             raise DeclarationError(
                 f"what={self.what!r} {named} is nothing that a {kind} has; use {', '.join(map(repr, valid))}.{hint}"
             )
+        self._check_output()
         if self.batch is not None and self.batch < 1:
             raise DeclarationError(f"batch={self.batch!r} {named} delivers nothing; use 1 or more.")
         if self.every is not None:
@@ -95,6 +96,15 @@ class Delivery:
             )
         self._check_select()
         self._check_key()
+
+    def _check_output(self) -> None:
+        tables = self.of.tables if isinstance(self.of, Operator) and self.what == "rows" else ()
+        outputs = [table.suffix for table in tables if table.suffix]
+        if self.output and self.output not in outputs:
+            raise DeclarationError(
+                f"output={self.output!r} of delivery {self.name!r} is no side output of {self.of.name!r}, which has: "
+                f"{', '.join(outputs) or 'none'}. Correct it, or leave it out."
+            )
 
     def _check_select(self) -> None:
         named = f"of delivery {self.name!r}"
@@ -149,6 +159,8 @@ class Delivery:
     def readable(self) -> tuple[str, ...]:
         """The columns that SQL of the delivery may read."""
         of_log = ("_batch", "_origin", "_ingested_at", "_watermark", "_raw", "_rejected", "_day")
+        if isinstance(self.of, Operator) and self.what == "rows":
+            return tuple(spec.name for spec in self.of.columns_of(self.output))
         if self.what in ("first", "current"):
             return (*self._declared, "_day")
         return (*self._declared, *of_log)
@@ -157,7 +169,7 @@ class Delivery:
     def _declared(self) -> tuple[str, ...]:
         if isinstance(self.of, Stream):
             return self.of.columns
-        own: tuple[str, ...] = getattr(self.of, "columns", ())
+        own = tuple(spec.name for spec in self.of.columns_of(self.output) if not spec.name.startswith("_"))
         return own if self.what != "late" else ("window_start", "window_end", *self.of.reads[0].columns)
 
     @property
@@ -200,4 +212,5 @@ class Delivery:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """What numbers and places of its rows follow from; what is selected may change from one batch to the next."""
-        return {"of": self.of.name, "what": self.what, "where": self.where}
+        output = {"output": self.output} if self.output else {}
+        return {"of": self.of.name, "what": self.what, "where": self.where, **output}

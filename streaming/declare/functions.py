@@ -1,13 +1,16 @@
-"""Full-window functions: pandas in, rows out, where an aggregate is not enough."""
+"""Functions of a user: of whole windows and of single rows, where SQL is not enough."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
-from streaming.base import columns_of
+from streaming.base import arrow_schema, columns_of
+from streaming.declare.callables import check_callable, described
 
 
 @dataclass(frozen=True)
@@ -37,3 +40,40 @@ class WindowFunction:
     def columns(self) -> tuple[str, ...]:
         """Names of the results."""
         return tuple(column.name for column in columns_of(self.returns))
+
+
+@dataclass(frozen=True)
+class RowFunction:
+    """`apply(row, opened)` is called for each row and gives the rows that become of it, none, one or many.
+
+    The row has the selected columns as attributes, times as whole microseconds since the epoch; what it becomes are
+    mappings from the columns that `returns` declares (Spark DDL, such as `n bigint`) to values, null for those left
+    out.
+
+    `opens(task)` is a context manager, such as a function with `@contextmanager`, and `opened` what it gives: it is
+    entered once before the first row of each task of a step and left once after the last, also when `apply` raises.
+    `task` is the number of the task within the step; how rows are dealt out to tasks may differ when a step is
+    repeated, so no result may depend on it. Without `opens`, `opened` is None.
+
+    Both run in Spark's Python workers, which must be able to import them. Raise `version` when other rows come of the
+    same ones: tables that another version made are then refused until they are rebuilt.
+
+    Raises:
+        DeclarationError: `returns` is no list of columns, or a function cannot be found by its name.
+    """
+
+    apply: Callable[[Any, Any], Iterable[Mapping[str, Any]]]
+    returns: str
+    opens: Callable[[int], AbstractContextManager[Any]] | None = None
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        arrow_schema(self.returns)
+        check_callable("apply of a row function", self.apply)
+        if self.opens is not None:
+            check_callable("opens of a row function", self.opens)
+
+    @property
+    def name(self) -> str:
+        """Where it is defined."""
+        return described(self.apply)

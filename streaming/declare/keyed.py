@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from streaming.base import MICROSECOND, FrozenMapping, arrow_schema, check_name, interval
+from streaming.declare.callables import described
 from streaming.declare.keyed_checks import (
     check_choices,
     check_functions,
@@ -17,7 +18,6 @@ from streaming.declare.keyed_checks import (
     check_keys_are_exact,
     check_outputs,
     check_state,
-    described,
 )
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream

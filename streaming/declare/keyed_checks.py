@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -18,6 +15,7 @@ from streaming.base import (
     check_tuple,
     check_type,
 )
+from streaming.declare.callables import check_callable
 from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys
 
@@ -68,18 +66,7 @@ def check_functions(name: str, on_row: object, timers: Mapping[str, object]) -> 
     for timer in timers:
         check_name("timer", timer)
     for what, function in {"on_row": on_row, **{f"timer {timer!r}": entry for timer, entry in timers.items()}}.items():
-        if not callable(function):
-            raise DeclarationError(
-                f"{what} of keyed function {name!r} is {function!r}, which cannot be called; give it a function."
-            )
-        try:
-            pickle.dumps(function)
-            hash(function)
-        except Exception as error:
-            raise DeclarationError(
-                f"{what} of keyed function {name!r} is {function!r}, which Spark's workers cannot find by its name "
-                f"({error}); write it as a function of a module, with `def`."
-            ) from error
+        check_callable(f"{what} of keyed function {name!r}", function)
 
 
 def check_keys_are_exact(name: str, by: tuple[str, ...], types: Types) -> None:
@@ -156,13 +143,3 @@ def check_outputs(
                     f"output {to or 'result'!r} of keyed function {name!r} has the key {column!r}, which every output "
                     "has by itself; leave it out."
                 )
-
-
-def described(function: Any) -> str:
-    """A function in words that stay the same from process to process: where it is defined, and what it was given."""
-    if is_dataclass(function) and not isinstance(function, type):
-        given = ((entry.name, getattr(function, entry.name)) for entry in fields(function))
-        parts = (f"{name}={described(value) if callable(value) else repr(value)}" for name, value in given)
-        return f"{type(function).__module__}.{type(function).__qualname__}({', '.join(parts)})"
-    kind = function if hasattr(function, "__qualname__") else type(function)
-    return f"{kind.__module__}.{kind.__qualname__}"

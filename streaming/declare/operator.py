@@ -62,6 +62,11 @@ class Operator(ABC):
         """What a declaration of this kind may ever append to its name; no other operator may be called so."""
         return tuple(table.suffix for table in self.tables if table.suffix)
 
+    @property
+    def delivers(self) -> tuple[str, ...]:
+        """What of it a delivery can carry; the first of them where nothing else is said."""
+        return ("first", "current", "late")
+
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """The columns of its table with this suffix, with what they mean, as far as the declaration tells.
 

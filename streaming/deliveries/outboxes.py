@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import singledispatch
 
 from streaming.base import DeclarationError
-from streaming.declare import Delivery, Operator, Stream, Windowed
+from streaming.declare import Delivery, Operator, Selected, Stream, Windowed
 from streaming.deliveries.changes import ChangesOutbox
 from streaming.deliveries.logs import LogOutbox
 from streaming.deliveries.outbox import Outbox
 from streaming.deliveries.results import FirstOutbox
+from streaming.deliveries.selections import SelectionOutbox
 from streaming.lake import Lake
 
 
@@ -44,3 +45,8 @@ def _(of: Windowed, delivery: Delivery, lake: Lake) -> Outbox:
         case "current":
             return ChangesOutbox(lake, delivery, of)
     return FirstOutbox(lake, delivery, of)
+
+
+@outbox_for.register
+def _(of: Selected, delivery: Delivery, lake: Lake) -> Outbox:
+    return SelectionOutbox(lake, delivery, of)

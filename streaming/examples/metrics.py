@@ -1,7 +1,6 @@
 """Metric segments of registered types, condensed to one row per type, source and five minutes."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Stream, Tumbling, Windowed, agg
-from streaming.log import Filter
+from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Selected, Stream, Tumbling, Windowed, agg
 
 REGISTERED = ("cpu", "memory")
 
@@ -16,7 +15,7 @@ metrics = Stream(
     clock=BoundedOutOfOrderness("10 seconds"),
 )
 
-registered = Filter("registered", of=metrics, where=_is_registered)
+registered = Selected("registered", of=metrics, where=_is_registered)
 
 by_5_minutes = Windowed(
     name="by_5_minutes",
@@ -27,4 +26,4 @@ by_5_minutes = Windowed(
     aggregates={"n": agg.count(), "sum": agg.sum("value"), "min": agg.minimum("value"), "max": agg.maximum("value")},
 )
 
-pipeline = Pipeline(stream=metrics, views=(by_5_minutes,))
+pipeline = Pipeline(stream=metrics, views=(by_5_minutes, registered))

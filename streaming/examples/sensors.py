@@ -1,7 +1,19 @@
-"""Sensor readings in degrees Fahrenheit: converted, averaged per sensor, filtered by a threshold."""
+"""Sensor readings in degrees Fahrenheit: converted, averaged per sensor, filtered, split into outputs."""
 
-from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, agg, epoch_millis
-from streaming.log import Filter
+from streaming import (
+    BoundedOutOfOrderness,
+    Files,
+    Json,
+    Pipeline,
+    Rule,
+    Selected,
+    Side,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+    epoch_millis,
+)
 
 sensors = Stream(
     name="sensors",
@@ -34,6 +46,20 @@ mean_by_second = Windowed(
     aggregates={"mean_celsius": agg.mean("celsius")},
 )
 
-warm = Filter("warm", of=sensors, where="temperature >= 25.0")
+warm = Selected("warm", of=sensors, where="temperature >= 25.0")
+
+monitored = Selected(
+    name="monitored",
+    description="All readings; beside them, from the same pass, alarms and what ids are made of.",
+    of=sensors,
+    sides={
+        "freezing": Side(where="temperature < 32.0", select={"alarm": "concat('Freezing Alarm for ', id)"}),
+        "ids": Side(select=("id",)),
+        "parts": Side(
+            where="contains(id, '_')",
+            select={"kind": "split_part(id, '_', 1)", "number": "try_cast(split_part(id, '_', 2) as int)"},
+        ),
+    },
+)
 
 pipeline = Pipeline(stream=sensors, views=(mean_by_5_seconds, mean_by_second))

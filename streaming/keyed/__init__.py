@@ -6,7 +6,7 @@ from streaming.keyed.key import FOREVER, NEVER, Key, Output
 from streaming.keyed.latest import latest
 from streaming.keyed.operator import KeyedRuntime
 from streaming.keyed.rows import row_class
-from streaming.keyed.values import read_back
+from streaming.keyed.values import encoder, python_values, read_back
 
 __all__ = [
     "FOREVER",
@@ -16,7 +16,9 @@ __all__ = [
     "KeyedRuntime",
     "Output",
     "count_window",
+    "encoder",
     "latest",
+    "python_values",
     "read_back",
     "row_class",
 ]

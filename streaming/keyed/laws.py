@@ -17,7 +17,7 @@ from streaming.keyed.schemas import WRITTEN_AT, no_rows, spark_schema, table_sch
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Finding, LogAtVersion, open_beside
+from streaming.operators import Finding, LogAtVersion, differing_rows, open_beside
 from streaming.tables import delta
 from streaming.views import Position
 
@@ -65,10 +65,7 @@ def audit_keyed(spark: SparkSession, lake: Lake, pinned: PinnedKeyed, log: LogAt
         schema = pa.schema([schemas[suffix].field(name) for name in columns])
         computed = _computed(keyed, nothing, log.rows, at, suffix, schema)
         stored = delta.read(spark, uri, version).select(*(f"`{name}`" for name in columns))
-        # A map cannot be compared as it is.
-        left, right = _comparable(stored), _comparable(computed)
-        differing = left.exceptAll(right).count() + right.exceptAll(left).count()
-        name = keyed.table_name(suffix)
+        name, differing = keyed.table_name(suffix), differing_rows(stored, computed)
         yield Finding("cuts", name, stored.count(), differing, f"{suffix or 'results'}: computed again, equal")
 
 
@@ -81,7 +78,3 @@ def _computed(
     clock = optional_micros(at.watermark)
     task = RowsOf(keyed, NEVER if clock is None else clock, suffix, schema)
     return in_order(keyed, state, rows).mapInArrow(task, spark_schema(schema, partitioned=False))
-
-
-def _comparable(rows: DataFrame) -> DataFrame:
-    return rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"))

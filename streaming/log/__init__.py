@@ -6,7 +6,6 @@ from streaming.log.batch import Batch
 from streaming.log.batches import archive_batches, batches_after, head, newest_late, read_batches, version_after
 from streaming.log.clock_history import clock_history
 from streaming.log.files import LogFiles
-from streaming.log.filters import Filter
 from streaming.log.heartbeat import append_heartbeat
 from streaming.log.ingest import QUERY, Ingest, append_validated, next_state, stamp, widen_log
 from streaming.log.origin import REPAIRS, place, with_origin
@@ -19,7 +18,6 @@ __all__ = [
     "QUERY",
     "REPAIRS",
     "Batch",
-    "Filter",
     "Ingest",
     "LogFiles",
     "OperatorCounts",

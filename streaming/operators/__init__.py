@@ -1,5 +1,6 @@
 """The contract of what runs an operator, and how it is found."""
 
+from streaming.operators.comparison import differing_rows
 from streaming.operators.declaration import (
     DECLARATION,
     check_declaration,
@@ -7,6 +8,7 @@ from streaming.operators.declaration import (
     differences,
     recorded_declaration,
 )
+from streaming.operators.filtered import FilterCounts
 from streaming.operators.finding import Finding
 from streaming.operators.generations import GENERATION, generation_of, open_beside, open_side
 from streaming.operators.runtime import (
@@ -24,6 +26,7 @@ from streaming.operators.switching import make_ready, next_of, ready_generation,
 __all__ = [
     "DECLARATION",
     "GENERATION",
+    "FilterCounts",
     "Finding",
     "LogAtVersion",
     "OperatorRuntime",
@@ -34,6 +37,7 @@ __all__ = [
     "clean_state",
     "create_table",
     "differences",
+    "differing_rows",
     "generation_of",
     "make_ready",
     "next_of",

@@ -15,6 +15,7 @@ from streaming.base import DeclarationError, ViewError
 from streaming.declare import Operator, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts
+from streaming.operators.filtered import FilterCounts
 from streaming.operators.finding import Finding
 
 
@@ -128,6 +129,10 @@ class OperatorRuntime(ABC):
 
     def explain(self, spark: SparkSession) -> Mapping[str, str]:
         """In words for people, by heading: how it is computed, why so, and how far it is."""
+        return {}
+
+    def filtered(self) -> Mapping[str, FilterCounts]:
+        """What its filters did since its tables were built, by the suffix of the table each fills; reads no row."""
         return {}
 
     # Correcting

@@ -7,9 +7,16 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from streaming import Lake, Pipeline, Punctuated, Stream
+from streaming import BoundedOutOfOrderness, Lake, Pipeline, Punctuated, Stream
 from streaming.audit.laws import audit
-from streaming.examples import bounded_disorder, late_counts, periodic_clock, punctuated_clock, silent_partition
+from streaming.examples import (
+    bounded_disorder,
+    late_counts,
+    metrics,
+    periodic_clock,
+    punctuated_clock,
+    silent_partition,
+)
 from streaming.log.batches import read_batches
 from streaming.log.clock_history import ClockReading, clock_history
 from streaming.log.read import read_log
@@ -179,6 +186,38 @@ def test_the_last_windows_of_a_silent_source_close_from_exactly_heartbeat_after_
     drained_at(spark, lake, pipeline, later(160))
     assert stamps(lake, stream)[6:] == [at(180)]
     assert clock_holds(spark, lake, pipeline)
+
+
+def test_s14_the_last_windows_of_a_burst_are_out_soon_and_the_next_burst_a_day_later_is_not_late(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """Event time is the time of day, in minutes: a delay of one minute, and a silence counts from two minutes on."""
+    stream = replace(metrics.metrics, clock=BoundedOutOfOrderness("1 minute", heartbeat_after="2 minutes"))
+    view = replace(metrics.by_5_minutes, of=stream)
+    pipeline = Pipeline(stream, (view,))
+
+    def minute(minutes: float) -> datetime:
+        return at(60 * minutes)
+
+    def segments(*minutes: float) -> list[dict[str, object]]:
+        given = {"type": "cpu", "source": "a", "value": 1.0}
+        return [{**given, "ts": minute(each).isoformat()} for each in minutes]
+
+    def published() -> list[datetime]:
+        return [row[0] for row in tuples(read_first(spark, lake, view), "window_end")]
+
+    land(stream.source.location(lake), segments(1, 60, 123))
+    drained_at(spark, lake, pipeline, minute(123))  # 2:03; the clock is at 2:02
+    assert published() == [minute(5), minute(65)]
+    drained_at(spark, lake, pipeline, minute(125) - timedelta(milliseconds=1))
+    assert published() == [minute(5), minute(65)]
+    drained_at(spark, lake, pipeline, minute(128))
+    assert published() == [minute(5), minute(65), minute(125)]
+    drained_at(spark, lake, pipeline, minute(24 * 60 + 1))  # the silence goes on until the next burst
+    land(stream.source.location(lake), segments(24 * 60 + 1))
+    drained_at(spark, lake, pipeline, minute(24 * 60 + 1))
+    assert stamps(lake, stream) == [None, minute(127), minute(24 * 60), minute(24 * 60)]
+    assert tuples(late_pairs(read_log(spark, lake, stream), view)) == []
 
 
 def test_a_delay_raised_in_mid_stream_loses_nothing_doubles_nothing_and_takes_no_stamp_back(

@@ -1,15 +1,16 @@
-"""Golden tests of stateless applications: filter, conversion, validation against a schema, event-time extraction."""
+"""Golden tests of stateless applications on readings: filters, outputs, conversion, validation, event time."""
 
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming import log
+from streaming import Pipeline, Selected, log
 from streaming.examples import iso_events, records, sensors
 from streaming.lake.lake import Lake
-from streaming.log.filters import FilterCounts
+from streaming.operators.runtime import runtime_of
 from tests.support.feeds import readings
 from tests.support.instants import T0, at, ms
 from tests.support.runs import run, tuples
@@ -17,22 +18,34 @@ from tests.support.runs import run, tuples
 
 @pytest.fixture(scope="module")
 def measured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """A lake after readings around the threshold of E2 (no value at all, too), and the four of E9."""
+    """A lake after readings around two thresholds, one without a value, and those that are converted and split."""
     lake = Lake(str(tmp_path_factory.mktemp("measured")))
     threshold, conversion = readings("e2@1=24.9, e2@2=25.0, e2@3"), readings("e9@1=32, e9@2=50, e9@3=212, e9@4=-40")
-    run(spark, lake, sensors.pipeline, threshold, conversion)
+    others = readings("a@0=70, d1@1=31.9, d1@2=32.0, sensor_7@1=80")
+    run(spark, lake, Pipeline(sensors.sensors, (sensors.warm, sensors.monitored)), threshold, conversion, others)
     return lake
+
+
+def output(spark: SparkSession, lake: Lake, of: Selected, side: str = "current") -> DataFrame:
+    return runtime_of(of, lake).readable[side](spark)
+
+
+def test_e1_each_reading_becomes_its_id(spark: SparkSession, measured: Lake) -> None:
+    ids = output(spark, measured, sensors.monitored, "ids")
+    assert tuples(ids.where("id = 'a'"), "id") == [("a",)]
+    assert ids.count() == output(spark, measured, sensors.monitored).count() == 10
 
 
 def test_e2_a_threshold_filter_keeps_the_threshold_and_reports_rows_in_kept_and_removed(
     spark: SparkSession, measured: Lake
 ) -> None:
-    rows = log.read_log(spark, measured, sensors.sensors).where("id = 'e2'")
-
-    assert tuples(sensors.warm.rows(rows), "id", "temperature") == [("e2", 25.0)]
-    assert sensors.warm.counts(rows) == FilterCounts(rows_in=2, kept=1, removed=1)
+    kept = output(spark, measured, sensors.warm)
+    assert tuples(kept.where("id = 'e2'"), "id", "temperature") == [("e2", 25.0)]
+    counts = runtime_of(sensors.warm, measured).filtered()[""]
+    assert (counts.rows_in, counts.kept, counts.removed) == (10, 8, 2)
     # 24.9 is removed, not rejected; the reading without a value is rejected, not removed.
-    assert tuples(log.rejected(rows), "event_time", "_rejected") == [
+    rejected = log.rejected(log.read_log(spark, measured, sensors.sensors))
+    assert tuples(rejected, "event_time", "_rejected") == [
         (at(3), ["temperature_present: not (temperature is not null)"])
     ]
 
@@ -42,6 +55,31 @@ def test_e9_fahrenheit_becomes_celsius(spark: SparkSession, measured: Lake) -> N
 
     assert [row["temperature"] for row in rows] == [32, 50, 212, -40]
     assert [row["celsius"] for row in rows] == pytest.approx([0, 10, 100, -40], abs=1e-9)
+
+
+def test_e14_an_id_is_split_at_its_underscore(spark: SparkSession, measured: Lake) -> None:
+    assert tuples(output(spark, measured, sensors.monitored, "parts"), "kind", "number") == [("sensor", 7)]
+
+
+def test_d1_a_reading_below_freezing_raises_an_alarm_and_all_readings_go_on(
+    spark: SparkSession, measured: Lake
+) -> None:
+    main = output(spark, measured, sensors.monitored).where("id = 'd1'")
+    assert tuples(main, "temperature") == [(31.9,), (32.0,)]
+    alarms = output(spark, measured, sensors.monitored, "freezing")
+    assert tuples(alarms.where("alarm like '%d1'"), "alarm", "_at") == [("Freezing Alarm for d1", at(1))]
+
+
+def test_d4_one_pass_over_the_log_fills_outputs_of_different_types_each_in_one_commit(
+    spark: SparkSession, measured: Lake
+) -> None:
+    sides = ("current", "freezing", "ids", "parts")
+    columns = [output(spark, measured, sensors.monitored, side).columns for side in sides]
+    values = [[name for name in names if not name.startswith("_")] for names in columns]
+    assert values == [list(sensors.sensors.columns), ["alarm"], ["id"], ["kind", "number"]]
+    tables = [DeltaTable(measured.table(sensors.monitored, spec.suffix)) for spec in sensors.monitored.tables]
+    writes = [[commit["operation"] for commit in table.history()] for table in tables]
+    assert [names.count("WRITE") for names in writes] == [1, 1, 1, 1]
 
 
 def test_e18_a_payload_is_valid_or_rejected_with_all_its_reasons_and_its_bytes(spark: SparkSession, lake: Lake) -> None:

@@ -73,7 +73,7 @@ def test_files_of_every_visible_folder_are_read_and_of_no_hidden_one(spark: Spar
     assert (backlog({}).items, compared(spark, lake)) == (0, SourceComparison(len(visible), "files"))
 
 
-def test_a_backlog_comes_in_batches_of_bounded_bytes_and_a_file_above_the_bound_comes_alone(
+def test_o10_a_backlog_comes_in_batches_of_bounded_bytes_and_a_file_above_the_bound_comes_alone(
     spark: SparkSession, lake: Lake
 ) -> None:
     one_row = len(line(readings("a@1=1")[0])) + 1

@@ -25,7 +25,6 @@ from streaming import (
     find_pipeline,
 )
 from streaming.base.errors import DeclarationError, StreamingError
-from streaming.log.filters import Filter
 
 STREAM = Stream(
     name="orders",
@@ -63,7 +62,6 @@ REFUSED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "empty stream name": (lambda: replace(STREAM, name=""), ("''", "beginning with a letter")),
     "view name": (lambda: replace(VIEW, name="by-hour"), ("'by-hour'", "view", "lower-case")),
     "rule name": (lambda: Rule("1st", "id = 'a'"), ("'1st'", "rule", "beginning with a letter")),
-    "filter name": (lambda: Filter("Warm", STREAM, "amount > 1"), ("'Warm'", "filter", "lower-case")),
     "reserved column": (lambda: Json("_day date, id string"), ("'_day'", "belong to the event log", "Rename")),
     "reserved derived column": (lambda: replace(STREAM, derived={"_x": "id"}), ("'_x'", "Rename")),
     "column twice": (lambda: Json("id string, id bigint"), ("repeats id", "write each column once")),
@@ -107,7 +105,6 @@ REFUSED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     ),
     "aggregate has a reserved name": (lambda: replace(VIEW, aggregates={"_n": agg.count()}), ("'_n'", "Rename")),
     "where reads unknown column": (lambda: replace(VIEW, where="price > 1"), ("where of view", "'price'", COLUMNS)),
-    "filter reads unknown column": (lambda: Filter("warm", STREAM, "heat > 1"), ("'warm'", "'heat'", COLUMNS)),
     "empty window": (lambda: Tumbling("0 seconds"), ("'0 seconds'", "give it a length")),
     "window without unit": (lambda: Tumbling("10"), ("'10'", "'15 minutes'")),
     "offset as long as the window": (lambda: Tumbling("1 hour", "60 minutes"), ("'60 minutes'", "'1 hour'")),
@@ -156,7 +153,6 @@ REFUSED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "rules is one rule": (lambda: given(STREAM, rules=Rule("r", "id = 'a'")), ("rules of stream", "a Rule", "a tuple")),
     "an entry of rules is a text": (lambda: given(STREAM, rules=("id = 'a'",)), ("an entry of rules", "a str")),
     "where is a number": (lambda: replace(VIEW, where="amount"), ("where of view", "a number and no boolean")),
-    "where of a filter is a number": (lambda: Filter("warm", STREAM, "amount"), ("'warm'", "a number and no boolean")),
     "by is a text": (lambda: given(VIEW, by="id"), ("by of view 'by_hour' is 'id', a str", "such as ('id',)")),
     "by is an expression": (lambda: replace(VIEW, by=("upper(id)",)), ("'upper(id)'", "an expression", "derived={")),
     "distinct is a text": (lambda: given(VIEW, distinct="id"), ("distinct of view", "'id', a str", "a tuple")),

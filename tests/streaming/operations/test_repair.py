@@ -122,7 +122,7 @@ def test_rows_that_pass_by_now_come_back_once_with_todays_stamp_and_the_preview_
     assert head(lake, LAX.stream) == batch
 
 
-def test_repaired_rows_and_an_added_column_take_the_ordinary_road_through_views_and_corrections(
+def test_d8_repaired_rows_and_an_added_column_take_the_ordinary_road_through_views_and_corrections(
     spark: SparkSession, rejecting: Lake
 ) -> None:
     lake = rejecting

@@ -84,7 +84,7 @@ def test_rejected_rows_may_be_the_limit_and_not_more() -> None:
     assert raised(seen(process=more), minute(1), replace(LIMITS, rejected_share=None)) == []
 
 
-def test_a_backlog_may_grow_for_the_limit_and_not_longer() -> None:
+def test_o10_a_backlog_may_grow_for_the_limit_and_not_longer() -> None:
     growing = HEALTHY.model_copy(update={"backlog_grows_since": at(0)})
     assert raised(seen(process=growing), minute(10)) == []
     assert raised(seen(process=growing), minute(10.1)) == ["stream_backlog_shrinks"]

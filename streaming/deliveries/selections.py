@@ -1,0 +1,39 @@
+"""Rows of a selection as what a delivery reads, batch by batch."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import ORIGIN
+from streaming.declare import ELEMENT, Delivery, Selected
+from streaming.deliveries.outbox import UNIT, Outbox
+from streaming.lake import Lake
+from streaming.operators import generation_of
+from streaming.selected import AT, BATCH, Reached
+from streaming.sinks import REVISION, TIME
+from streaming.tables import FileIndex, delta, read_files
+
+
+class SelectionOutbox(Outbox):
+    """A unit is a batch of the table's own sequence; within it rows come in the order of their origins."""
+
+    begin = 0
+
+    def __init__(self, lake: Lake, delivery: Delivery, selected: Selected) -> None:
+        self._uri = lake.table(selected, delivery.output)
+        self._selected = selected
+        self._files = FileIndex(self._uri, AT)
+        self.order = (ORIGIN, *([ELEMENT] if selected.makes_many(delivery.output) else []))
+
+    def generation(self) -> int:
+        return generation_of(delta.open_table(self._uri))
+
+    def end(self, since: int) -> int:
+        return Reached.of(self._selected, delta.open_table(self._uri)).batch + 1
+
+    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        unit, table = F.col(BATCH), self._files.refresh()
+        rows = read_files(spark, table, self._uri, self._files.with_batches(since - 1, until - 1))
+        wanted = rows.where((unit >= since) & (unit < until))
+        return wanted.withColumns({UNIT: unit, REVISION: F.unix_micros(AT), TIME: F.col(AT)})

@@ -1,0 +1,69 @@
+"""A function of a user over the rows of a batch, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.base import FunctionError, arrow_schema
+from streaming.declare import ELEMENT, RowFunction
+from streaming.keyed import encoder, python_values, row_class
+
+
+@contextmanager
+def opened(function: RowFunction, task: int) -> Iterator[Applied]:
+    """The function, open for the rows of a task; it is closed whatever happens to them."""
+    with nullcontext() if function.opens is None else function.opens(task) as given:
+        yield Applied(function, given)
+
+
+class Applied:
+    """A function that is open: called with rows, it gives those that become of them, with where these are from."""
+
+    def __init__(self, function: RowFunction, given: Any) -> None:
+        self._function = function
+        self._given = given
+        self._kind = pa.struct(list(arrow_schema(function.returns)))
+        self._encode = encoder(self._kind)
+
+    def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns that the function returns, those of `rows` that tell where a row is from, and `_element`.
+
+        Raises:
+            FunctionError: the function raised, or gave what is not declared.
+        """
+        names = tuple(name for name in rows.schema.names if not name.startswith("_"))
+        added = [name for name in rows.schema.names if name not in names]
+        as_row = partial(tuple.__new__, row_class(names))
+        columns = [python_values(rows.column(name)) for name in names]
+        results: list[Any] = []
+        sources: list[int] = []
+        elements: list[int] = []
+        for place, row in enumerate(map(as_row, zip(*columns, strict=True))):
+            given = self._of_row(row)
+            results += given
+            sources += [place] * len(given)
+            elements += range(len(given))
+        values = pa.RecordBatch.from_struct_array(pa.array(results, self._kind))
+        origins = rows.select(added).take(pa.array(sources, pa.int64()))
+        numbers = pa.array(elements, pa.int32())
+        columns = [*values.columns, *origins.columns, numbers]
+        return pa.RecordBatch.from_arrays(columns, names=[*values.schema.names, *added, ELEMENT])
+
+    def _of_row(self, row: Any) -> list[Any]:
+        try:
+            given = list(self._function.apply(row, self._given))
+            if None in given:
+                raise ValueError("it gave None in place of a row")
+            return [self._encode(each) for each in given]
+        # Whatever a user's function raises is told with the row that it was called for.
+        except Exception as error:
+            values = ", ".join(f"{name}={value!r}" for name, value in zip(row.columns_, row, strict=True))
+            raise FunctionError(
+                f"function {self._function.name} failed for the row ({values}): {type(error).__name__}: {error}. "
+                "Nothing of its step was written; correct it and run again, or leave such rows out with `where`."
+            ) from error

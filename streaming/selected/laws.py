@@ -1,0 +1,111 @@
+"""The audit of a selection: what is stored and counted, against the log selected once more in one plain read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import DAY, ORIGIN, ViewError
+from streaming.declare import ELEMENT, Selected, Side, Stream
+from streaming.lake import Lake
+from streaming.log import valid
+from streaming.operators import FilterCounts, Finding, LogAtVersion, differing_rows, open_beside
+from streaming.selected.frame import AT, BATCH, origin_of
+from streaming.selected.reached import Reached
+from streaming.selected.schemas import WRITTEN_AT, spark_schema, table_schemas
+from streaming.selected.tasks import ApplyFunction
+from streaming.tables import delta
+
+_PASSED = "_passed"
+
+
+@dataclass(frozen=True)
+class PinnedSelected:
+    """The tables of a selection at versions of one moment, by suffix; `delta.BEFORE` for those not there."""
+
+    selected: Selected
+    versions: Mapping[str, int]
+
+    @classmethod
+    def now(cls, lake: Lake, selected: Selected) -> PinnedSelected:
+        """As it is now."""
+        own = delta.open_table(lake.table(selected))
+        tables = {to: open_beside(own, lake.table(selected, to)) if to else own for to in selected.outputs}
+        return cls(selected, {to: delta.BEFORE if table is None else table.version() for to, table in tables.items()})
+
+
+def audit_selected(
+    spark: SparkSession, lake: Lake, pinned: PinnedSelected, logs: Mapping[str, LogAtVersion]
+) -> Iterator[Finding]:
+    """The laws: what came to each filter was kept or removed, and each table holds what was kept and nothing else.
+
+    Raises:
+        ViewError: nothing is selected yet.
+    """
+    selected = pinned.selected
+    if pinned.versions[""] == delta.BEFORE:
+        raise ViewError(
+            f"selection {selected.name!r} has selected nothing yet at {lake.table(selected)!r}; run `tidemark run "
+            f"{selected.folder}` first."
+        )
+    for to, version in pinned.versions.items():
+        uri, name = lake.table(selected, to), selected.table_name(to)
+        at = Reached.of(selected, delta.open_table(uri, version))
+        candidates = [
+            _candidates(selected.outputs[to], stream, logs[stream.name].rows, at.through[stream.name])
+            for stream in selected.reads
+        ]
+        counted = sum(map(_counted, candidates), FilterCounts())
+        wrong = abs(counted.kept - at.counts.kept) + abs(counted.removed - at.counts.removed)
+        yield Finding("conservation", name, counted.rows_in, wrong, "rows: kept or removed, as counted")
+        stored = delta.read(spark, uri, version).drop(WRITTEN_AT)
+        if len(selected.reads) > 1:
+            # Of several logs it is the number of the step, which depends on how they went on side by side.
+            stored = stored.drop(BATCH)
+        kept = _kept(selected, to, candidates).select(*(f"`{each}`" for each in stored.columns))
+        yield Finding("cuts", name, stored.count(), differing_rows(stored, kept), "rows: selected again, equal")
+
+
+def _candidates(side: Side, stream: Stream, log: DataFrame, through: int) -> DataFrame:
+    """What came to the filter of an output, of one log, with `_passed`."""
+    rows = valid(log).where(F.col(BATCH) <= through)
+    if side.explode is not None:
+        ((name, array),) = side.explode.items()
+        rows = rows.select("*", F.posexplode(F.expr(array)).alias(ELEMENT, name))
+    passed = F.lit(True) if side.where is None else F.coalesce(F.expr(side.where), F.lit(False))
+    return rows.withColumn(_PASSED, passed)
+
+
+def _counted(candidates: DataFrame) -> FilterCounts:
+    row = candidates.agg(F.count(F.lit(1)).alias("rows"), F.count_if(_PASSED).alias("kept")).first()
+    assert row is not None
+    return FilterCounts(row["rows"], row["kept"])
+
+
+def _kept(selected: Selected, to: str, candidates: Sequence[DataFrame]) -> DataFrame:
+    """What the table must hold, however the logs were cut into steps."""
+    side = selected.outputs[to]
+    origins = {
+        stream.name: rows.schema[ORIGIN].dataType for stream, rows in zip(selected.reads, candidates, strict=True)
+    }
+    parts = [
+        rows.where(_PASSED).select(
+            *(F.expr(sql).alias(name) for name, sql in side.selected(stream.columns).items()),
+            F.col(f"`{stream.event_time}`").alias(AT),
+            BATCH,
+            origin_of(stream, origins).alias(ORIGIN),
+            *([ELEMENT] if side.element else []),
+            DAY,
+        )
+        for stream, rows in zip(selected.reads, candidates, strict=True)
+    ]
+    kept = reduce(DataFrame.unionAll, parts)
+    if to or selected.function is None:
+        return kept
+    schema = table_schemas(selected, {"": kept.schema})[""]
+    results = schema.remove(schema.get_field_index(WRITTEN_AT))
+    return kept.mapInArrow(ApplyFunction(selected.function, results), spark_schema(results))

@@ -1,0 +1,106 @@
+"""Selections as an operator: what the rooms above know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming.base import ORIGIN, ViewError
+from streaming.declare import ELEMENT, Selected
+from streaming.lake import Lake
+from streaming.operators import (
+    FilterCounts,
+    Finding,
+    LogAtVersion,
+    OperatorRuntime,
+    Step,
+    check_declaration,
+    open_side,
+    runtime_of,
+)
+from streaming.selected.explained import explain
+from streaming.selected.frame import BATCH
+from streaming.selected.laws import PinnedSelected, audit_selected
+from streaming.selected.reached import Reached
+from streaming.selected.steps import SelectedSteps, in_pieces
+from streaming.tables import delta
+
+_ROWS_PER_CORE = 1_000_000
+"""How much of a log one step takes at most, however far the selection is behind."""
+
+
+@runtime_of.register
+def _(operator: Selected, lake: Lake) -> OperatorRuntime:
+    return SelectedRuntime(operator, lake)
+
+
+class SelectedRuntime(OperatorRuntime):
+    """A selection runs in steps over its logs; nothing is kept from one to the next."""
+
+    operator: Selected
+
+    def __init__(self, selected: Selected, lake: Lake) -> None:
+        self.operator = selected
+        self.lake = lake
+        self._steps: SelectedSteps | None = None
+
+    def check(self) -> None:
+        check_declaration(self.lake, self.operator)
+
+    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
+        steps, most_rows = self._steps_on(spark), _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
+        # Where a step died between two of its commits, the next one ends where that one was to end.
+        for end in dict.fromkeys((steps.next_end(), None)):
+            for batches in in_pieces(steps.behind(end), most_rows):
+                yield Step(batches, partial(steps.step, batches, now))
+
+    @property
+    def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
+        return {to or "current": partial(self.read, to) for to in self.operator.outputs}
+
+    def filtered(self) -> Mapping[str, FilterCounts]:
+        """What the filters of its outputs did."""
+        own = delta.open_table(self.lake.table(self.operator))
+        if own is None:
+            return {}
+        filters = (to for to, side in self.operator.outputs.items() if side.where is not None)
+        tables = {to: open_side(self.lake, self.operator, to) if to else own for to in filters}
+        return {to: Reached.of(self.operator, table).counts for to, table in tables.items()}
+
+    def explain(self, spark: SparkSession) -> dict[str, str]:
+        return explain(self.lake, self.operator)
+
+    def pin(self, spark: SparkSession) -> PinnedSelected:
+        return PinnedSelected.now(self.lake, self.operator)
+
+    def laws(self, spark: SparkSession, pinned: PinnedSelected, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+        return audit_selected(spark, self.lake, pinned, logs)
+
+    def refresh(self) -> None:
+        self._steps = None
+
+    def read(self, suffix: str, spark: SparkSession) -> DataFrame:
+        """The rows of an output, in the order of the log.
+
+        Raises:
+            ViewError: nothing is selected yet.
+        """
+        selected = self.operator
+        own = delta.open_table(self.lake.table(selected))
+        table = open_side(self.lake, selected, suffix) if suffix else own
+        if table is None:
+            raise ViewError(
+                f"selection {selected.name!r} has no table {self.lake.table(selected, suffix)!r} yet; run `tidemark "
+                f"run {selected.folder}` first, or point TIDEMARK_HOME to the lake that has it."
+            )
+        rows = delta.read(spark, self.lake.table(selected, suffix), table.version())
+        return rows.orderBy(BATCH, ORIGIN, *([ELEMENT] if selected.makes_many(suffix) else []))
+
+    def _steps_on(self, spark: SparkSession) -> SelectedSteps:
+        # Kept, because it knows the files of the logs.
+        if self._steps is None:
+            self._steps = SelectedSteps(spark, self.lake, self.operator)
+        return self._steps

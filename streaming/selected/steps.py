@@ -1,0 +1,146 @@
+"""One step of a selection: one pass over the new rows, then one commit for each output.
+
+Each table says in its own commit how far it is, the selection's own last. Whatever kills a step, the next one begins
+where that one is, and writes only the tables that are not that far yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import zip_longest
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from streaming.base import FunctionError, to_micros
+from streaming.declare import Selected
+from streaming.lake import Lake
+from streaming.log import Batch, LogFiles, batches_after
+from streaming.operators import FilterCounts, Written, create_table, slices
+from streaming.selected.frame import columns_by_output, select_all
+from streaming.selected.reached import Reached
+from streaming.selected.schemas import spark_schema, table_schemas
+from streaming.selected.tasks import WRITTEN, WriteOutputs, of_report
+from streaming.tables import TaskFile, delta
+
+Batches = Mapping[str, Sequence[Batch]]
+"""Batches of several logs, by stream."""
+
+
+class SelectedSteps:
+    """The steps of one selection in one process."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, selected: Selected) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._selected = selected
+        self._logs = {stream.name: LogFiles(lake, stream) for stream in selected.reads}
+        nothing = select_all(selected, {name: log.none(spark) for name, log in self._logs.items()})
+        self._schemas = table_schemas(selected, columns_by_output(selected, nothing))
+        # Readers go by the selection's own table.
+        self._suffixes = [*selected.sides, ""]
+        self._ready: set[str] = set()
+
+    def next_end(self) -> Reached | None:
+        """Where the next step must end, because a table is there already; None where none is ahead."""
+        if not self._selected.sides:
+            return None
+        at = self._at("")
+        return next((table for table in map(self._at, self._selected.sides) if at.is_behind(table)), None)
+
+    def behind(self, end: Reached | None = None) -> Batches:
+        """The batches that are to be followed, up to `end` where there is one."""
+        at = self._at("").through
+        new = {stream.name: batches_after(self._lake, stream, at[stream.name]) for stream in self._selected.reads}
+        if end is None:
+            return new
+        return {name: [each for each in batches if each.number <= end.through[name]] for name, batches in new.items()}
+
+    def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
+        """Follow `batches`, those after the selection's own table in order and without a gap.
+
+        Raises:
+            FencedError: another process has taken over.
+            FunctionError: the function raised.
+        """
+        uris = {suffix: self._created(suffix) for suffix in self._suffixes}
+        stands = {suffix: self._at(suffix) for suffix in self._suffixes}
+        before = stands[""]
+        after = before.after(batches)
+        behind = [to for to in self._suffixes if stands[to].is_behind(after)]
+        files: dict[str, list[TaskFile]] = {to: [] for to in behind}
+        counts = dict.fromkeys(behind, FilterCounts())
+        if any(batch.summary.rows > batch.rejected for each in batches.values() for batch in each):
+            task = self._task({to: uris[to] for to in behind}, after, now())
+            for to, told in self._run(task, before, after):
+                if isinstance(told, TaskFile):
+                    files[to].append(told)
+                else:
+                    counts[to] += told
+        rows = {to: self._commit(uris[to], files[to], counts[to], stands[to], after) for to in behind}
+        return Written(rows.get("", 0))
+
+    def _task(self, uris: Mapping[str, str], after: Reached, now: datetime) -> WriteOutputs:
+        several = len(self._selected.reads) > 1
+        return WriteOutputs(
+            tuple(self._selected.outputs),
+            uris,
+            {to: self._schemas[to] for to in uris},
+            self._selected.function,
+            after.batch if several else None,
+            to_micros(now),
+        )
+
+    def _run(
+        self, task: WriteOutputs, before: Reached, after: Reached
+    ) -> Iterator[tuple[str, TaskFile | FilterCounts]]:
+        rows = {
+            name: log.with_batches(self._spark, before.through[name], after.through[name])
+            for name, log in self._logs.items()
+        }
+        reports = select_all(self._selected, rows).mapInArrow(task, WRITTEN).collect()
+        for report in reports:
+            if report["error"] is not None:
+                raise FunctionError(report["error"])
+        for report in reports:
+            yield report["suffix"], of_report(report)
+
+    def _commit(self, uri: str, files: Sequence[TaskFile], counts: FilterCounts, at: Reached, after: Reached) -> int:
+        there = replace(after, counts=at.counts + counts, generation=at.generation)
+        metadata = {
+            "through": dict(after.through),
+            "after": dict(at.through),
+            "rows_in": counts.rows_in,
+            "kept": counts.kept,
+            "removed": counts.removed,
+        }
+
+        def fence(table: DeltaTable) -> None:
+            at.fence(self._selected, table)
+
+        if not files:
+            delta.note(uri, metadata=metadata, numbers=there.numbers(), fence=fence)
+            return 0
+        return delta.commit_files(uri, files, metadata=metadata, numbers=there.numbers(), fence=fence)
+
+    def _at(self, suffix: str) -> Reached:
+        return Reached.of(self._selected, delta.open_table(self._lake.table(self._selected, suffix)))
+
+    def _created(self, suffix: str) -> str:
+        uri = self._lake.table(self._selected, suffix)
+        if suffix not in self._ready:
+            schema = spark_schema(self._schemas[suffix])
+            create_table(self._lake, self._selected, suffix, schema)
+            # Where all columns are selected, one may have been added to the stream since.
+            delta.widen(uri, schema)
+            self._ready.add(suffix)
+        return uri
+
+
+def in_pieces(behind: Batches, most_rows: int) -> Iterator[Batches]:
+    """What is to be followed, in pieces of at most `most_rows` rows of each log."""
+    cut = [slices(batches, most_rows) for batches in behind.values()]
+    for piece in zip_longest(*cut, fillvalue=()):
+        yield dict(zip(behind, piece, strict=True))

@@ -1,0 +1,137 @@
+"""What Spark's Python workers do in a step: write what was selected into the files of all outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from streaming.base import DAY, FunctionError
+from streaming.declare import RowFunction
+from streaming.operators import FilterCounts
+from streaming.selected.frame import AT, BATCH
+from streaming.selected.functions import Applied, opened
+from streaming.selected.schemas import WRITTEN_AT
+from streaming.tables import TaskFile, TaskFiles
+
+WRITTEN = (
+    "suffix string, rows_in bigint, kept bigint, "
+    "path string, size bigint, rows bigint, day string, statistics string, error string"
+)
+"""What a task reports: what it counted for each output, each of its files, or why it failed."""
+
+_REPORT = pa.schema(
+    [
+        ("suffix", pa.string()),
+        *((name, pa.int64()) for name in ("rows_in", "kept")),
+        ("path", pa.string()),
+        *((name, pa.int64()) for name in ("size", "rows")),
+        *((name, pa.string()) for name in ("day", "statistics", "error")),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class WriteOutputs:
+    """Write those outputs that have a place in `uris`, by suffix; `order` is that of the columns.
+
+    `batch`: the number that all rows get, null where each has its own.
+    """
+
+    order: tuple[str, ...]
+    uris: Mapping[str, str]
+    schemas: Mapping[str, pa.Schema]
+    function: RowFunction | None
+    batch: int | None
+    written_at: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = {to: TaskFiles(uri, self.schemas[to], (AT, BATCH)) for to, uri in self.uris.items()}
+        counts = dict.fromkeys(self.uris, FilterCounts())
+        error = None
+        # The function is told of its error, and may not make it vanish. Raised further, it would come back as a text
+        # within Spark's own traces.
+        with suppress(FunctionError), self._opened() as applied:
+            try:
+                for batch in batches:
+                    for to, column in zip(self.order, batch.columns, strict=True):
+                        if to in files:
+                            counts[to] += self._write(to, column, files[to], None if to else applied)
+            except FunctionError as raised:
+                error = str(raised)
+                raise
+        if error is not None:
+            yield pa.RecordBatch.from_pylist([{"error": error}], schema=_REPORT)
+            return
+        report: list[dict[str, Any]] = [{"suffix": to, **asdict(each)} for to, each in counts.items()]
+        report += [{"suffix": to, **vars(file)} for to, each in files.items() for file in each.close()]
+        yield pa.RecordBatch.from_pylist(report, schema=_REPORT)
+
+    def _opened(self) -> AbstractContextManager[Applied | None]:
+        if self.function is None or "" not in self.uris:
+            return nullcontext()
+        return opened(self.function, _task())
+
+    def _write(self, to: str, column: pa.Array, files: TaskFiles, applied: Applied | None) -> FilterCounts:
+        # Of a row that is exploded, each element came to the filter; what it removed is null.
+        candidates = column.flatten() if pa.types.is_list(column.type) else column
+        kept = candidates.drop_null()
+        rows = pa.RecordBatch.from_struct_array(kept)
+        for day, of_day in _by_day(rows if applied is None else applied(rows)):
+            files.write(self._completed(to, of_day), day)
+        return FilterCounts(len(candidates), len(kept))
+
+    def _completed(self, to: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with the columns of their table, in order and of its types."""
+        schema = self.schemas[to]
+        given: dict[str, int] = {WRITTEN_AT: self.written_at}
+        if self.batch is not None:
+            given[BATCH] = self.batch
+        columns = [
+            pa.repeat(pa.scalar(given[field.name], field.type), rows.num_rows)
+            if field.name in given
+            else rows.column(field.name).cast(field.type)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class ApplyFunction:
+    """Hand on what becomes of the rows, of the columns in `schema` and the day; nothing is written."""
+
+    function: RowFunction
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with opened(self.function, _task()) as applied:
+            for batch in batches:
+                rows = applied(batch)
+                columns = [rows.column(field.name).cast(field.type) for field in self.schema]
+                names = [*self.schema.names, DAY]
+                yield pa.RecordBatch.from_arrays([*columns, rows.column(DAY)], names=names)
+
+
+def of_report(row: Any) -> TaskFile | FilterCounts:
+    """What a row of a report tells."""
+    if row["path"] is None:
+        return FilterCounts(row["rows_in"], row["kept"])
+    return TaskFile(row["path"], row["size"], row["rows"], row["day"], row["statistics"])
+
+
+def _task() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:
+    days = rows.column(DAY)
+    unique = pc.unique(days).to_pylist()
+    for day in unique:
+        yield day, rows if len(unique) == 1 else rows.filter(pc.equal(days, day))

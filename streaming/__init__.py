@@ -27,7 +27,7 @@ from streaming.lake import Lake, Settings
 from streaming.operations import maintain, repair
 from streaming.service import drain
 from streaming.sinks import Console, CsvFiles, JsonLines, ParquetFiles, Postgres, Rest, Socket, Target
-from streaming.sources import CommittedOffsets, Files, Kafka
+from streaming.sources import CommittedOffsets, Files, Generator, Kafka, OffsetReader, OffsetSource, Table, noise
 from streaming.spark import start_session
 from streaming.views import correct, plan
 from streaming.windows import Custom, LocalDays, SessionWindow, Sliding, Tumbling, Window
@@ -45,6 +45,7 @@ __all__ = [
     "Custom",
     "Delivery",
     "Files",
+    "Generator",
     "Json",
     "JsonLines",
     "Kafka",
@@ -52,6 +53,8 @@ __all__ = [
     "Keyed",
     "Lake",
     "LocalDays",
+    "OffsetReader",
+    "OffsetSource",
     "ParquetFiles",
     "Pipeline",
     "Postgres",
@@ -67,6 +70,7 @@ __all__ = [
     "Socket",
     "Stream",
     "StreamingError",
+    "Table",
     "Target",
     "Text",
     "Tumbling",
@@ -84,6 +88,7 @@ __all__ = [
     "latest",
     "maintain",
     "micros",
+    "noise",
     "plan",
     "repair",
     "start_session",

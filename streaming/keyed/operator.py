@@ -10,13 +10,13 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ViewError, from_micros, literal
+from streaming.base import DeclarationError, ViewError, from_micros, literal
 from streaming.clocks import latest
 from streaming.declare import FAILED, LATE, STATE, Keyed, Stream
 from streaming.keyed.explained import explain
 from streaming.keyed.frame import is_on_time
 from streaming.keyed.laws import PinnedKeyed, audit_keyed
-from streaming.keyed.schemas import AT
+from streaming.keyed.schemas import AT, WRITTEN_AT
 from streaming.keyed.source_text import changed_text
 from streaming.keyed.steps import KeyedSteps
 from streaming.lake import Lake
@@ -27,10 +27,12 @@ from streaming.operators import (
     OperatorRuntime,
     Step,
     check_declaration,
+    generation_of,
     open_side,
     runtime_of,
     slices,
 )
+from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
 
 _ROWS_PER_CORE = 1_000_000
@@ -42,6 +44,26 @@ _log = logging.getLogger("tidemark")
 @runtime_of.register
 def _(operator: Keyed, lake: Lake) -> OperatorRuntime:
     return KeyedRuntime(operator, lake)
+
+
+@placed_rows.register
+def _(of: Keyed, lake: Lake, side: str) -> PlacedRows:
+    if side not in of.output_schemas:
+        sides = ", ".join(repr(name) for name in of.output_schemas if name)
+        raise DeclarationError(
+            f"Table({of.name!r}, side={side!r}): the keyed function has no such side output; it has {sides or 'none'}."
+        )
+    return PlacedRows(
+        uri=lake.table(of, side),
+        # Each step writes a later instant than the one before it.
+        unit=WRITTEN_AT,
+        unit_name="step of",
+        written=WRITTEN_AT,
+        at=AT,
+        made_by=f"run `tidemark run {of.folder}` first, so that it has results",
+        order=(AT, *of.by),
+        generation=generation_of,
+    )
 
 
 class KeyedRuntime(OperatorRuntime):

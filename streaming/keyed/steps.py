@@ -6,7 +6,7 @@ state is, and writes only the tables that are not that far yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,6 +30,10 @@ from streaming.views import Position
 
 _FIRST_DUE = "due"
 """The number of the state's table that tells its first timer, in microseconds; `FOREVER` where it has none."""
+
+_WRITTEN = "written"
+"""The number of an output that tells the newest instant in its rows, in microseconds: whoever follows them needs each
+step to write a later one, also where the machine's clock was set back."""
 
 _CLEANED_EVERY = timedelta(minutes=10)
 
@@ -73,15 +77,17 @@ class KeyedSteps:
         before = self.position()
         after = before.after(batches[-1])
         tables = {suffix: self._created(suffix) for suffix in (*self._outputs, STATE)}
-        stands = {suffix: Position.of(DeltaTable(storage.location(uri))) for suffix, uri in tables.items()}
+        opened = {suffix: DeltaTable(storage.location(uri)) for suffix, uri in tables.items()}
+        stands = {suffix: Position.of(table) for suffix, table in opened.items()}
         behind = [suffix for suffix in self._outputs if stands[suffix].batch < after.batch]
         if not self._anything(before, after, batches):
             for suffix in (*behind, STATE):
                 self._append(tables[suffix], [], stands[suffix], after)
             written = Written(0)
         else:
-            files, due = self._fold(before, after, {each: tables[each] for each in (*behind, STATE)}, now())
-            rows = {each: self._append(tables[each], files[each], stands[each], after) for each in behind}
+            instant = _later(opened.values(), now())
+            files, due = self._fold(before, after, {each: tables[each] for each in (*behind, STATE)}, instant)
+            rows = {each: self._append(tables[each], files[each], stands[each], after, instant) for each in behind}
             kept = self._replace(tables[STATE], files[STATE], stands[STATE], after, due)
             written = Written(rows.get("", 0), kept, delta.size(tables[STATE]))
         if now() - self._cleaned_at >= _CLEANED_EVERY:
@@ -108,12 +114,12 @@ class KeyedSteps:
         return self._keyed.order == "event" or (due is not None and due <= to_micros(after.watermark))
 
     def _fold(
-        self, before: Position, after: Position, uris: dict[str, str], now: datetime
+        self, before: Position, after: Position, uris: dict[str, str], written_at: int
     ) -> tuple[dict[str, list[TaskFile]], int]:
         """Write the files of the tables at `uris`, by suffix; returns them, and the first timer that is pending."""
         clock = optional_micros(after.watermark)
         schemas: dict[str, pa.Schema] = {suffix: self._schemas[suffix] for suffix in uris}
-        task = WriteTables(self._keyed, NEVER if clock is None else clock, uris, schemas, to_micros(now))
+        task = WriteTables(self._keyed, NEVER if clock is None else clock, uris, schemas, written_at)
         within = Range(before.batch, after.batch, before.watermark, after.watermark)
         files: dict[str, list[TaskFile]] = {suffix: [] for suffix in uris}
         due = FOREVER
@@ -136,12 +142,15 @@ class KeyedSteps:
                 raise FunctionError(report["error"])
         return reports
 
-    def _append(self, uri: str, files: Sequence[TaskFile], at: Position, after: Position) -> int:
+    def _append(
+        self, uri: str, files: Sequence[TaskFile], at: Position, after: Position, written_at: int | None = None
+    ) -> int:
+        written = {} if written_at is None else {_WRITTEN: written_at}
         return delta.commit_files(
             uri,
             files,
             metadata=_metadata(at, after),
-            numbers=_numbers(at, after),
+            numbers={**_numbers(at, after), **written},
             fence=lambda table: at.fence(self._keyed, table),
         )
 
@@ -173,3 +182,9 @@ def _metadata(at: Position, after: Position) -> dict[str, int]:
 def _numbers(at: Position, after: Position) -> dict[str, int]:
     """How far a table is after a step; it stays of its generation."""
     return replace(after, generation=at.generation).numbers()
+
+
+def _later(outputs: Iterable[DeltaTable], now: datetime) -> int:
+    """The instant of a step in microseconds: now, or just after the newest that the open tables have."""
+    newest = [table.transaction_version(_WRITTEN) for table in outputs]
+    return max(to_micros(now), *(number + 1 for number in newest if number is not None), NEVER)

@@ -1,14 +1,15 @@
-"""Reads of the event log: its rows, the valid ones, and the dead letters."""
+"""Reads of the event log: its rows, the valid ones, the dead letters, and what other streams follow."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import LogError
+from streaming.base import INGESTED_AT, ORIGIN, DeclarationError, LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.origin import REPAIRS, place
+from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
 
 
@@ -57,3 +58,20 @@ def ever_rejected(log: DataFrame) -> DataFrame:
 def repaired(log: DataFrame) -> DataFrame:
     """The valid rows that repair a rejected one; `_origin.repairs` is the batch of that one."""
     return valid(log).where(F.col("_origin")[REPAIRS].isNotNull())
+
+
+@placed_rows.register
+def _(of: Stream, lake: Lake, side: str) -> PlacedRows:
+    if side:
+        raise DeclarationError(f"Table({of.name!r}, side={side!r}): a stream has no side outputs; leave side out.")
+    return PlacedRows(
+        uri=lake.log(of),
+        unit="_batch",
+        unit_name="batch",
+        written=INGESTED_AT,
+        at=of.event_time,
+        made_by=f"run `tidemark run {of.name}` first, so that it has rows",
+        order=(ORIGIN,),
+        dated=True,
+        instants=False,
+    )

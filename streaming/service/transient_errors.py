@@ -14,6 +14,7 @@ _CAUSES = {
         # Java is not told why; a folder that is missing would have been made.
         "Mkdirs failed to create",
     ): "a file may not be read or written: give the permission back",
+    ("Python worker failed to connect back",): "a Python worker did not start in time: give the machine some room",
     ("Connection refused", "Connection reset", "UnknownHostException", "Temporary failure in name resolution"): (
         "the storage or a service does not answer: bring it back"
     ),

@@ -11,7 +11,7 @@ from typing import Any
 
 import streaming.examples
 import streaming.pipelines
-from streaming import Files, SessionWindow, agg
+from streaming import Files, SessionWindow, Table, agg
 from streaming.clocks import Ascending, BoundedOutOfOrderness, Punctuated
 from streaming.declare import Delivery, Failure, Limits
 from streaming.declare.restarts import ExponentialBackoff, FailureRate, FixedDelay, NoRestart
@@ -33,6 +33,7 @@ OF_EACH_KIND = (
     *(NoRestart(), FixedDelay(), ExponentialBackoff(), FailureRate(), Limits(rejected_share=None)),
     *(JsonLines("x"), CsvFiles("x", by="hour"), ParquetFiles("x"), Postgres("t", key=("k",)), Rest("http://x/y")),
     *(Console(), Socket("localhost", 9191), Delivery("out", late_counts.readings, JsonLines("y"))),
+    *(Table("s3://x/y", start_version=3), Table(late_counts.readings), Table(late_counts.count_by_sensor)),
     *(Files("landing/x", files_per_batch=2), Failure(T0, timedelta(seconds=1), "out of memory")),
 )
 

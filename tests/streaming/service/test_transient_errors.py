@@ -19,6 +19,7 @@ SPARK = "An error occurred while calling o1.parquet.\n: java.io.IOException: {}\
         ),
         (PermissionError(13, "Permission denied", "/lake/x"), "give the permission back"),
         (ConnectionRefusedError(111, "Connection refused"), "does not answer: bring it back"),
+        (RuntimeError("SparkException: Python worker failed to connect back."), "did not start in time"),
         (SourceError("the landing folder '/x' does not exist; create it."), "the landing folder '/x' does not exist"),
     ],
 )

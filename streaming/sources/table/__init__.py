@@ -1,0 +1,6 @@
+"""Delta tables as sources: another stream's log, what an operator writes, or any other."""
+
+from streaming.sources.table.placed import PlacedRows, placed_rows
+from streaming.sources.table.source import Table
+
+__all__ = ["PlacedRows", "Table", "placed_rows"]

@@ -1,0 +1,71 @@
+"""Which rows of a table of the lake a stream can follow, and what says in which order they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+from deltalake import DeltaTable
+
+from streaming.base import DeclarationError, from_micros
+from streaming.lake import Lake
+
+BEGIN = -(2**62)
+"""Before every unit."""
+
+
+def never_built_anew(table: DeltaTable) -> int:
+    """The generation of a table that is written once and for ever."""
+    return 0
+
+
+@dataclass(frozen=True)
+class PlacedRows:
+    """A table whose rows come in units, such as the batches of a log: all of a unit in one commit, in rising order.
+
+    So a reader of rows alone, whatever files they lie in, knows what is new: the units above those it has. `unit` is
+    the column that numbers them, a bigint or a timestamp, whose numbers are its microseconds; `unit_name` is what
+    people call one, such as `batch`. `order` are the columns that order the rows of a unit, before all others.
+    `written` tells when a row was written, and `at` its event time. `dated`: only rows with a day count. `generation`
+    tells how often an open table was built anew, `made_by` what to do where there is none yet.
+    """
+
+    uri: str
+    unit: str
+    unit_name: str
+    written: str
+    at: str
+    made_by: str
+    order: tuple[str, ...] = ()
+    dated: bool = False
+    instants: bool = True
+    generation: Callable[[DeltaTable], int] = never_built_anew
+
+    def words(self, unit: int) -> str:
+        """A unit for people."""
+        return from_micros(unit).isoformat() if self.instants else str(unit)
+
+    def range_words(self, first: int, end: int) -> str:
+        """The units in [first, end), as far as they are known to be there: `batch 2 to 4`."""
+        last = self.words(end - 1)
+        if first <= BEGIN:
+            return f"everything up to {self.unit_name} {last}"
+        return f"{self.unit_name} {last}" if first == end - 1 else f"{self.unit_name} {self.words(first)} to {last}"
+
+
+@singledispatch
+def placed_rows(of: Any, lake: Lake, side: str) -> PlacedRows:
+    """The rows of `of` that a stream may follow; `placed_rows.register` adds a kind of operator.
+
+    `side` names a side output of it, "" its own results.
+
+    Raises:
+        DeclarationError: nothing is known of this kind, or it has no such side output.
+    """
+    raise DeclarationError(
+        f"Table(of={of!r}) is of a {type(of).__name__}, which no stream can follow; write a stream, an operator such "
+        "as a view, or the path of a Delta table as text. For an operator of your own register its rows with "
+        "`placed_rows.register`."
+    )

@@ -1,0 +1,136 @@
+"""A table as a source: the rows of another stream, of an operator, or of any Delta table, each exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import DeclarationError
+from streaming.lake import Lake
+from streaming.sources.offsets import OffsetReader, Offsets, OffsetSource
+from streaming.sources.source import Memory, SourceBacklog, SourceComparison
+from streaming.sources.table.comparison import compare_table
+from streaming.sources.table.followed import Followed, followed, version_words
+from streaming.sources.table.placed import BEGIN, PlacedRows, placed_rows
+from streaming.sources.table.units import UNIT
+
+_PAYLOAD = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC"}
+
+
+@dataclass(frozen=True)
+class Table(OffsetSource):
+    """Rows of a table as they are added to it, so that applications make a chain: one writes, others follow.
+
+    `of` is a stream, whose valid rows are followed as they come into its log; an operator, whose results are, of a view
+    its first results; or the path or URI of a Delta table. `side` names a side output of an operator.
+
+    A row's payload is its columns as a JSON object, so the stream declares those it wants with `Json`, under their own
+    names; instants are ISO 8601 with six digits, binary columns Base64. Columns that begin with `_` are left out.
+    `_origin` tells `table` (its id), `unit` (the batch of the log; for results the end of the window or the instant of
+    the step, in microseconds; the version of a Delta table), `position` (the row's place in it), `written` and `at`,
+    the event time of a row of the lake: `derived={"at": "_origin.at"}`.
+
+    A table of the lake is followed by its rows, so however long a stream is away, compaction and clean-up of what it
+    follows change nothing. Any other is followed by its versions and must only grow: at the first start from all that
+    is there, or from what `start_version` added. A stream that is away for longer than such a table keeps deleted files
+    is told so, and loses nothing silently. A table that was replaced, rewound, or built anew is refused.
+
+    `rows_per_batch`: a batch takes at most so many rows, but whole batches of a log, steps or files.
+    """
+
+    of: Any
+    side: str = ""
+    start_version: int | None = None
+    rows_per_batch: int = 500_000
+
+    origin: ClassVar[str] = "struct<table: string, unit: bigint, position: bigint, written: timestamp, at: timestamp>"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.of, str):
+            if not self.of.strip() or self.side:
+                raise DeclarationError(
+                    f"Table({self.of!r}, side={self.side!r}) is no table; write the path of one, without a side output."
+                )
+        elif not hasattr(self.of, "name"):
+            raise DeclarationError(
+                f"Table(of={self.of!r}) is of a {type(self.of).__name__}; write a stream, an operator such as a view, "
+                "or the path of a Delta table as text."
+            )
+        start = self.start_version
+        if start is not None and (not isinstance(self.of, str) or not isinstance(start, int) or start < 0):
+            raise DeclarationError(
+                f"start_version={start!r} is no version to start from; write 0 or more, and only for the path of a "
+                "Delta table: what is in the lake is followed from its first row."
+            )
+        if not isinstance(self.rows_per_batch, int) or self.rows_per_batch < 1:
+            raise DeclarationError(f"rows_per_batch={self.rows_per_batch!r} reads nothing; use 1 or more.")
+
+    @property
+    def larger_batches(self) -> str:
+        """A higher cap."""
+        return f"raise rows_per_batch={self.rows_per_batch} of the source"
+
+    def placed(self, lake: Lake) -> PlacedRows | None:
+        """Where the rows lie, and what numbers them; None for a table that is followed by its versions.
+
+        Raises:
+            DeclarationError: nothing is known of what the table is of.
+        """
+        return None if isinstance(self.of, str) else placed_rows(self.of, lake, self.side)
+
+    def location(self, lake: Lake) -> str:
+        """The table."""
+        placed = self.placed(lake)
+        return lake.path(self.of) if placed is None else placed.uri
+
+    def followed(self, lake: Lake, memory: Memory) -> Followed:
+        """The table as it is now.
+
+        Raises:
+            SourceError: it is gone, or is not the one that was followed.
+        """
+        return followed(self.location(lake), self.placed(lake), memory, self.start_version)
+
+    def reader(self, lake: Lake, memory: Memory) -> OffsetReader:
+        """Reads it by the units of its rows, or by its versions."""
+        return self.followed(lake, memory).reader(self.rows_per_batch)
+
+    def remembered(self, lake: Lake) -> Memory:
+        """The id of the table and its generation, which a table in its place would not have."""
+        return self.followed(lake, {}).identity
+
+    def payload(self) -> Column:
+        """The row as JSON."""
+        return F.to_json(F.col("payload"), _PAYLOAD)
+
+    def partition_of(self, origin: Column) -> Column:
+        """One for all."""
+        return F.lit("")
+
+    def time_of(self, origin: Column) -> Column:
+        """When the row was written."""
+        return origin["written"]
+
+    def words(self, begins: Offsets, ends: Offsets) -> str:
+        """Batches, windows, steps or versions from and to."""
+        if isinstance(self.of, str):
+            return version_words(begins, ends)
+        # What units are called is the same wherever they lie.
+        placed = placed_rows(self.of, Lake("."), self.side)
+        return placed.range_words(begins.get(UNIT, BEGIN), ends[UNIT])
+
+    def check_planned(self, lake: Lake, memory: Memory, begins: Offsets, ends: Offsets) -> None:
+        """Refuse a batch of which rows were removed since it was planned."""
+        self.followed(lake, memory).check_there(begins, ends)
+
+    def waiting(self, lake: Lake, memory: Memory, begins: Offsets) -> SourceBacklog:
+        """The rows that are not taken yet."""
+        return SourceBacklog(self.followed(lake, memory).rows_since(begins), "rows")
+
+    def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
+        """A table that was replaced, units that have other rows than were ingested, and units that wait."""
+        return compare_table(partial(self.followed, lake), origins)

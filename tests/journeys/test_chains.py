@@ -1,0 +1,154 @@
+"""Chains of applications: one writes a table, others follow it, each stopped and started alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import (
+    BoundedOutOfOrderness,
+    Json,
+    Keyed,
+    Lake,
+    Pipeline,
+    Rule,
+    Stream,
+    Table,
+    Tumbling,
+    Windowed,
+    agg,
+    log,
+    maintain,
+)
+from streaming.audit.laws import audit
+from streaming.base.errors import DeclarationError, SourceError
+from streaming.base.intervals import utc_now
+from streaming.operations.rebuild import rebuild
+from streaming.operations.repair import repair
+from streaming.views.first_results import read_first
+from tests.streaming.keyed.functions import alert_on_jump
+from tests.streaming.keyed.functions import readings as measured
+from tests.support.feeds import readings
+from tests.support.instants import NOW, at
+from tests.support.runs import run, tuples
+
+source = replace(measured, rules=(Rule("temperature_present", "temperature is not null"),))
+counts = Windowed("counts", source, Tumbling("10 seconds"), {"readings": agg.count()}, by=("id",))
+jumps = Keyed("jumps", source, ("id",), "previous double", "temperature double, jump double", alert_on_jump)
+upstream = Pipeline(source, (counts, jumps))
+
+
+def following(name: str, of: Any, columns: str, time: str, **table: Any) -> Pipeline:
+    """An application that follows a table, and sums what it finds there."""
+    stream = Stream(
+        name=name,
+        source=Table(of, **table),
+        format=Json(columns),
+        derived={"at": time},
+        event_time="at",
+        clock=BoundedOutOfOrderness("0 seconds"),
+    )
+    totals = Windowed(f"{name}_totals", stream, Tumbling("1 minute"), {"rows": agg.count()}, by=("id",))
+    return Pipeline(stream, (totals,))
+
+
+def of_the_log(name: str) -> Pipeline:
+    return following(name, source, "id string not null, event_time timestamp, temperature double", "event_time")
+
+
+def everything(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> list[Any]:
+    """The rows of its log, with where they come from, and its first results."""
+    rows = log.valid(log.read_log(spark, lake, pipeline.stream))
+    columns = (*(column.name for column in pipeline.stream.format.columns), "at")
+    view = pipeline.views[0]
+    return [
+        tuples(rows, *columns, "_origin.unit", "_origin.position"),
+        tuples(read_first(spark, lake, view), "id", "window_start", "rows"),
+    ]
+
+
+def broken(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> list[str]:
+    return [f"{finding.law}: {finding.subject}" for finding in audit(spark, lake, pipeline) if not finding.holds]
+
+
+def tidied(lake: Lake, pipeline: Pipeline) -> None:
+    """Nothing old is kept at all."""
+    nothing = timedelta()
+    maintain(lake, pipeline, retention=nothing, entry_retention=nothing, now=lambda: utc_now() + timedelta(days=1))
+
+
+def test_o14_chain_stopped_for_ten_batches_ends_where_one_that_never_stopped_ends(
+    spark: SparkSession, lake: Lake
+) -> None:
+    always, stopped = of_the_log("always"), of_the_log("stopped")
+    of_results = following("results", counts, "id string, window_end timestamp, readings bigint", "window_end")
+    of_alerts = following("alerts", jumps, "id string, jump double", "_origin.at")
+    run(spark, lake, upstream, readings("a@1=20, b@2=5, a@3"))
+    for pipeline in (always, stopped):
+        run(spark, lake, pipeline)
+
+    # A goes on for ten batches, in which B is stopped; one row of each is refused by a rule of A.
+    for numbers in (range(1, 6), range(6, 11)):
+        batches = (
+            readings(f"a@{10 * number + 1}={20 + number * 3}, b@{10 * number + 2}=5, b@{10 * number + 3}")
+            for number in numbers
+        )
+        run(spark, lake, upstream, *batches, end_of_input=10 in numbers)
+        tidied(lake, upstream)
+        run(spark, lake, always)
+    assert len(log.read_batches(lake, source)) == 1 + 10 + 1, "ten batches, between the first and the heartbeat"
+    for pipeline in (always, stopped, of_results, of_alerts):
+        run(spark, lake, pipeline, end_of_input=True)
+
+    rows, results = everything(spark, lake, stopped)
+    assert [rows, results] == everything(spark, lake, always)
+    upstream_rows = log.valid(log.read_log(spark, lake, source))
+    assert len(rows) == upstream_rows.count() == 22, "neither rejected rows nor heartbeats are anybody's rows"
+    assert sum(row[-1] for row in results) == 22
+    assert len(log.read_batches(lake, stopped.stream)) < len(log.read_batches(lake, always.stream))
+
+    published = tuples(read_first(spark, lake, counts), "id", "window_end", "readings")
+    assert [row[:3] for row in everything(spark, lake, of_results)[0]] == published
+    assert [row[:2] for row in everything(spark, lake, of_alerts)[0]] == [("a", 3.0)] * 10
+    for pipeline in (upstream, always, stopped, of_results, of_alerts):
+        assert broken(spark, lake, pipeline) == []
+
+
+def test_what_is_rejected_downstream_has_its_payload_and_comes_back_once_the_rule_is_right(
+    spark: SparkSession, lake: Lake
+) -> None:
+    run(spark, lake, upstream, readings("a@1=20, b@2=5"))
+    right = of_the_log("strict")
+    strict = replace(right.stream, rules=(Rule("warm", "temperature > 10"),))
+    wrong = Pipeline(strict, (replace(right.views[0], of=strict),))
+    run(spark, lake, wrong)
+    (refused,) = log.rejected(log.read_log(spark, lake, strict)).collect()
+    assert bytes(refused["_raw"]) == b'{"id":"b","timestamp":1767225602000,"temperature":5.0,' + (
+        b'"event_time":"2026-01-01T00:00:02.000000Z"}'
+    )
+    repair(spark, lake, right, lambda: NOW)
+    assert everything(spark, lake, right)[0] == [("a", at(1), 20.0, at(1), 0, 0), ("b", at(2), 5.0, at(2), 0, 1)]
+    assert broken(spark, lake, right) == []
+
+
+def test_a_view_that_was_built_anew_is_refused_by_those_that_follow_it(spark: SparkSession, lake: Lake) -> None:
+    chained = following("results", counts, "id string, window_end timestamp, readings bigint", "window_end")
+    run(spark, lake, upstream, readings("a@1=20, b@12=5"))
+    run(spark, lake, chained)
+    rebuild(spark, lake, upstream, counts, now=lambda: NOW)
+    with pytest.raises(SourceError, match="was built anew: the log follows its generation 0, and it is at 1"):
+        run(spark, lake, chained)
+
+
+def test_side_outputs_are_followed_by_their_name_only() -> None:
+    lake = Lake("/nowhere")
+    with pytest.raises(DeclarationError, match="has no such side output"):
+        Table(jumps, side="late").location(lake)
+    with pytest.raises(DeclarationError, match="a stream has no side outputs"):
+        Table(source, side="late").location(lake)
+    with pytest.raises(DeclarationError, match="first results can be followed"):
+        Table(counts, side="late").location(lake)

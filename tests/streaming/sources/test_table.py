@@ -1,0 +1,297 @@
+"""Tables as sources: the contract, whatever maintenance does to what is followed, and tables that are others by now."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from streaming import Files, Json, Lake, Stream, Table
+from streaming.base.errors import DeclarationError, SourceError
+from streaming.clocks import BoundedOutOfOrderness
+from streaming.sources.table.row_order import ordered
+from tests.streaming.sources.contract import Batches, Reader, SourceCase, SourceContract
+from tests.support.instants import T0
+
+ORDERS = Stream(
+    "orders",
+    Files("landing/orders"),
+    Json("value string"),
+    event_time="at",
+    derived={"at": "_origin.modified"},
+    clock=BoundedOutOfOrderness("0 seconds"),
+)
+NOTHING_KEPT = {"retention_hours": 0, "enforce_retention_duration": False, "dry_run": False}
+
+
+class TableCase(SourceCase):
+    """Somebody who appends to a Delta table; a delivery is called by the number of its unit."""
+
+    uri: str
+
+    def payload(self, delivered: bytes) -> bytes:
+        return json.dumps({"value": base64.b64encode(delivered).decode()}, separators=(",", ":")).encode()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.uri)
+
+    def speaks_of(self, words: str, name: str) -> bool:
+        told = re.search(r"(?:versions?|batch) (\d+)(?: to (\d+))?", words)
+        if told is None:
+            # Of a table as a whole nothing is told by units.
+            return True
+        first = 0 if "up to" in words else int(told[1])
+        return first <= int(name) <= int(told[2] or told[1])
+
+
+class VersionsCase(TableCase):
+    """Any Delta table."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.uri = lake.path("elsewhere")
+        self.source = Table(self.uri, start_version=0, rows_per_batch=3)
+        write_deltalake(self.uri, pa.table({"value": pa.array([], pa.binary())}))
+
+    def deliver(self, *payloads: bytes) -> str:
+        write_deltalake(self.uri, pa.table({"value": list(payloads)}), mode="append")
+        return str(DeltaTable(self.uri).version())
+
+    def change(self, name: str) -> None:
+        shutil.rmtree(self.uri)
+        for version in range(int(name) + 6):
+            write_deltalake(self.uri, pa.table({"value": [str(version).encode()]}), mode="append")
+
+    def lose(self, name: str) -> None:
+        DeltaTable(self.uri).optimize.compact()
+        DeltaTable(self.uri).vacuum(**NOTHING_KEPT)
+
+
+class LogCase(TableCase):
+    """The log of a stream, as far as a reader of it sees."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.uri = lake.log(ORDERS)
+        self.source = Table(ORDERS, rows_per_batch=3)
+        self._batch = 0
+        self._append([], at=T0)
+
+    def payload(self, delivered: bytes) -> bytes:
+        return super().payload(delivered).removesuffix(b"}") + b',"at":"2026-01-01T00:00:00.000000Z"}'
+
+    def deliver(self, *payloads: bytes) -> str:
+        self._append(list(payloads), at=T0)
+        # A heartbeat and a rejected row, which are nobody's rows.
+        self._append([b"rejected"], at=None)
+        return str(self._batch - 2)
+
+    def change(self, name: str) -> None:
+        shutil.rmtree(self.uri)
+        self._batch = 0
+        for _ in range(4):
+            self.deliver(b"x")
+
+    def lose(self, name: str) -> None:
+        DeltaTable(self.uri).delete(f"_batch = {name}")
+
+    def _append(self, payloads: list[bytes], at: datetime | None) -> None:
+        rows = len(payloads)
+        columns: dict[str, Any] = {
+            "value": pa.array(payloads, pa.binary()),
+            "at": pa.array([at] * rows, pa.timestamp("us", "UTC")),
+            "_batch": pa.array([self._batch] * rows, pa.int64()),
+            # Rows lie in files in any order.
+            "_origin": [{"path": "f", "position": position} for position in reversed(range(rows))],
+            "_ingested_at": pa.array([T0] * rows, pa.timestamp("us", "UTC")),
+            "_day": pa.array([None if at is None else at.date()] * rows, pa.date32()),
+        }
+        columns["value"] = columns["value"].take(pa.array(list(reversed(range(rows))), pa.int64()))
+        if not rows:
+            columns["_origin"] = pa.array([], pa.struct([("path", pa.string()), ("position", pa.int64())]))
+        write_deltalake(self.uri, pa.table(columns), partition_by=["_day"], mode="append")
+        self._batch += 1 if rows else 0
+
+
+class TestDeltaTable(SourceContract):
+    @pytest.fixture
+    def case(self, lake: Lake) -> VersionsCase:
+        return VersionsCase(lake)
+
+
+class TestLog(SourceContract):
+    @pytest.fixture
+    def case(self, lake: Lake) -> LogCase:
+        return LogCase(lake)
+
+
+def values(batches: Batches) -> list[str]:
+    """What came, in order."""
+    return [
+        base64.b64decode(json.loads(payload)["value"]).decode()
+        for number in sorted(batches)
+        for payload, _ in batches[number]
+    ]
+
+
+def tidied(uri: str) -> None:
+    """Everything in one file, nothing old left, and no entry of the log that a reader of today's rows does not need."""
+    table = DeltaTable(uri)
+    table.optimize.compact()
+    table.vacuum(**NOTHING_KEPT, full=True)
+    table.create_checkpoint()
+
+
+def test_a_log_that_was_compacted_and_cleaned_while_nobody_followed_is_read_to_the_last_row(
+    spark: SparkSession, lake: Lake
+) -> None:
+    case = LogCase(lake)
+    reader = Reader(spark, lake, case.source)
+    case.deliver(b"a", b"b")
+    before = reader.read_on()
+    for payload in (b"c", b"d", b"e", b"f"):
+        case.deliver(payload)
+    planned = reader.die()
+    tidied(case.uri)
+    after = reader.read_on()
+    assert after[1] == planned[1], "a planned batch has the same rows at the same places, in whatever files they lie"
+    assert values(before | after) == ["a", "b", "c", "d", "e", "f"]
+    assert reader.read_on() == {}
+
+
+def test_a_delta_table_that_is_compacted_brings_no_row_twice(spark: SparkSession, lake: Lake) -> None:
+    case = VersionsCase(lake)
+    reader = Reader(spark, lake, case.source)
+    case.deliver(b"a")
+    case.deliver(b"b")
+    assert values(reader.read_on()) == ["a", "b"]
+    case.deliver(b"c")
+    DeltaTable(case.uri).optimize.compact()
+    assert values(reader.read_on()) == ["c"]
+    assert case.source.backlog(lake, reader.checkpoint)(reader.memory).items == 0
+
+
+def test_a_delta_table_is_followed_from_all_that_is_there_at_the_first_start(spark: SparkSession, lake: Lake) -> None:
+    case = VersionsCase(lake)
+    for payload in (b"a", b"b", b"c"):
+        case.deliver(payload)
+    tidied(case.uri)
+    reader = Reader(spark, lake, Table(case.uri))
+    first = reader.die()
+    case.deliver(b"d")
+    again = reader.read_on()
+    assert again[0] == first[0] and sorted(values(first)) == ["a", "b", "c"]
+    assert values({1: again[1]}) == ["d"]
+
+
+@pytest.mark.parametrize("change", ["delete", "overwrite"])
+def test_a_delta_table_that_lost_rows_is_refused_with_the_version(spark: SparkSession, lake: Lake, change: str) -> None:
+    case = VersionsCase(lake)
+    reader = Reader(spark, lake, case.source)
+    case.deliver(b"a")
+    reader.read_on()
+    if change == "delete":
+        DeltaTable(case.uri).delete("true")
+    else:
+        write_deltalake(case.uri, pa.table({"value": [b"z"]}), mode="overwrite")
+    with pytest.raises(Exception, match="removed or changed rows") as raised:
+        reader.read_on()
+    told = case.source.explain(spark, reader.reading, str(raised.value))
+    assert isinstance(told, SourceError)
+    assert "version 2 of the table" in str(told) and "only grows" in str(told)
+
+
+def test_a_table_that_was_replaced_or_rewound_is_refused_with_what_to_do(spark: SparkSession, lake: Lake) -> None:
+    case = LogCase(lake)
+    reader = Reader(spark, lake, case.source)
+    for payload in (b"a", b"b"):
+        case.deliver(payload)
+    shutil.copytree(case.uri, f"{case.uri}-before")
+    case.deliver(b"c")
+    reader.read_on()
+
+    shutil.rmtree(case.uri)
+    shutil.move(f"{case.uri}-before", case.uri)
+    with pytest.raises(SourceError, match="was rewound: the log has what was in it up to 4"):
+        case.source.check_there(spark, reader.reading)
+
+    case.change("0")
+    with pytest.raises(SourceError, match=r"was replaced: its id was .*move its log and its checkpoint away"):
+        case.source.read(spark, reader.reading)
+
+
+def test_a_checkpoint_that_was_moved_away_repeats_nothing(spark: SparkSession, lake: Lake) -> None:
+    case = LogCase(lake)
+    reader = Reader(spark, lake, case.source)
+    case.deliver(b"a", b"b")
+    reader.read_on()
+    shutil.rmtree(reader.checkpoint)
+    case.deliver(b"c")
+    assert values(reader.read_on()) == ["c"]
+
+
+def test_every_type_of_a_column_arrives_as_the_json_format_reads_it(spark: SparkSession, lake: Lake) -> None:
+    declared = (
+        "i bigint, d double, s string, m decimal(12, 2), t timestamp, day date, flag boolean, "
+        "items array<struct<name: string, n: int>>, tags map<string, string>"
+    )
+    row = (
+        *(7, 0.1, 'ü "quoted"\n', Decimal("10.50"), datetime(2026, 1, 1, 5, 30, 0, 123456, UTC)),
+        *(datetime(2026, 1, 1).date(), True, [("a", 1)], {"k": "v"}),
+    )
+    uri = lake.path("typed")
+    spark.createDataFrame([row], declared).write.format("delta").partitionBy("day").save(uri)
+    reader = Reader(spark, lake, Table(uri))
+    ((payload, _),) = reader.read_on()[0]
+    parsed = Json(declared).parse(spark.createDataFrame([(payload,)], "_raw binary"))
+    (got,) = parsed.select(*(F.col(name) for name in ("_unreadable", "_wrong.*"))).collect()
+    assert set(got) == {None}
+    expected = spark.createDataFrame([row], declared)
+    assert parsed.select(*expected.columns).collect() == expected.collect()
+
+
+def test_equal_rows_are_ordered_alike_in_whatever_files_they_lie() -> None:
+    rows = pa.table(
+        {
+            "unit": [2, 1, 1, 1],
+            "o": [{"p": "b", "n": 10}, {"p": "b", "n": 9}, {"p": "a", "n": 10}, None],
+            "l": [[1], [3], [2], [1]],
+        }
+    )
+    once = ordered(rows, "unit", ["o", "l"])
+    assert once.to_pylist() == ordered(rows.take([3, 1, 0, 2]), "unit", ["o", "l"]).to_pylist()
+    assert [row["o"] for row in once.to_pylist()] == [
+        None,
+        {"p": "a", "n": 10},
+        {"p": "b", "n": 9},
+        {"p": "b", "n": 10},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of", "options", "text"),
+    [
+        (7, {}, "write a stream, an operator"),
+        ("", {}, "write the path"),
+        ("s3://x/y", {"side": "late"}, "without a side output"),
+        ("s3://x/y", {"rows_per_batch": 0}, "rows_per_batch=0"),
+        ("s3://x/y", {"start_version": -1}, "start_version=-1"),
+        (ORDERS, {"start_version": 3}, "start_version=3"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused_where_it_is_declared(of: Any, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(DeclarationError, match=text):
+        Table(of, **options)
+
+
+def test_a_table_that_is_not_there_yet_says_what_to_run(spark: SparkSession, lake: Lake) -> None:
+    with pytest.raises(SourceError, match="run `tidemark run orders` first"):
+        Table(ORDERS).check_there(spark, Reader(spark, lake, Table(ORDERS)).reading)

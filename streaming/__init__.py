@@ -1,17 +1,19 @@
 """The streaming room's public API: declarations, and what runs them on Spark."""
 
-from streaming.base import StreamingError
+from streaming.base import ReceiverError, StreamingError
 from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.declare import (
     Aggregate,
     Delivery,
     Keyed,
     Pipeline,
+    Receiver,
     RowFunction,
     Rule,
     Selected,
     Side,
     Stream,
+    Subscriptions,
     Windowed,
     WindowFunction,
     broken_modules,
@@ -21,13 +23,28 @@ from streaming.declare import (
     micros,
 )
 from streaming.declare import aggregates as agg
-from streaming.formats import Avro, Csv, Json, Text
+from streaming.formats import Avro, Csv, Debezium, Json, Text
 from streaming.keyed import Key, count_window, latest
 from streaming.lake import Lake, Settings
 from streaming.operations import maintain, repair
 from streaming.service import drain
 from streaming.sinks import Console, CsvFiles, JsonLines, ParquetFiles, Postgres, Rest, Socket, Target
-from streaming.sources import CommittedOffsets, Files, Generator, Kafka, OffsetReader, OffsetSource, Table, noise
+from streaming.sources import (
+    CommittedOffsets,
+    Connector,
+    Files,
+    Generator,
+    HttpPoll,
+    Kafka,
+    OffsetReader,
+    OffsetSource,
+    Received,
+    Reception,
+    Table,
+    TcpSocket,
+    Websocket,
+    noise,
+)
 from streaming.spark import start_session
 from streaming.views import correct, plan
 from streaming.windows import Custom, LocalDays, SessionWindow, Sliding, Tumbling, Window
@@ -39,13 +56,16 @@ __all__ = [
     "BoundedOutOfOrderness",
     "Clock",
     "CommittedOffsets",
+    "Connector",
     "Console",
     "Csv",
     "CsvFiles",
     "Custom",
+    "Debezium",
     "Delivery",
     "Files",
     "Generator",
+    "HttpPoll",
     "Json",
     "JsonLines",
     "Kafka",
@@ -59,6 +79,10 @@ __all__ = [
     "Pipeline",
     "Postgres",
     "Punctuated",
+    "Received",
+    "Receiver",
+    "ReceiverError",
+    "Reception",
     "Rest",
     "RowFunction",
     "Rule",
@@ -70,10 +94,13 @@ __all__ = [
     "Socket",
     "Stream",
     "StreamingError",
+    "Subscriptions",
     "Table",
     "Target",
+    "TcpSocket",
     "Text",
     "Tumbling",
+    "Websocket",
     "Window",
     "WindowFunction",
     "Windowed",

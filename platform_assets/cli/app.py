@@ -28,6 +28,7 @@ COMMANDS = {
     "bench": "bench",
     "audit": "audit",
     "maintain": "pipelines",
+    "receive": "receive",
     "up": "streams",
     "status": "status",
     "logs": "status",
@@ -49,7 +50,7 @@ COMMANDS = {
 _PANELS = {
     "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver"),
     "Look, check, publish": ("show", "explain", "lateness", "bench", "audit", "reports"),
-    "Streams that run on and on": ("streams", "status", "metrics"),
+    "Streams that run on and on": ("receive", "streams", "status", "metrics"),
     "The demo, and a project of your own": ("demonstration", "setup", "scaffold"),
 }
 """Under which heading help lists the commands of a module."""

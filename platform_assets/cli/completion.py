@@ -51,6 +51,12 @@ def view_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 
 @silent
+def receiver_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    """The receivers of the pipeline that was typed."""
+    return beginning(incomplete, (receiver.name for receiver in _typed_pipeline(ctx).receivers))
+
+
+@silent
 def readable_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     """What `tidemark show` shows of the pipeline and the view that were typed."""
     pipeline = _typed_pipeline(ctx)

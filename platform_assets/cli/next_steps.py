@@ -38,5 +38,7 @@ def when_nothing_arrived(lake: Lake, pipeline: Pipeline) -> tuple[str, str]:
     """What to type while the source is empty, and why."""
     if pipeline.name in FEEDS:
         return f"tidemark feed {pipeline.name}", "lets something arrive."
+    if pipeline.receivers:
+        return f"tidemark receive {pipeline.name}", "lets something land."
     landing = " and ".join(stream.source.location(lake) for stream in pipeline.streams)
     return f"tidemark run {pipeline.name}", f"ingests what is in {landing} by then."

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.live import Live
 
 from platform_assets.cli.broken import print_broken
@@ -15,6 +16,7 @@ from platform_assets.cli.context import AnyNames, AsJson, PipelineName, console,
 from platform_assets.cli.render import next_step
 from platform_assets.cli.requests import named_pipelines
 from platform_assets.cli.stream_documents import StatusDocument
+from platform_assets.texts.receivers import receiver_line, receiver_table
 from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, counted, utc_now
 from streaming.declare import Pipeline, broken_modules, find_pipeline
@@ -53,7 +55,7 @@ def status(
     print_broken(broken_modules())
     if not watch:
         overviews = look_at_all()
-        console.print(status_table(overviews, utc_now()))
+        console.print(_shown(overviews))
         for pipeline, table, counts in filters():
             told = f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
             console.print(f"{pipeline.name}: filter of {table}: {told}", highlight=False, soft_wrap=True)
@@ -63,10 +65,17 @@ def status(
     with Live(console=console, refresh_per_second=2, screen=False) as live:
         try:
             while True:
-                live.update(status_table(look_at_all(), utc_now()))
+                live.update(_shown(look_at_all()))
                 time.sleep(0.5)
         except KeyboardInterrupt:
             return
+
+
+def _shown(overviews: Sequence[Overview]) -> Group:
+    """The streams and, where there are some, the receivers."""
+    receivers = [status for overview in overviews for status in overview.receivers]
+    streams = status_table(overviews, utc_now())
+    return Group(streams, "", receiver_table(receivers, utc_now())) if receivers else Group(streams)
 
 
 def logs(
@@ -97,6 +106,10 @@ def say_why(overviews: Sequence[Overview]) -> None:
                 if text:
                     line = f"{overview.pipeline.name}: {name} {text}"
                     console.print(line, highlight=False, markup=False, soft_wrap=True)
+        for receiver in overview.receivers:
+            if receiver.why:
+                line = f"{overview.pipeline.name}: receiver {receiver_line(receiver)}"
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
         if overview.why:
             console.print(f"{overview.pipeline.name}: {overview.why}", highlight=False, markup=False, soft_wrap=True)
         for backlog in () if overview.process is None else overview.process.backlog:

@@ -84,6 +84,24 @@ class ProcessDocument(BaseModel):
     queries: dict[str, QueryDocument]
 
 
+class ReceiverDocument(BaseModel):
+    """A receiver: `state` since when and, while it waits, `why`; counts are since its start."""
+
+    name: str
+    address: str
+    guarantee: str
+    state: str
+    since: datetime
+    why: str
+    rows: int
+    landed: int
+    files: int
+    refused: int
+    reconnects: int
+    landed_at: datetime | None
+    away_since: datetime | None
+
+
 class PipelineDocument(BaseModel):
     """A pipeline: `state` since when and, where somebody must act, `why`; `process` is null where none runs."""
 
@@ -95,6 +113,7 @@ class PipelineDocument(BaseModel):
     holder: HolderDocument | None
     process: ProcessDocument | None
     failures: list[FailureDocument]
+    receivers: list[ReceiverDocument]
 
 
 class LeftTableDocument(BaseModel):
@@ -201,6 +220,7 @@ def _pipeline(overview: Overview, at: datetime) -> PipelineDocument:
         holder=None if holder is None else HolderDocument.model_validate(holder, from_attributes=True),
         process=None if overview.process is None else _process(overview.process, overview.lag(at)),
         failures=[FailureDocument.model_validate(failure, from_attributes=True) for failure in overview.failures],
+        receivers=[ReceiverDocument.model_validate(each, from_attributes=True) for each in overview.receivers],
     )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.base import DeclarationError, LogError, ViewError
-from streaming.declare import DEAD, Delivery, Operator, Pipeline, Stream
+from streaming.declare import DEAD, SUBSCRIPTIONS, Delivery, Operator, Pipeline, Receiver, Stream
 from streaming.lake import Lake
 from streaming.log import clock_history, read_batches, read_log, rejected
 from streaming.operators import runtime_of
@@ -33,6 +33,11 @@ def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str,
         "clock": lambda spark: _clock_frame(spark, lake, pipeline, stream),
         "rejected": lambda spark: rejected(read_log(spark, lake, stream)).select(*columns).orderBy("_batch"),
         **{each.table_name(DEAD): partial(_dead_letters, lake=lake, delivery=each) for each in pipeline.deliveries},
+        **{
+            each.table_name(SUBSCRIPTIONS): partial(_subscriptions, lake=lake, receiver=each)
+            for each in pipeline.receivers
+            if each.subscriptions is not None
+        },
     }
 
 
@@ -51,6 +56,13 @@ def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | N
         )
     of_stream = chosen in OF_STREAM
     return f"{operator.reads[0].name if of_stream else f'{pipeline.name}/{operator.name}'}: {chosen}", reads[chosen]
+
+
+def _subscriptions(spark: SparkSession, lake: Lake, receiver: Receiver) -> DataFrame:
+    uri = lake.table(receiver, SUBSCRIPTIONS)
+    if not delta.exists(uri):
+        raise ViewError(f"receiver {receiver.name!r} has asked for nothing yet; `tidemark receive` or `up` starts it.")
+    return delta.read(spark, uri).orderBy("first_seen")
 
 
 def _dead_letters(spark: SparkSession, lake: Lake, delivery: Delivery) -> DataFrame:

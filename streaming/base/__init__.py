@@ -18,6 +18,7 @@ from streaming.base.errors import (
     LogError,
     ProgressError,
     QueryFailed,
+    ReceiverError,
     SettingsError,
     SinkError,
     SourceError,
@@ -48,6 +49,7 @@ from streaming.base.intervals import (
     utc_now,
 )
 from streaming.base.names import check_column_name, check_name
+from streaming.base.retry_after import retry_after
 from streaming.base.sql import Column, check_names, columns_of, names_in
 from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value
 from streaming.base.wording import counted
@@ -82,6 +84,7 @@ __all__ = [
     "LogError",
     "ProgressError",
     "QueryFailed",
+    "ReceiverError",
     "SettingsError",
     "SinkError",
     "SourceError",
@@ -114,6 +117,7 @@ __all__ = [
     "names_in",
     "optional_instant",
     "optional_micros",
+    "retry_after",
     "signed_interval",
     "sql",
     "to_micros",

@@ -29,6 +29,17 @@ class SourceError(StreamingError):
     """The source of a stream is missing or changed under its reader."""
 
 
+class ReceiverError(StreamingError):
+    """What a receiver receives from is away, or gives what cannot be taken; it is tried again.
+
+    `retry_after`: the seconds that it asks to be left alone for, where it says so.
+    """
+
+    def __init__(self, text: str, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+
+
 class LogError(StreamingError):
     """An event log is missing, or does not fit the checkpoint or declaration at hand."""
 

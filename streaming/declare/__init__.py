@@ -12,8 +12,9 @@ from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.packages import modules, package_of, packages
 from streaming.declare.pipeline import Pipeline
+from streaming.declare.receiver import SUBSCRIPTIONS, Receiver, Subscriptions
 from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
-from streaming.declare.restarts import Failure
+from streaming.declare.restarts import ExponentialBackoff, Failure
 from streaming.declare.rule import Rule
 from streaming.declare.selected import Selected
 from streaming.declare.selected_columns import ELEMENT
@@ -34,20 +35,24 @@ __all__ = [
     "OPEN",
     "PROGRESS",
     "STATE",
+    "SUBSCRIPTIONS",
     "UPDATES",
     "Aggregate",
     "ColumnSpec",
     "Delivery",
+    "ExponentialBackoff",
     "Failure",
     "Keyed",
     "Limits",
     "Operator",
     "Pipeline",
+    "Receiver",
     "RowFunction",
     "Rule",
     "Selected",
     "Side",
     "Stream",
+    "Subscriptions",
     "TableSpec",
     "What",
     "WindowFunction",

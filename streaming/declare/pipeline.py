@@ -1,4 +1,4 @@
-"""The declaration of a pipeline: the streams, operators and deliveries that one process runs."""
+"""The declaration of a pipeline: the streams, operators and deliveries that one process runs, and its receivers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from streaming.declare.delivery import Delivery
 from streaming.declare.folders import check_folder
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator
-from streaming.declare.pipeline_checks import check_deliveries, check_held
+from streaming.declare.pipeline_checks import check_deliveries, check_held, check_receivers
+from streaming.declare.receiver import Receiver
 from streaming.declare.restarts import ExponentialBackoff, RestartStrategy
 from streaming.declare.stream import Stream
 from streaming.declare.windowed import Windowed
@@ -24,6 +25,8 @@ class Pipeline:
 
     `Pipeline(name="shop", streams=(orders, payments), operators=(...), deliveries=(...))` is the whole form.
     `Pipeline(flights, (departures_by_origin,))` is short for a pipeline of one stream, which it is named after.
+
+    `receivers` land what some of the streams read, in a process beside that one.
 
     Where it runs continuously, a batch begins every `trigger` at the earliest. `restart` says what happens when its
     process dies, and `identical_failures` how often the same batch may fail in the same way. `stop_within` bounds the
@@ -39,6 +42,7 @@ class Pipeline:
     streams: tuple[Stream, ...]
     operators: tuple[Operator, ...]
     deliveries: tuple[Delivery, ...]
+    receivers: tuple[Receiver, ...]
     owner: str
     trigger: str
     restart: RestartStrategy
@@ -56,6 +60,7 @@ class Pipeline:
         streams: Iterable[Stream] = (),
         operators: Iterable[Operator] = (),
         deliveries: Iterable[Delivery] = (),
+        receivers: Iterable[Receiver] = (),
         owner: str = "team:data",
         trigger: str = "1 second",
         restart: RestartStrategy | None = None,
@@ -64,7 +69,7 @@ class Pipeline:
         hangs_after: str = "10 minutes",
         limits: Limits | None = None,
     ) -> None:
-        check_held(stream, views, streams, operators, deliveries)
+        check_held(stream, views, streams, operators, deliveries, receivers)
         held = (*([] if stream is None else [stream]), *streams)
         if not held:
             raise DeclarationError(
@@ -78,6 +83,7 @@ class Pipeline:
             "streams": held,
             "operators": (*views, *operators),
             "deliveries": tuple(deliveries),
+            "receivers": tuple(receivers),
             "owner": owner,
             "trigger": trigger,
             "restart": ExponentialBackoff() if restart is None else restart,
@@ -106,6 +112,7 @@ class Pipeline:
         self._check_reads()
         self._check_tables()
         check_deliveries(self.name, self.streams, self.operators, self.deliveries)
+        check_receivers(self.name, self.streams, self.operators, self.deliveries, self.receivers)
 
     def _check_reads(self) -> None:
         for operator in self.operators:
@@ -168,6 +175,18 @@ class Pipeline:
                 return delivery
         names = ", ".join(delivery.name for delivery in self.deliveries) or "none"
         raise DeclarationError(f"pipeline {self.name!r} has no delivery {name!r}; its deliveries: {names}.")
+
+    def receiver(self, name: str) -> Receiver:
+        """The receiver of that name.
+
+        Raises:
+            DeclarationError: there is no such receiver.
+        """
+        for receiver in self.receivers:
+            if receiver.name == name:
+                return receiver
+        names = ", ".join(receiver.name for receiver in self.receivers) or "none"
+        raise DeclarationError(f"pipeline {self.name!r} has no receiver {name!r}; its receivers: {names}.")
 
     def operator(self, name: str | None = None) -> Operator:
         """The operator of that name; without a name, the first one.

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from streaming.base import DeclarationError, check_type
 from streaming.declare.delivery import Delivery
 from streaming.declare.operator import Operator
+from streaming.declare.receiver import Receiver
 from streaming.declare.stream import Stream
 
 
-def check_held(stream: object, views: object, streams: object, operators: object, deliveries: object) -> None:
-    """Refuse what is no stream, operator or delivery, and one that is given where several are asked for.
+def check_held(
+    stream: object, views: object, streams: object, operators: object, deliveries: object, receivers: object
+) -> None:
+    """Refuse what is no stream, operator, delivery or receiver, and one that is given where several are asked for.
 
     Raises:
         DeclarationError: with the value, and what to write.
@@ -20,7 +23,7 @@ def check_held(stream: object, views: object, streams: object, operators: object
         check_type("the first value of Pipeline", stream, Stream, "a Stream, or streams=(...) for several")
     several = (
         *(("views", views, Operator), ("streams", streams, Stream), ("operators", operators, Operator)),
-        ("deliveries", deliveries, Delivery),
+        *(("deliveries", deliveries, Delivery), ("receivers", receivers, Receiver)),
     )
     for what, values, kind in several:
         noun = kind.__name__.lower()
@@ -57,6 +60,39 @@ def check_deliveries(
             raise DeclarationError(
                 f"delivery name {delivery.name!r} of pipeline {name!r} is taken; every stream, view and delivery needs "
                 "a name of its own, also with the suffixes of their tables. Rename it."
+            )
+
+
+def check_receivers(
+    name: str,
+    streams: Sequence[Stream],
+    operators: Sequence[Operator],
+    deliveries: Sequence[Delivery],
+    receivers: Sequence[Receiver],
+) -> None:
+    """Refuse a receiver for, or steered by, what the pipeline does not have, and one whose name is somebody else's.
+
+    Raises:
+        DeclarationError: with what the pipeline has, or whose name is taken.
+    """
+    held = ", ".join([repr(stream.name) for stream in streams] + [repr(each.name) for each in operators])
+    taken = [each.name for each in streams] + [each.name for each in operators]
+    taken += [each.name for each in deliveries] + [each.name for each in receivers]
+    taken += [each.table_name(suffix) for each in operators for suffix in each.reserved_suffixes]
+    taken += [each.table_name(suffix) for each in deliveries for suffix in each.reserved_suffixes]
+    for receiver in receivers:
+        of = None if receiver.subscriptions is None else receiver.subscriptions.of
+        for what, value in (("lands for", receiver.into), ("asks for what is in", of)):
+            if value is not None and value not in (*streams, *operators):
+                raise DeclarationError(
+                    f"receiver {receiver.name!r} {what} {value.name!r}, which pipeline {name!r} does not have as it is "
+                    f"declared there; the pipeline has {held}. Add it to the pipeline, or name one of these."
+                )
+        tables = [receiver.table_name(suffix) for suffix in receiver.reserved_suffixes]
+        if taken.count(receiver.name) > 1 or any(table in taken for table in tables):
+            raise DeclarationError(
+                f"receiver name {receiver.name!r} of pipeline {name!r} is taken; every stream, view, delivery and "
+                "receiver needs a name of its own, also with the suffixes of their tables. Rename it."
             )
 
 

@@ -2,6 +2,7 @@
 
 from streaming.formats.avro import Avro
 from streaming.formats.csv import Csv
+from streaming.formats.debezium import Debezium
 from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG, Format
 from streaming.formats.json import Json
 from streaming.formats.text import Text
@@ -12,6 +13,7 @@ __all__ = [
     "WRONG",
     "Avro",
     "Csv",
+    "Debezium",
     "Format",
     "Json",
     "Text",

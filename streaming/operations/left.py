@@ -32,6 +32,7 @@ def left_tables(lake: Lake, pipeline: Pipeline) -> Iterator[LeftTable]:
         for suffix in ("", *operator.reserved_suffixes)
     }
     declared |= {each.table_name(suffix) for each in pipeline.deliveries for suffix in each.reserved_suffixes}
+    declared |= {each.table_name(suffix) for each in pipeline.receivers for suffix in each.reserved_suffixes}
     for stream in pipeline.streams:
         for name in sorted(storage.folders(lake.path(stream.name))):
             if name in declared or name in OF_STREAMS:

@@ -105,6 +105,8 @@ def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
         ]
     for delivery in pipeline.deliveries:
         tables += [_Table(lake.table(delivery, suffix)) for suffix in (DEAD, CHANGES)]
+    for receiver in pipeline.receivers:
+        tables += [_Table(lake.table(receiver, suffix)) for suffix in receiver.reserved_suffixes]
     return tables
 
 

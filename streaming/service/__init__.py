@@ -11,8 +11,9 @@ from streaming.service.overview import Overview, look, request
 from streaming.service.progress import shown_on
 from streaming.service.progress_table import forget_progress, read_progress
 from streaming.service.query_errors import await_queries, explained
+from streaming.service.receivers import receive
 from streaming.service.run import Run, ingest_query
-from streaming.service.status import Action, ControlFolder, ProcessStatus, QueryStatus, SupervisorStatus
+from streaming.service.status import Action, ControlFolder, ProcessStatus, QueryStatus, ReceiverStatus, SupervisorStatus
 from streaming.service.supervise import supervise
 from streaming.service.supervisor import Supervisor
 from streaming.service.watch import Watch
@@ -28,6 +29,7 @@ __all__ = [
     "Overview",
     "ProcessStatus",
     "QueryStatus",
+    "ReceiverStatus",
     "Run",
     "StreamCollector",
     "Supervisor",
@@ -45,6 +47,7 @@ __all__ = [
     "look",
     "progress_table",
     "read_progress",
+    "receive",
     "request",
     "samples",
     "shown_on",

@@ -19,6 +19,7 @@ AlertName = Literal[
     "stream_backlog_shrinks",
     "stream_views_follow",
     "stream_deliveries_arrive",
+    "stream_receivers_receive",
 ]
 
 ALERTS: dict[AlertName, str] = {
@@ -28,6 +29,7 @@ ALERTS: dict[AlertName, str] = {
     "stream_backlog_shrinks": "What waits in the source does not grow and grow.",
     "stream_views_follow": "Every view follows its log.",
     "stream_deliveries_arrive": "Every target takes what is delivered to it.",
+    "stream_receivers_receive": "Every receiver is connected to its source, and can write what comes.",
 }
 """What each alert watches, as it reads while all is well."""
 
@@ -54,7 +56,9 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         yield AlertStatus("stream_is_up", True, overview.state)
     if process is None:
         # What nobody measures is no reason for an alarm of its own.
-        yield from (AlertStatus(name, True, "no stream process runs") for name in ALERTS if name != "stream_is_up")
+        own = ("stream_is_up", "stream_receivers_receive")
+        yield from (AlertStatus(name, True, "no stream process runs") for name in ALERTS if name not in own)
+        yield _receivers(overview, limits, now)
         return
     moved = process.watermark_moved
     yield AlertStatus(
@@ -99,6 +103,18 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         "; ".join(away) or "all targets take what comes",
         {"deliveries_that_wait": len(away)},
     )
+    yield _receivers(overview, limits, now)
+
+
+def _receivers(overview: Overview, limits: Limits, now: datetime) -> AlertStatus:
+    """They run also where no stream process does."""
+    away = [
+        f"{receiver.name} waits for {receiver.address} for {_ago(now - receiver.away_since)}: {receiver.why}"
+        for receiver in overview.receivers
+        if receiver.away_since is not None and _longer(receiver.away_since, limits.source_away_for, now)
+    ]
+    numbers = {"receivers_that_wait": len(away)} if overview.receivers else {}
+    return AlertStatus("stream_receivers_receive", not away, "; ".join(away) or "all sources are there", numbers)
 
 
 def _longer(since: datetime | None, limit: str | None, now: datetime) -> bool:

@@ -29,8 +29,12 @@ METRICS = {
     "tidemark_query_rows": "Rows written since the process was started.",
     "tidemark_query_state_rows": "Keys in state.",
     "tidemark_query_state_bytes": "Memory of the state.",
+    "tidemark_receiver_up": "1 while the receiver is connected to its source, 0 otherwise.",
+    "tidemark_receiver_rows": "Rows received since the receiver was started.",
+    "tidemark_receiver_unlanded_rows": "Rows received that are in no file of the landing folder yet.",
+    "tidemark_receiver_refused_rows": "Rows refused as too large since the receiver was started.",
 }
-"""Every metric and its meaning. Labels: `pipeline`, and `query` or `quantile` where the name says so."""
+"""Every metric and its meaning. Labels: `pipeline`, and `query`, `receiver` or `quantile` where the name says so."""
 
 _QUANTILES = ("0.5", "0.95", "0.99")
 
@@ -57,6 +61,12 @@ def samples(overview: Overview, now: datetime) -> Iterator[tuple[str, dict[str, 
     pipeline, process = {"pipeline": overview.pipeline.name}, overview.process
     yield "tidemark_stream_up", pipeline, overview.state == "running"
     yield "tidemark_stream_restarts", pipeline, overview.restarts
+    for receiver in overview.receivers:
+        of_receiver = {**pipeline, "receiver": receiver.name}
+        yield "tidemark_receiver_up", of_receiver, receiver.state == "receiving"
+        yield "tidemark_receiver_rows", of_receiver, receiver.rows
+        yield "tidemark_receiver_unlanded_rows", of_receiver, receiver.unlanded
+        yield "tidemark_receiver_refused_rows", of_receiver, receiver.refused
     if process is None:
         return
     values = {

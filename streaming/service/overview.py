@@ -9,6 +9,7 @@ from streaming.base import SupervisorError
 from streaming.declare import Failure, Pipeline
 from streaming.lake import Lake
 from streaming.service.lease import Holder, holder_of
+from streaming.service.receiver_status import receivers_of
 from streaming.service.status import (
     PROCESS,
     REQUEST,
@@ -16,6 +17,7 @@ from streaming.service.status import (
     Action,
     ControlFolder,
     ProcessStatus,
+    ReceiverStatus,
     Request,
     State,
     SupervisorStatus,
@@ -26,7 +28,8 @@ from streaming.service.status import (
 class Overview:
     """One pipeline: its state since when, why, who holds it, and what its process said last.
 
-    `process` is None where no stream process runs. `why` tells of a state that needs somebody to act.
+    `process` is None where no stream process runs. `why` tells of a state that needs somebody to act. `receivers` are
+    those that were ever started here.
     """
 
     pipeline: Pipeline
@@ -37,6 +40,7 @@ class Overview:
     restarts: int
     failures: tuple[Failure, ...]
     process: ProcessStatus | None
+    receivers: tuple[ReceiverStatus, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -55,9 +59,10 @@ def look(lake: Lake, pipeline: Pipeline) -> Overview:
     control = ControlFolder(lake, pipeline)
     holder = holder_of(lake, pipeline)
     status = control.read(SUPERVISOR, SupervisorStatus)
+    receivers = tuple(receivers_of(lake, pipeline))
     if status is None:
         why = f"it was never started here, in the lake {lake.root!r}"
-        return Overview(pipeline, "stopped", None, why, holder, 0, (), None)
+        return Overview(pipeline, "stopped", None, why, holder, 0, (), None, receivers)
     state, why = status.state, ""
     if status.state == "failed" and status.failures:
         why = status.failures[-1].error
@@ -77,6 +82,7 @@ def look(lake: Lake, pipeline: Pipeline) -> Overview:
         status.restarts,
         status.failures,
         process if alive else None,
+        receivers,
     )
 
 

@@ -23,6 +23,7 @@ from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
 from streaming.service.query_errors import explain, explained, stop_was_asked
+from streaming.service.receiver_landing import make_landing
 from streaming.spark import mark_tasks
 
 _log = logging.getLogger("tidemark")
@@ -89,6 +90,10 @@ class Run:
             CheckpointError: a checkpoint does not belong to its log.
             SourceError: a source is missing.
         """
+        for receiver in self.pipeline.receivers:
+            # Before the first row there is nothing whose folder could be gone.
+            if receiver.into.name not in self.heads:
+                make_landing(self.lake, receiver)
         names = {writer.stream.name: ingest_query(self.pipeline, writer.stream) for writer in self.writers}
         return {
             names[writer.stream.name]: writer.start(partial(self._around, names[writer.stream.name]), **trigger)

@@ -16,6 +16,7 @@ from streaming.sources import SourceBacklog
 
 State = Literal["starting", "running", "draining", "restarting", "paused", "failed", "stopped"]
 Phase = Literal["starting", "running", "draining", "stopping"]
+ReceiverState = Literal["starting", "connecting", "receiving", "waiting", "stopped"]
 Action = Literal["resume", "pause", "restart", "stop", "drain"]
 
 
@@ -102,6 +103,38 @@ class SupervisorStatus(_File):
     handled: str = ""
 
 
+class ReceiverStatus(_File):
+    """What a receiver wrote last, at `at`: its state since when and, while it has no source, why and since when.
+
+    Counts are since its start: `rows` that came, `landed` of them in `files`, `refused` ones, connections that were
+    lost (`reconnects`), and what it has asked for on the connection that stands (`requested`). `left_behind`: rows of a
+    process before it that died.
+    """
+
+    name: str
+    address: str
+    guarantee: str
+    state: ReceiverState
+    since: datetime
+    at: datetime
+    pid: int
+    why: str = ""
+    rows: int = 0
+    landed: int = 0
+    files: int = 0
+    refused: int = 0
+    reconnects: int = 0
+    requested: int = 0
+    left_behind: int = 0
+    landed_at: datetime | None = None
+    away_since: datetime | None = None
+
+    @property
+    def unlanded(self) -> int:
+        """Rows in the hidden file."""
+        return self.rows - self.landed
+
+
 class Request(_File):
     """What somebody asks of the supervisor; the same `id` twice is one request."""
 
@@ -166,5 +199,5 @@ class ControlFolder:
         return self.path / "stream.log"
 
 
-SUPERVISOR, PROCESS, REQUEST = "supervisor.json", "process.json", "request.json"
+SUPERVISOR, PROCESS, REQUEST, RECEIVER = "supervisor.json", "process.json", "request.json", "receiver.json"
 """The names of the files."""

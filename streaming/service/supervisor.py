@@ -18,6 +18,7 @@ from streaming.service.hangs import hang
 from streaming.service.lease import Lease, take_lease
 from streaming.service.logs import begin_run, new_run
 from streaming.service.process import DRAIN, STOP, origins
+from streaming.service.receiver_keeper import ReceiverKeeper
 from streaming.service.status import REQUEST, Action, ControlFolder, LastWords, Request, SupervisorStatus
 from streaming.service.supervisor_state import SupervisorState
 from streaming.service.transient_errors import transient_cause
@@ -48,6 +49,7 @@ class Supervisor:
         self._now = now
         self._control = ControlFolder(lake, pipeline)
         self._state = SupervisorState(pipeline.name, self._control, on_state, now)
+        self._receivers = ReceiverKeeper(lake, pipeline, self._control.output, now)
         self._wake = threading.Event()
         self._asked: Action | None = None
         self._child: Child | None = None
@@ -88,6 +90,7 @@ class Supervisor:
                 raise
             finally:
                 self._end_child()
+                self._receivers.end()
                 if not self._state.is_final:
                     self._state.change("stopped", process=None)
         return self.status
@@ -95,6 +98,7 @@ class Supervisor:
     def _go_on(self, held: Lease, each: Callable[[], None]) -> None:
         while not self._state.is_final:
             self._state.write_if_unwritten()
+            self._receivers.keep()
             self._step(held)
             each()
             self._wake.wait(_LOOKS_EVERY)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import ClassVar
 
 import httpx
 
-from streaming.base import DeclarationError, FrozenMapping, SinkError, check_mapping, check_type, interval
+from streaming.base import DeclarationError, FrozenMapping, SinkError, check_mapping, check_type, interval, retry_after
 from streaming.lake import Lake
 from streaming.sinks.encoding import json_objects
 from streaming.sinks.sink import Delivered, Guarantee, NumberedBatch, PutAside, RefusedRow, Sink, Target
@@ -114,7 +112,7 @@ class _RestSink(Sink):
         if answer.is_success:
             return
         if answer.status_code not in _REFUSED:
-            raise SinkError(f"{self._target.address} answers {_told(answer)}", _retry_after(answer))
+            raise SinkError(f"{self._target.address} answers {_told(answer)}", retry_after(answer.headers))
         if rows == 1:
             yield RefusedRow(first, _told(answer))
             return
@@ -133,14 +131,3 @@ class _RestSink(Sink):
 def _told(answer: httpx.Response) -> str:
     text = " ".join(answer.text[:_TOLD].split())
     return f"{answer.status_code} {answer.reason_phrase}" + (f": {text}" if text else "")
-
-
-def _retry_after(answer: httpx.Response) -> float | None:
-    """Seconds, from a number or a date (RFC 9110, section 10.2.3); None where there is none that can be read."""
-    text = answer.headers.get("Retry-After", "")
-    if text.isdigit():
-        return float(text)
-    try:
-        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return None

@@ -4,6 +4,16 @@ from streaming.sources.files import Files
 from streaming.sources.generator import Generator, noise
 from streaming.sources.kafka import CommittedOffsets, Kafka
 from streaming.sources.offsets import OffsetReader, Offsets, OffsetSource
+from streaming.sources.receivers import (
+    Connector,
+    HttpPoll,
+    LandingFolder,
+    LandingGuarantee,
+    Received,
+    Reception,
+    TcpSocket,
+    Websocket,
+)
 from streaming.sources.source import (
     Memory,
     Reading,
@@ -19,20 +29,28 @@ from streaming.sources.table import PlacedRows, Table, placed_rows
 
 __all__ = [
     "CommittedOffsets",
+    "Connector",
     "Files",
     "Generator",
+    "HttpPoll",
     "Kafka",
+    "LandingFolder",
+    "LandingGuarantee",
     "Memory",
     "OffsetReader",
     "OffsetSource",
     "Offsets",
     "PlacedRows",
     "Reading",
+    "Received",
+    "Reception",
     "Source",
     "SourceBacklog",
     "SourceComparison",
     "Table",
     "Taken",
+    "TcpSocket",
+    "Websocket",
     "backlog_numbers",
     "by_unit",
     "largest_partitions",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.support.processes import short_lived
 
 PROJECT = Path(__file__).parents[3]

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from streaming.service.metrics import METRICS, StreamCollector
 from streaming.service.overview import Overview
-from streaming.service.status import ProcessStatus, QueryStatus
+from streaming.service.status import ProcessStatus, QueryStatus, ReceiverStatus
 from streaming.sources.source import SourceBacklog
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
@@ -32,6 +32,19 @@ RUNNING = Overview(
         backlog=(SourceBacklog(8, "files", 9), SourceBacklog(11, "rows")),
         memory_bytes=10,
     ),
+    (
+        ReceiverStatus(
+            name="in",
+            address="tcp://h:1",
+            guarantee="at most once",
+            state="receiving",
+            since=at(0),
+            at=at(60),
+            pid=2,
+            rows=12,
+            landed=9,
+        ),
+    ),
 )
 STOPPED = Overview(pipeline, "stopped", None, "it was never started here", None, 0, (), None)
 
@@ -55,6 +68,8 @@ def test_o7_metrics() -> None:
         'tidemark_stream_backlog_bytes{pipeline="beats"} 9.0',
         'tidemark_stream_backlog_rows{pipeline="beats"} 11.0',
         'tidemark_query_state_rows{pipeline="beats",query="by_id"} 7.0',
+        'tidemark_receiver_up{pipeline="beats",receiver="in"} 1.0',
+        'tidemark_receiver_unlanded_rows{pipeline="beats",receiver="in"} 3.0',
     ):
         assert sample in text
 

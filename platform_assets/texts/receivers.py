@@ -1,0 +1,51 @@
+"""Receivers that run, as a table and as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from platform_assets.texts.status import length
+from streaming.base import counted
+from streaming.service import ReceiverStatus
+
+_COLOURS = {"receiving": "green", "waiting": "yellow", "connecting": "yellow", "stopped": "dim"}
+
+
+def receiver_table(receivers: Iterable[ReceiverStatus], now: datetime) -> Table:
+    """Two lines per receiver; counts are since its start."""
+    table = Table(box=SIMPLE_HEAD, title="receivers", title_justify="left", show_edge=False)
+    for name in ("receiver", "state"):
+        table.add_column(name)
+    for name in ("received", "landed", "put aside"):
+        table.add_column(name, justify="right")
+    for status in receivers:
+        state = Text.assemble((status.state, _COLOURS.get(status.state, "")))
+        if status.state != "stopped":
+            state.append(f"\n{length((now - (status.away_since or status.since)).total_seconds())}")
+        table.add_row(
+            f"{status.name}\n{status.address}",
+            state,
+            f"{counted(status.rows, 'row')}\n{status.unlanded:,} not landed",
+            f"{status.landed:,} in {counted(status.files, 'file')}\n{status.guarantee}",
+            f"{status.refused:,} refused\n{counted(status.reconnects, 'reconnect')}",
+        )
+    return table
+
+
+def receiver_line(status: ReceiverStatus) -> str:
+    """How a receiver stands, in one line."""
+    parts = [
+        f"{status.name}: {status.state}",
+        f"{counted(status.rows, 'row')} from {status.address}",
+        f"{status.landed:,} landed in {counted(status.files, 'file')}",
+    ]
+    if status.left_behind:
+        parts.append(f"{status.left_behind:,} more that a process before it left behind")
+    if status.refused:
+        parts.append(f"{status.refused:,} refused as too large")
+    return ", ".join(parts) + (f"; {status.why}" if status.why else "")

@@ -1,0 +1,18 @@
+"""How long a server asks to be left alone for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds of the header `Retry-After`, a number or a date (RFC 9110, section 10.2.3); None where it is neither."""
+    text = headers.get("Retry-After", "")
+    if text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,239 @@
+"""One receiver at work: connects, takes what comes, lands it, and connects again, until it shall stop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from datetime import datetime
+from pathlib import Path
+from threading import Event
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, retry_if_not_exception_type, sleep_using_event
+from tenacity import stop_when_event_set as stop_when_set
+from tenacity import wait_exponential_jitter as backoff
+
+from streaming.base import LeaseError, ReceiverError, SourceError, interval, utc_now
+from streaming.declare import Pipeline, Receiver
+from streaming.lake import Lake
+from streaming.service.lease import Lease, holder_of, take_lease
+from streaming.service.receiver_landing import make_landing
+from streaming.service.receiver_status import ReceiverPlace, ReceiverReport
+from streaming.service.status import ReceiverStatus
+from streaming.service.subscribing import Subscribing
+from streaming.sources import LandingFolder, Received, Reception
+
+_FIRST_RETRY, _LONGEST_RETRY, _JITTER = 0.5, 60.0, 1.0
+_LOOKS_EVERY = 0.25
+_STEADY = 10.0
+"""Seconds after which a connection that brought nothing has stood all the same, so that the next is no repetition."""
+
+_log = logging.getLogger("tidemark")
+
+
+class Receiving:
+    """Runs a receiver of a pipeline until `stop` is set, and then lands what came.
+
+    What fails is tried again for ever, later each time: a source that is away, a full disk, whatever a connector
+    raises. Rows that came are written before more are taken, so a disk that is full holds up the source.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        pipeline: Pipeline,
+        receiver: Receiver,
+        stop: Event,
+        on_status: Callable[[ReceiverStatus], None] = lambda status: None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._lake = lake
+        self._place = ReceiverPlace.of(pipeline, receiver)
+        self._receiver = receiver
+        self._connector = receiver.connector
+        self._stop = stop
+        self._now = now
+        self._report = ReceiverReport(lake, self._place, receiver, on_status, now)
+        self._every = interval(receiver.every).total_seconds()
+        self._subscribing: Subscribing | None = None
+        self._folder: LandingFolder | None = None
+        self._lease: Lease | None = None
+
+    def run(self, wait: float = 1.0) -> None:
+        """Receive until it shall stop; waits `wait` seconds for another process that is just ending.
+
+        Raises:
+            LeaseError: another process runs this receiver, or has taken it over.
+            SourceError: the landing folder is not on this machine.
+        """
+        with ExitStack() as held:
+            try:
+                self._lease = held.enter_context(take_lease(self._lake, self._place, "receive", wait=wait))
+            except LeaseError as error:
+                raise self._run_elsewhere() or error from error
+            try:
+                self._again_and_again(self._open)
+                while not self._stop.is_set():
+                    self._again_and_again(self._receive)
+            finally:
+                self._end()
+
+    def _end(self) -> None:
+        """Land what came; what the disk does not take stays in the hidden file, for the next start."""
+        lost = self._lease is not None and self._lease.lost.is_set()
+        try:
+            if self._folder is not None and not lost:
+                self._land(self._folder)
+        except OSError as error:
+            _log.warning("%s: what came could not be landed, and is by the next start (%s)", self._receiver.name, error)
+        self._report.change("stopped")
+
+    def _run_elsewhere(self) -> LeaseError | None:
+        holder = holder_of(self._lake, self._place)
+        if holder is None:
+            return None
+        return LeaseError(
+            f"receiver {self._receiver.name!r} of pipeline {self._place.pipeline!r} is run by {holder} on this lake "
+            f"({self._lake.root}) already; let it go on, or end it (`tidemark down {self._place.pipeline}` ends what "
+            "`tidemark up` has started). Nothing was received."
+        )
+
+    def _open(self) -> None:
+        landing = make_landing(self._lake, self._receiver)
+        completes = self._connector.guarantee == "at most once"
+        self._folder = LandingFolder(landing, self._receiver.name, completes=completes, now=self._now)
+        if self._folder.landed_before:
+            self._report.update(left_behind=self._folder.landed_before)
+            _log.warning(
+                "%s: landed %s rows that a process before this one left behind",
+                self._receiver.name,
+                self._folder.landed_before,
+            )
+        if self._receiver.subscriptions is not None:
+            self._subscribing = Subscribing(self._lake, self._receiver, self._now)
+
+    def _receive(self) -> None:
+        """One connection, until it ends or the receiver shall stop.
+
+        Raises:
+            Exception: whatever ended it, where it never stood.
+        """
+        assert self._folder is not None
+        began, before = time.monotonic(), self._report.status.rows
+        self._report.connect()
+        reception = Reception(self._folder.cursor) if self._subscribing is None else self._asking(self._subscribing)
+        try:
+            with closing(self._connector.receive(reception)) as receiving:
+                for received in receiving:
+                    self._report.change("receiving")
+                    self._take(self._folder, received)
+                    if self._stop.is_set():
+                        # While the connection stands, so that a source that waits for a word gets it.
+                        self._land(self._folder)
+                        return
+            raise ReceiverError(f"{self._connector.address} has nothing more to give.")
+        except LeaseError:
+            raise
+        except Exception as error:
+            if self._connector.guarantee == "at least once":
+                # What was not landed comes again.
+                self._report.update(rows=self._report.status.landed)
+                self._folder.discard()
+            stood = self._report.status.rows > before or time.monotonic() - began > _STEADY
+            self._report.update(reconnects=self._report.status.reconnects + stood)
+            if not stood:
+                raise
+            self._report.wait(error)
+            self._rest(max(_FIRST_RETRY, _asked_for(error)))
+
+    def _asking(self, subscribing: Subscribing) -> Reception:
+        assert self._folder is not None
+        portion = subscribing.requests()
+        self._report.update(requested=0)
+
+        def requests() -> list[str]:
+            messages = list(portion())
+            self._report.update(requested=self._report.status.requested + len(messages))
+            return messages
+
+        return Reception(self._folder.cursor, requests)
+
+    def _take(self, folder: LandingFolder, received: Received) -> None:
+        if received.rows or received.cursor is not None or received.landed is not None:
+            self._durably(lambda: folder.add(received))
+        status = self._report.status
+        self._report.update(rows=status.rows + len(received.rows), refused=status.refused + received.refused)
+        if received.refused:
+            _log.warning("%s: refused %s rows that are too large", self._receiver.name, received.refused)
+        self._land_if_due(folder)
+        self._report.write_if_due()
+
+    def _land_if_due(self, folder: LandingFolder) -> None:
+        if self._lease is not None and self._lease.lost.is_set():
+            raise LeaseError(f"another machine has taken over receiver {self._receiver.name!r}; it goes on there.")
+        full = folder.rows >= self._receiver.rows_per_file or folder.size >= self._receiver.bytes_per_file
+        if full or folder.age >= self._every:
+            self._land(folder)
+
+    def _land(self, folder: LandingFolder) -> None:
+        rows = folder.rows
+        self._durably(lambda: self._landed(folder.land(), rows))
+
+    def _landed(self, file: Path | None, rows: int) -> None:
+        if file is not None:
+            self._report.landed(rows)
+            _log.debug("%s: landed %s rows as %s", self._receiver.name, rows, file)
+
+    def _durably(self, write: Callable[[], None]) -> None:
+        """Write, however long it takes until the disk takes it; at the end it is tried once."""
+        Retrying(
+            retry=retry_if_exception_type(OSError),
+            wait=backoff(multiplier=_FIRST_RETRY, max=_LONGEST_RETRY, jitter=_JITTER),
+            sleep=sleep_using_event(self._stop),
+            stop=stop_when_set(self._stop),
+            before_sleep=self._told,
+            reraise=True,
+        )(write)
+
+    def _again_and_again(self, attempt: Callable[[], None]) -> None:
+        """Try until it succeeds, or the receiver shall stop."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(Exception) & retry_if_not_exception_type((LeaseError, SourceError)),
+            wait=_wait,
+            sleep=self._rest,
+            stop=stop_when_set(self._stop),
+            before_sleep=self._told,
+            reraise=True,
+        )
+        try:
+            retrying(attempt)
+        except (LeaseError, SourceError):
+            raise
+        except Exception as error:
+            _log.warning("%s: stops while it waits (%s)", self._receiver.name, error)
+
+    def _told(self, attempt: RetryCallState) -> None:
+        assert attempt.outcome is not None
+        self._report.wait(attempt.outcome.exception())
+
+    def _rest(self, seconds: float) -> None:
+        """Wait, and land meanwhile what is due."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._stop.wait(min(_LOOKS_EVERY, left)):
+            if self._folder is not None:
+                self._land_if_due(self._folder)
+            self._report.write_if_due()
+
+
+_grows = backoff(multiplier=_FIRST_RETRY, max=_LONGEST_RETRY, jitter=_JITTER)
+
+
+def _wait(attempt: RetryCallState) -> float:
+    """Longer each time, never all at the same moment, and at least as long as the source asks for."""
+    error = None if attempt.outcome is None else attempt.outcome.exception()
+    return max(_grows(attempt), _asked_for(error))
+
+
+def _asked_for(error: BaseException | None) -> float:
+    return (error.retry_after or 0.0) if isinstance(error, ReceiverError) else 0.0

@@ -1,0 +1,132 @@
+"""Rows of an HTTP API that is asked again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import httpx
+
+from streaming.base import (
+    DeclarationError,
+    FrozenMapping,
+    ReceiverError,
+    check_mapping,
+    interval,
+    retry_after,
+)
+from streaming.sources.receivers.answers import AnswerForm, Place
+from streaming.sources.receivers.connector import IDLE, Connector, LandingGuarantee, Received, Reception
+from streaming.sources.receivers.web import all_headers, check_url, without_query
+
+
+@dataclass(frozen=True)
+class HttpPoll(Connector):
+    """GETs `url` every `every`, and at once while answers bring rows and move the cursor.
+
+    An answer is a JSON array of rows, an object, or an object a line; `rows_in` names the field that has the array
+    where the answer is an object around it. A row is landed as it was written.
+
+    The cursor goes out as the query's `parameter`, from `start` on (left out: without it at first). It is the field
+    `cursor_in` of the answer, or the field `cursor_of_row` of its last row, and is landed with the rows: exactly once.
+    Without a cursor each answer that differs from the one before is landed, once; an ETag that the server gives is sent
+    back, so that it need not answer.
+
+    429, 5xx, every other answer but 2xx and 304, and none within `timeout` are tried again, later each time, and at the
+    earliest after what `Retry-After` says. Redirects are not followed. An answer has at most `largest_answer` bytes.
+
+    `headers` are sent as they are; `secret_headers` maps a header to the environment variable that holds its value.
+
+    Raises:
+        DeclarationError: the URL, an interval or a header cannot be, or there are two cursors.
+    """
+
+    url: str
+    every: str = "10 seconds"
+    rows_in: str | None = None
+    cursor_in: str | None = None
+    cursor_of_row: str | None = None
+    parameter: str = "cursor"
+    start: str | int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secret_headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: str = "30 seconds"
+    largest_answer: int = 64_000_000
+
+    guarantee: ClassVar[LandingGuarantee] = "exactly once"
+
+    def __post_init__(self) -> None:
+        check_url("HttpPoll", self.url, ("http", "https"))
+        for length in (self.every, self.timeout):
+            interval(length)
+        if self.cursor_in is not None and self.cursor_of_row is not None:
+            raise DeclarationError(
+                f"cursor_in={self.cursor_in!r} and cursor_of_row={self.cursor_of_row!r} exclude one another; keep the "
+                "one that the API asks for."
+            )
+        for name in ("headers", "secret_headers"):
+            check_mapping(f"{name} of HttpPoll", getattr(self, name), str, "a dict from header to text")
+            object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
+
+    @property
+    def address(self) -> str:
+        """The URL without its query, which may hold a token."""
+        return without_query(self.url)
+
+    def receive(self, reception: Reception) -> Generator[Received, None, None]:
+        """The rows of each answer, with the place behind them as the cursor.
+
+        Raises:
+            ReceiverError: the server does not answer as it should.
+        """
+        headers = all_headers(self.address, self.headers, self.secret_headers)
+        form = AnswerForm(self.rows_in, self.cursor_in, self.cursor_of_row)
+        place = Place.of(reception.cursor, self.start)
+        with httpx.Client(headers=headers, timeout=interval(self.timeout).total_seconds()) as client:
+            while True:
+                body, answered = self._ask(client, place)
+                before = place
+                rows, place = ([], place) if body is None else form.read(self.address, body, answered, place)
+                yield Received(rows, place.as_json())
+                if not rows or place.cursor == before.cursor:
+                    yield from _pause(interval(self.every).total_seconds())
+
+    def _ask(self, client: httpx.Client, place: Place) -> tuple[bytes | None, Mapping[str, str]]:
+        """The body of the answer, None where there is nothing new, and its headers."""
+        url = httpx.URL(self.url)
+        if place.cursor is not None:
+            url = url.copy_merge_params({self.parameter: place.cursor})
+        unless = {} if place.etag is None else {"If-None-Match": place.etag}
+        try:
+            with client.stream("GET", url, headers=unless) as answer:
+                if answer.status_code in (httpx.codes.NOT_MODIFIED, httpx.codes.NO_CONTENT):
+                    return None, answer.headers
+                if not answer.is_success:
+                    raise ReceiverError(
+                        f"{self.address} answers {answer.status_code} {answer.reason_phrase}.",
+                        retry_after(answer.headers),
+                    )
+                return self._body(answer), answer.headers
+        except httpx.HTTPError as error:
+            said = str(error) or f"no answer within {self.timeout}"
+            raise ReceiverError(f"{self.address} is away: {type(error).__name__}: {said}.") from error
+
+    def _body(self, answer: httpx.Response) -> bytes:
+        body = bytearray()
+        for chunk in answer.iter_bytes():
+            body += chunk
+            if len(body) > self.largest_answer:
+                raise ReceiverError(
+                    f"{self.address} answers with more than largest_answer={self.largest_answer:,} bytes; ask for less "
+                    "at once, or raise it. Nothing of the answer was taken."
+                )
+        return bytes(body)
+
+
+def _pause(seconds: float) -> Generator[Received, None, None]:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(IDLE, left))
+        yield Received()

@@ -1,0 +1,186 @@
+"""Where received rows land: a hidden file that grows, then whole under its final name, with the cursor behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from streaming.base import EPOCH, MICROSECOND, ReceiverError, from_micros, to_micros
+from streaming.sources.receivers.connector import Received
+
+_STEP = timedelta(milliseconds=10) // MICROSECOND
+"""Spark orders files by milliseconds, and some file systems keep times less exactly than that."""
+
+_INSTANT = "%Y-%m-%dT%H-%M-%S.%fZ"
+_STATE = "state.json"
+
+
+class LandingFolder:
+    """The files of one receiver, by its `name`, in the landing folder `folder`; it has one writer.
+
+    Rows are appended to a file in the hidden folder `.<name>`. `land` makes it durable, then replaces
+    `.<name>/state.json`, which says which file was landed last and with which cursor: the row counts from that moment
+    on. Then the file is moved to where `Files` finds it. The next writer finishes the move if this one dies between.
+
+    A file that was not landed when its writer died is thrown away, as its rows come again; with `completes`, where they
+    do not, its whole rows are landed.
+
+    A file is named after the instant of its first row, which is also its modification time. Both grow from file to
+    file, across restarts too, so Spark takes the files in order, and no name comes twice.
+
+    Raises:
+        OSError: the folder cannot be used.
+        ReceiverError: the state in it cannot be read.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, *, completes: bool, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._folder = folder
+        self._name = name
+        self._hidden = folder / f".{name}"
+        self._now = now
+        self._file: FileIO | None = None
+        self._began = 0.0
+        self._waiting: list[Callable[[], None]] = []
+        self.rows = 0
+        """Rows that came since a file was landed last."""
+        self.size = 0
+        """Their bytes."""
+        self.landed_before = 0
+        """Rows that a writer before this one left behind, and this one landed."""
+        self._hidden.mkdir(parents=True, exist_ok=True)
+        state = self._read_state()
+        self.cursor: Any = state.get("cursor")
+        """Where the source goes on behind the rows that came."""
+        self._last = self._newest() if state.get("landed") is None else _instant_of(state["landed"])
+        for left in sorted(self._hidden.glob(f"{name}-*")):
+            self._settle(left, state.get("landed"), completes)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the first row that is not landed; 0 where there is none."""
+        return 0.0 if self._file is None else time.monotonic() - self._began
+
+    def add(self, received: Received) -> None:
+        """Append the rows to the hidden file: all of them, or none.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        if received.rows:
+            if self._file is None:
+                self._begin()
+            assert self._file is not None
+            left = memoryview(b"".join(row + b"\n" for row in received.rows))
+            size = self.size + len(left)
+            try:
+                while left:
+                    left = left[self._file.write(left) :]
+            except OSError:
+                self._file.truncate(self.size)
+                raise
+            self.rows, self.size = self.rows + len(received.rows), size
+        if received.cursor is not None:
+            self.cursor = received.cursor
+        if received.landed is not None:
+            self._waiting.append(received.landed)
+
+    def land(self) -> Path | None:
+        """Put the rows that came into the landing folder, as one file; None where there are none.
+
+        Raises:
+            OSError: it cannot be done; it may be tried again.
+        """
+        target = None
+        if self._file is not None:
+            hidden = Path(os.fsdecode(self._file.name))
+            target = self._commit(hidden)
+            self._file.close()
+            self._file, self.rows, self.size = None, 0, 0
+        waiting, self._waiting = self._waiting, []
+        for landed in waiting:
+            landed()
+        return target
+
+    def discard(self) -> None:
+        """Throw away the rows that are not landed, as their source gives them again."""
+        if self._file is not None:
+            self._file.close()
+            Path(os.fsdecode(self._file.name)).unlink(missing_ok=True)
+        self._file, self.rows, self.size, self._waiting = None, 0, 0, []
+
+    def _begin(self) -> None:
+        self._last = max(to_micros(self._now()), self._last + _STEP)
+        name = f"{self._name}-{from_micros(self._last):{_INSTANT}}.txt"
+        self._file = FileIO(self._hidden / name, "a")
+        self._began = time.monotonic()
+
+    def _commit(self, hidden: Path) -> Path:
+        # Not there any more where an attempt failed behind the move.
+        if hidden.exists():
+            instant = _instant_of(hidden.name) * 1_000
+            os.utime(hidden, ns=(instant, instant))
+            _make_durable(hidden)
+            self._write_state({"landed": hidden.name, "cursor": self.cursor})
+            hidden.replace(self._folder / hidden.name)
+        _make_durable(self._folder)
+        return self._folder / hidden.name
+
+    def _settle(self, left: Path, landed: str | None, completes: bool) -> None:
+        """What the writer before did not bring to an end."""
+        if left.name == landed:
+            self._commit(left)
+            return
+        whole = left.read_bytes().rpartition(b"\n")[0]
+        if not completes or not whole:
+            left.unlink()
+            return
+        os.truncate(left, len(whole) + 1)
+        self._last = max(self._last, _instant_of(left.name))
+        self.landed_before += whole.count(b"\n") + 1
+        self._commit(left)
+
+    def _newest(self) -> int:
+        """The instant of the newest file that is there, for a folder whose state is gone."""
+        names = (path.name for path in self._folder.glob(f"{self._name}-*.txt"))
+        return max((_instant_of(name) for name in names), default=to_micros(EPOCH))
+
+    def _read_state(self) -> dict[str, Any]:
+        path = self._hidden / _STATE
+        try:
+            return dict(json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError) as error:
+            raise ReceiverError(
+                f"{str(path)!r} is no state of a receiver ({error}); put it back, or remove it, upon which the source "
+                "is received from its beginning."
+            ) from error
+
+    def _write_state(self, state: dict[str, Any]) -> None:
+        path, hidden = self._hidden / _STATE, self._hidden / f".{_STATE}"
+        hidden.write_text(json.dumps(state))
+        _make_durable(hidden)
+        hidden.replace(path)
+        _make_durable(self._hidden)
+
+
+def _instant_of(name: str) -> int:
+    """Microseconds since the epoch, of a file's name."""
+    text = "-".join(name.removesuffix(".txt").split("-")[-5:])
+    return to_micros(datetime.strptime(text, _INSTANT).replace(tzinfo=UTC))
+
+
+def _make_durable(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,177 @@
+"""Debezium's envelopes, in JSON and in Avro: changes of rows, and what is none."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import BoundedOutOfOrderness, Files, Lake, Pipeline, Stream, latest
+from streaming.base.errors import DeclarationError
+from streaming.formats.avro import Avro
+from streaming.formats.debezium import Debezium
+from streaming.formats.json import Json
+from streaming.log import read_log, valid
+from streaming.operators.runtime import runtime_of
+from tests.streaming.formats.contract import Samples, check_format
+from tests.streaming.formats.test_avro import written
+from tests.support.instants import T0, at, ms
+from tests.support.registry import registry
+from tests.support.runs import run, tuples
+
+ROW = Json("id bigint not null, name string not null, price decimal(20, 10)")
+FORM = Debezium(ROW)
+
+
+def envelope(op: str, before: Any = None, after: Any = None, *, seconds: float = 0, lsn: int = 7) -> dict[str, Any]:
+    """A change that was committed `seconds` after T0 and read a second later."""
+    source = {"connector": "postgresql", "lsn": lsn, "ts_ms": ms(at(seconds))}
+    return {"before": before, "after": after, "source": source, "op": op, "ts_ms": ms(at(seconds + 1))}
+
+
+def payload(*args: Any, **kwargs: Any) -> bytes:
+    return json.dumps(envelope(*args, **kwargs)).encode()
+
+
+A, B = {"id": 1, "name": "a", "price": None}, {"id": 1, "name": "b", "price": None}
+
+
+def test_debezium_in_json_keeps_the_contract(spark: SparkSession) -> None:
+    exact = b'{"op": "c", "before": null, "after": {"id": 9007199254740993, "name": "x", "price": 0.1234567891}}'
+    with_schema = json.dumps({"schema": {"type": "struct"}, "payload": envelope("u", A, B)}).encode()
+    good: dict[bytes, dict[str, Any]] = {
+        payload("c", None, A): {"id": 1, "name": "a", "change_op": "c"},
+        payload("r", None, B): {"id": 1, "name": "b", "change_op": "r"},
+        payload("u", A, B): {"id": 1, "name": "b", "change_op": "u"},
+        # Many databases tell no more than the key of what they delete.
+        payload("d", {"id": 1}): {"id": 1, "name": None, "change_op": "d"},
+        with_schema: {"name": "b", "change_op": "u"},
+        exact: {"id": 9007199254740993, "change_at": None, "change_source": None},
+    }
+    wrong = {
+        payload("c", None, {"id": "1", "name": "a"}): frozenset({"id"}),
+        payload("u", A, {"id": 1}): frozenset({"name"}),
+        payload("d", {"id": "1"}): frozenset({"id"}),
+        json.dumps({"op": "c", "after": A, "ts_ms": "soon"}).encode(): frozenset({"change_at"}),
+        json.dumps({"op": "c", "after": A, "ts_ms": 2**62}).encode(): frozenset({"change_at"}),
+    }
+    unknown = {payload("c", None, {**A, "colour": "red"}): frozenset({"colour"})}
+    unreadable = (
+        *(b"", b"not json", b"[1]", b'{"id": 1, "name": "a"}', b'{"op": "c"}', b"\xff", payload("c", None, "a")),
+        *(payload("c", None, A)[:-1], payload("c", None, A) + b" {}", payload("u", A), payload("d", None, A)),
+        *(payload("t"), payload("m"), payload("x", A, A)),
+    )
+    check_format(spark, FORM, Samples(good, wrong, unknown, unreadable))
+
+
+def test_a_change_tells_when_it_was_committed_and_where_the_database_has_it(spark: SparkSession) -> None:
+    without_source = json.dumps({"op": "c", "after": A, "ts_ms": ms(T0)}).encode()
+    raw = spark.createDataFrame([(payload("c", None, A, seconds=3, lsn=2**53 + 1),), (without_source,)], "_raw binary")
+    first, second = FORM.parse(raw).collect()
+    assert first["change_at"].astimezone(UTC) == at(3)
+    assert json.loads(first["change_source"])["lsn"] == 2**53 + 1
+    assert (second["change_at"].astimezone(UTC), second["change_source"]) == (T0, None)
+
+
+ENVELOPE = json.dumps(
+    {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": "shop.customers",
+        "fields": [
+            {
+                "name": "before",
+                "default": None,
+                "type": [
+                    "null",
+                    {
+                        "type": "record",
+                        "name": "Value",
+                        "fields": [
+                            {"name": "id", "type": "long"},
+                            {"name": "name", "type": ["null", "string"], "default": None},
+                        ],
+                    },
+                ],
+            },
+            {"name": "after", "type": ["null", "Value"], "default": None},
+            {
+                "name": "source",
+                "type": {
+                    "type": "record",
+                    "name": "Source",
+                    "fields": [
+                        {"name": "ts_ms", "type": "long"},
+                        {"name": "lsn", "type": ["null", "long"], "default": None},
+                    ],
+                },
+            },
+            {"name": "op", "type": "string"},
+            {"name": "ts_ms", "type": ["null", "long"], "default": None},
+        ],
+    }
+)
+
+
+def changed(op: str, before: Any = None, after: Any = None) -> bytes:
+    source = {"ts_ms": ms(at(5)), "lsn": 8}
+    return written(ENVELOPE, 1, before=before, after=after, source=source, op=op, ts_ms=None)
+
+
+def test_debezium_in_avro_keeps_the_contract(spark: SparkSession) -> None:
+    first, second = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
+    with registry({1: ENVELOPE}) as url:
+        good: dict[bytes, dict[str, Any]] = {
+            changed("c", None, first): {"id": 1, "name": "a", "change_op": "c", "change_source": _SOURCE},
+            changed("u", first, second): {"name": "b", "change_op": "u"},
+            changed("d", second, None): {"id": 1, "name": "b", "change_op": "d"},
+        }
+        unreadable = (changed("t"), changed("c", first), changed("d", None, first), b"", b"\0\0\0\0\2x")
+        check_format(spark, Debezium(Avro(ENVELOPE, registry=url)), Samples(good, {}, {}, unreadable))
+
+
+_SOURCE = json.dumps({"ts_ms": ms(at(5)), "lsn": 8}, separators=(",", ":"))
+
+
+def test_the_newest_row_of_each_key_and_its_deletion_follow_from_the_changes(spark: SparkSession, lake: Lake) -> None:
+    stream = Stream(
+        name="customers",
+        source=Files("landing/customers"),
+        format=Debezium(Json("id bigint not null, name string")),
+        event_time="change_at",
+        clock=BoundedOutOfOrderness("0 seconds"),
+    )
+    pipeline = Pipeline(stream, (newest := latest("newest", stream, by=("id",)),))
+    two = {"id": 2, "name": "x"}
+    changes = [
+        payload("r", None, A, seconds=1),
+        payload("c", None, two, seconds=2),
+        payload("u", A, B, seconds=3),
+        payload("d", {"id": 2}, seconds=4),
+        payload("t", seconds=5),
+    ]
+    run(spark, lake, pipeline, changes, end_of_input=True)
+
+    assert valid(read_log(spark, lake, stream)).count() == 4
+    state = runtime_of(newest, lake).readable["state"](spark)
+    rows = tuples(state.selectExpr("id", "newest.name", "newest.change_op"))
+    assert rows == [(1, "b", "u"), (2, None, "d")]
+
+
+@pytest.mark.parametrize(
+    ("of", "text"),
+    [
+        (lambda: "json", "`of` of Debezium is 'json'"),
+        (lambda: Json("id int, change_op string"), "column 'change_op' of the row is one that Debezium adds"),
+        (
+            lambda: Avro(json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]})),
+            "has no field after, before, op; give the schema of the whole envelope",
+        ),
+    ],
+)
+def test_what_has_no_row_of_a_table_is_refused(of: Any, text: str) -> None:
+    with pytest.raises(DeclarationError, match=text):
+        Debezium(of())

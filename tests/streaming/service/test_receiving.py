@@ -1,0 +1,302 @@
+"""Receivers at work against real sockets, websockets and HTTP servers: what lands, and how often."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+from typing import ClassVar
+
+import pytest
+
+from streaming import Connector, HttpPoll, Lake, Received, Reception, TcpSocket, Websocket
+from streaming.base.errors import LeaseError, ReceiverError
+from streaming.service import receiving
+from streaming.service.alerts import evaluate
+from streaming.service.overview import look
+from streaming.service.receiver_status import receivers_of
+from streaming.service.receiving import Receiving
+from streaming.sources import LandingGuarantee
+from tests.support.pipelines.received import PORT
+from tests.support.pipelines.received import pipeline as of_a_process
+from tests.support.receiving import landed, landed_rows, received, running
+from tests.support.servers import Answer, Asked, city_server, line_server, polled_server
+from tests.support.waiting import until
+
+PROJECT = Path(__file__).parents[3]
+SOON = "50 milliseconds"
+
+
+@pytest.fixture(autouse=True)
+def patient_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving, "_FIRST_RETRY", 0.05)
+
+
+def test_lines_land_by_number_by_age_and_at_the_end(lake: Lake) -> None:
+    with line_server() as server:
+        by_number = received(TcpSocket("127.0.0.1", server.port), rows_per_file=2, every="1 hour")
+        with running(lake, by_number) as run:
+            server.send(b"a\nb\n")
+            until(lambda: landed(lake) == [["a", "b"]], "landed by number")
+            server.send(b"c\nunfini")
+            until(lambda: run.rows == 3, "received")
+            assert landed(lake) == [["a", "b"]]
+        assert landed(lake) == [["a", "b"], ["c"]]
+        assert (run.status.state, run.status.landed, run.status.files, run.error) == ("stopped", 3, 2, [])
+        by_age = received(TcpSocket("127.0.0.1", server.port), every=SOON)
+        with running(lake, by_age):
+            until(lambda: server.connected == 2, "connected")
+            server.send(b"d\n")
+            until(lambda: landed_rows(lake) == ["a", "b", "c", "d"], "landed by age")
+
+
+def test_a_server_that_goes_and_comes_is_connected_to_again_and_what_it_sent_lands_meanwhile(lake: Lake) -> None:
+    with line_server() as server:
+        pipeline = received(TcpSocket("127.0.0.1", server.port), every="300 milliseconds")
+        with running(lake, pipeline) as run:
+            server.send(b"a\nthe last line has no end")
+            until(lambda: run.rows == 1, "received")
+            server.drop()
+            until(lambda: server.connected == 2, "connected again")
+            server.send(b"b\n")
+            until(lambda: len(landed_rows(lake)) == 3, "landed")
+            assert landed_rows(lake) == ["a", "the last line has no end", "b"]
+            assert run.status.reconnects == 1
+    with running(lake, pipeline) as run:
+        until(lambda: run.statuses and run.status.state == "waiting", "waiting")
+        assert f"tcp://127.0.0.1:{server.port} cannot be reached" in run.status.why
+        (seen,) = look(lake, pipeline).receivers
+        assert (seen.why, seen.guarantee, seen.away_since) == (run.status.why, "at most once", run.status.away_since)
+        # It stays away however often it is tried.
+        assert seen.away_since is not None
+        overview = look(lake, pipeline)
+        for minutes, raised in ((4, []), (6, ["stream_receivers_receive"])):
+            alerts = evaluate(overview, pipeline.limits, seen.away_since + timedelta(minutes=minutes))
+            assert [alert.name for alert in alerts if not alert.passed] == raised
+        with line_server(server.port) as again:
+            again.send(b"c\n")
+            until(lambda: run.rows == 1, "received from the new server")
+    assert landed_rows(lake)[3:] == ["c"]
+
+
+def test_a_line_that_is_too_long_is_refused_and_counted(lake: Lake) -> None:
+    with line_server() as server, running(lake, received(TcpSocket("127.0.0.1", server.port, longest_line=5))) as run:
+        server.send(b"123456\n12345\n" + b"x" * 200_000 + b"\nok\n")
+        until(lambda: run.rows == 2, "received")
+        until(lambda: run.status.refused == 2, "counted")
+    assert landed_rows(lake) == ["12345", "ok"]
+
+
+def test_one_process_at_a_time_runs_a_receiver(lake: Lake) -> None:
+    with line_server() as server:
+        pipeline = received(TcpSocket("127.0.0.1", server.port))
+        with running(lake, pipeline) as run:
+            until(lambda: run.statuses, "running")
+            second = Receiving(lake, pipeline, pipeline.receivers[0], Event())
+            with pytest.raises(LeaseError, match=r"receiver 'lines_in' of pipeline 'lines' is run by process \d+ on"):
+                second.run(wait=0.1)
+
+
+def test_what_cannot_be_written_is_kept_and_holds_up_the_source(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Event()
+    full.set()
+    add = receiving.LandingFolder.add
+
+    def write(folder: receiving.LandingFolder, rows: Received) -> None:
+        if full.is_set() and rows.rows:
+            raise OSError(28, "No space left on device")
+        add(folder, rows)
+
+    monkeypatch.setattr(receiving.LandingFolder, "add", write)
+    with line_server() as server, running(lake, received(TcpSocket("127.0.0.1", server.port), every=SOON)) as run:
+        server.send(b"a\n")
+        until(lambda: run.statuses and "No space left" in run.status.why, "waiting for the disk")
+        server.send(b"b\n")
+        assert run.rows == 0
+        full.clear()
+        until(lambda: landed_rows(lake) == ["a", "b"], "landed")
+        until(lambda: (run.status.state, run.status.why) == ("receiving", ""), "receiving again")
+
+
+def test_messages_of_a_websocket_land_one_a_row_and_one_that_is_too_large_is_refused(lake: Lake) -> None:
+    with city_server({"BER": ['{"n":\n 1}', "two"]}) as server:
+        connector = Websocket(server.url, opening=('{"city": "BER"}',), longest_message=100)
+        with running(lake, received(connector)) as run:
+            until(lambda: run.rows == 2, "received")
+            server.push("x" * 101)
+            until(lambda: run.status.refused == 1, "refused")
+            # The connection ends with it, and the next one begins as the first did.
+            until(lambda: run.rows == 4, "connected again")
+    assert landed_rows(lake) == ['{"n":  1}', "two"] * 2
+
+
+def test_secrets_go_from_the_environment_into_headers_and_nowhere_else(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with polled_server(lambda asked: Answer(b"[1]")) as server:
+        poll = HttpPoll(f"{server.url}?key=k1", secret_headers={"Authorization": "POLL_TOKEN"})
+        with running(lake, received(poll)) as run:
+            until(lambda: run.statuses and run.status.state == "waiting", "waiting")
+            assert run.status.why == f"{server.url} needs POLL_TOKEN in the environment, which is not set; set it."
+            monkeypatch.setenv("POLL_TOKEN", "Bearer t0p")
+            until(lambda: run.rows == 1, "received")
+    assert server.asked[0].headers["Authorization"] == "Bearer t0p"
+    files = (path for path in Path(lake.root).rglob("*") if path.is_file())
+    assert not [path for path in files if b"t0p" in path.read_bytes() or b"k1" in path.read_bytes()]
+
+
+class Events:
+    """An API of numbered events: answers with up to two behind a cursor."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.broken = 0
+
+    def __call__(self, asked: Asked) -> Answer:
+        if self.broken:
+            self.broken -= 1
+            return Answer(status=429, headers=(("Retry-After", "0"),)) if self.broken else Answer(status=503)
+        behind = int(asked.query.get("since", 0))
+        numbers = range(behind + 1, min(behind + 2, self.count) + 1)
+        body = {"items": [{"n": number} for number in numbers], "next": numbers[-1] if numbers else behind}
+        return Answer(json.dumps(body).encode())
+
+
+def numbers(lake: Lake) -> list[int]:
+    return [json.loads(row)["n"] for row in landed_rows(lake)]
+
+
+def test_a_polled_api_is_taken_once_through_errors_and_restarts_and_a_receiver_that_died(lake: Lake) -> None:
+    api = Events(5)
+    with polled_server(api) as server:
+        poll = HttpPoll(server.url, every=SOON, rows_in="items", cursor_in="next", parameter="since")
+        pipeline = received(poll, every="1 hour", rows_per_file=2)
+        with running(lake, pipeline) as run:
+            until(lambda: run.rows == 5, "received")
+            # Two files hold four of them; the fifth is with a receiver that dies now.
+            dead = {path.name: path.read_bytes() for path in Path(lake.path("landing/lines/.lines_in")).iterdir()}
+            state = Path(lake.path("landing/lines/.lines_in"))
+            names = {path.name for path in Path(lake.path("landing/lines")).glob("lines_in-*")}
+        for path in Path(lake.path("landing/lines")).glob("lines_in-*"):
+            if path.name not in names:
+                path.unlink()
+        for name, content in dead.items():
+            (state / name).write_bytes(content)
+        assert numbers(lake) == [1, 2, 3, 4]
+
+        api.count, api.broken = 7, 3
+        with running(lake, pipeline) as run:
+            until(lambda: run.rows == 3, "received")
+            assert run.status.reconnects == 0
+    assert numbers(lake) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_without_a_cursor_each_answer_that_differs_lands_once_and_an_etag_is_sent_back(lake: Lake) -> None:
+    newest = [1]
+
+    def answer(asked: Asked) -> Answer:
+        tag = f'"v{newest[0]}"'
+        if asked.headers.get("If-None-Match") == tag:
+            return Answer(status=304)
+        return Answer(json.dumps([{"n": newest[0]}]).encode(), headers=(("ETag", tag),))
+
+    with polled_server(answer) as server:
+        pipeline = received(HttpPoll(server.url, every=SOON), every=SOON)
+        with running(lake, pipeline):
+            until(lambda: len(server.asked) > 3, "asked again and again")
+            newest[0] = 2
+            until(lambda: numbers(lake) == [1, 2], "landed")
+        asked = len(server.asked)
+        with running(lake, pipeline):
+            until(lambda: len(server.asked) > asked + 2, "asked again after a restart")
+    assert numbers(lake) == [1, 2]
+
+
+def test_a_server_that_says_how_long_to_wait_is_left_alone_for_so_long(lake: Lake) -> None:
+    at: list[float] = []
+
+    def answer(asked: Asked) -> Answer:
+        at.append(time.monotonic())
+        return Answer(b"[1]") if len(at) > 1 else Answer(status=503, headers=(("Retry-After", "1"),))
+
+    with polled_server(answer) as server, running(lake, received(HttpPoll(server.url))) as run:
+        until(lambda: run.rows == 1, "received")
+        assert any("answers 503 Service Unavailable" in status.why for status in run.statuses)
+    assert at[1] - at[0] >= 1
+
+
+@dataclass(frozen=True)
+class Acknowledged(Connector):
+    """A queue that gives each message again until somebody says that it is done with it."""
+
+    guarantee: ClassVar[LandingGuarantee] = "at least once"
+    queue: ClassVar[list[bytes]] = []
+    breaks: ClassVar[list[str]] = []
+
+    @property
+    def address(self) -> str:
+        return "queue"
+
+    def receive(self, reception: Reception) -> Generator[Received, None, None]:
+        taken = 0
+        while True:
+            message = self.queue[taken : taken + 1]
+            taken += len(message)
+            yield Received(message, landed=(lambda each=message: self.queue.remove(each[0])) if message else None)
+            if self.breaks:
+                raise ReceiverError(self.breaks.pop())
+            if not message:
+                time.sleep(0.05)
+
+
+def test_a_queue_keeps_what_is_not_landed_and_gives_it_again(lake: Lake) -> None:
+    Acknowledged.queue[:] = [b"a", b"b", b"c"]
+    with running(lake, received(Acknowledged(), every="1 hour", rows_per_file=3)) as run:
+        until(lambda: landed(lake) == [["a", "b", "c"]], "landed")
+        assert Acknowledged.queue == []
+        Acknowledged.breaks.append("the connection is lost")
+        Acknowledged.queue.append(b"d")
+        until(lambda: run.status.reconnects, "connected again")
+        until(lambda: run.rows == 4, "given again")
+        assert Acknowledged.queue == [b"d"]
+    assert landed_rows(lake) == ["a", "b", "c", "d"]
+    assert Acknowledged.queue == []
+
+
+@pytest.mark.processes
+def test_a_receiver_that_is_killed_leaves_hidden_files_only_and_the_next_one_lands_their_rows(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {**os.environ, "TIDEMARK_HOME": lake.root, "PYTHONPATH": str(PROJECT)}
+    environment |= {"TIDEMARK_PIPELINES": "tests.support.pipelines"}
+    command = [sys.executable, "-m", "streaming.service", "receive", "received", str(os.getpid())]
+    with line_server() as server:
+        environment[PORT] = str(server.port)
+        for round_ in range(3):
+            process = subprocess.Popen(command, env=environment)
+            until(lambda: server.connected == round_ + 1, "connected", within=60)  # noqa: B023
+            server.send(f"{round_}a\n{round_}b\n{round_} half".encode())
+            until(lambda: _hidden(lake).count(b"\n") == 2, "written")
+            if round_ < 2:
+                process.kill()
+                process.wait()
+                assert len(landed_rows(lake)) == 2 * round_
+                (seen,) = receivers_of(lake, of_a_process)
+                assert (seen.state, "is gone" in seen.why) == ("stopped", True)
+            else:
+                process.terminate()
+                assert process.wait(20) == 0
+    assert landed_rows(lake) == ["0a", "0b", "1a", "1b", "2a", "2b"]
+    (seen,) = receivers_of(lake, of_a_process)
+    assert (seen.state, seen.why, seen.left_behind) == ("stopped", "", 2)
+
+
+def _hidden(lake: Lake) -> bytes:
+    return b"".join(path.read_bytes() for path in Path(lake.path("landing/lines/.lines_in")).glob("lines_in-*"))

@@ -1,0 +1,166 @@
+"""Landing: what is there after a writer has died at any step, in which order, and under which names."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.base.errors import ReceiverError
+from streaming.sources.receivers import landing
+from streaming.sources.receivers.connector import Received
+from streaming.sources.receivers.landing import LandingFolder
+from tests.support.instants import T0
+
+NOON = T0 + timedelta(hours=12)
+
+
+def opened(folder: Path, *, completes: bool = True, now: datetime = NOON) -> LandingFolder:
+    """The next writer, which finds what the one before it left."""
+    return LandingFolder(folder, "in", completes=completes, now=lambda: now)
+
+
+def add(landing: LandingFolder, *rows: str, cursor: Any = None) -> None:
+    landing.add(Received([row.encode() for row in rows], cursor))
+
+
+def visible(folder: Path) -> list[list[str]]:
+    return [path.read_text().splitlines() for path in sorted(folder.glob("in-*"))]
+
+
+def test_a_file_is_seen_whole_or_not_at_all(tmp_path: Path) -> None:
+    writer = opened(tmp_path)
+    add(writer, "a", "b")
+    add(writer, "c")
+    assert (visible(tmp_path), writer.rows, writer.size) == ([], 3, 6)
+    assert writer.land() == tmp_path / "in-2026-01-01T12-00-00.000000Z.txt"
+    assert (visible(tmp_path), writer.rows, writer.size, writer.age) == ([["a", "b", "c"]], 0, 0, 0)
+    assert writer.land() is None
+
+
+def test_names_and_times_of_files_grow_across_restarts_also_where_the_clock_does_not(tmp_path: Path) -> None:
+    for now in (NOON, NOON, NOON - timedelta(hours=1), NOON + timedelta(hours=1)):
+        writer = opened(tmp_path, now=now)
+        for _ in range(2):
+            add(writer, "row")
+            writer.land()
+    # The state is lost: the files that are there tell as well.
+    (tmp_path / ".in" / "state.json").unlink()
+    writer = opened(tmp_path, now=NOON)
+    add(writer, "row")
+    writer.land()
+    times = [path.stat().st_mtime_ns for path in sorted(tmp_path.glob("in-*"))]
+    assert len(times) == 9
+    assert all(later - earlier >= 10_000_000 for earlier, later in pairwise(times))
+
+
+def test_whole_rows_of_a_writer_that_died_are_landed_by_the_next_where_they_do_not_come_again(tmp_path: Path) -> None:
+    writer = opened(tmp_path)
+    add(writer, "a", "b")
+    (hidden,) = (tmp_path / ".in").glob("in-*")
+    with hidden.open("ab") as torn:
+        torn.write(b"half a ro")
+    after = opened(tmp_path)
+    assert (visible(tmp_path), after.landed_before) == ([["a", "b"]], 2)
+    add(after, "c")
+    after.land()
+    assert visible(tmp_path) == [["a", "b"], ["c"]]
+    assert opened(tmp_path).landed_before == 0
+
+
+def test_rows_that_come_again_are_thrown_away_with_the_writer_that_died(tmp_path: Path) -> None:
+    writer = opened(tmp_path, completes=False)
+    add(writer, "a", cursor=1)
+    writer.land()
+    add(writer, "b", cursor=2)
+    after = opened(tmp_path, completes=False)
+    assert (after.cursor, visible(tmp_path)) == (1, [["a"]])
+    assert list((tmp_path / ".in").glob("in-*")) == []
+
+
+class Killed(BaseException):
+    """The writer dies here."""
+
+
+@pytest.mark.parametrize("moment", ["before the file is durable", "before the state", "after the state", "at the end"])
+def test_rows_and_cursor_land_together_wherever_the_writer_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    writer = opened(tmp_path, completes=False)
+    add(writer, "a", cursor=1)
+    writer.land()
+    add(writer, "b", cursor=2)
+    steps = ["before the file is durable", "before the state", "after the state", "at the end"]
+    passed = 0
+
+    def dies(path: Path) -> None:
+        nonlocal passed
+        if steps[passed] == moment:
+            raise Killed
+        passed += 1
+
+    with monkeypatch.context() as dying:
+        dying.setattr(landing, "_make_durable", dies)
+        with pytest.raises(Killed):
+            writer.land()
+
+    after = opened(tmp_path, completes=False)
+    landed = [row for file in visible(tmp_path) for row in file]
+    assert (after.cursor, landed) in [(1, ["a"]), (2, ["a", "b"])]
+    assert (after.cursor == 2) == (moment in ("after the state", "at the end"))
+
+
+def test_rows_that_could_not_be_written_leave_no_trace_and_may_be_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = opened(tmp_path)
+    add(writer, "a")
+    assert writer._file is not None
+
+    class FullDisk(type(writer._file)):  # type: ignore[misc]
+        def write(self, content: Any) -> int:
+            super().write(bytes(content)[:1])
+            raise OSError(28, "No space left on device")
+
+    whole = writer._file
+    writer._file = FullDisk(whole.name, "a")
+    with pytest.raises(OSError, match="No space left"):
+        add(writer, "bcd")
+    writer._file = whole
+    add(writer, "bcd")
+    writer.land()
+    assert visible(tmp_path) == [["a", "bcd"]]
+
+
+def test_who_waits_for_a_word_gets_it_once_the_rows_are_landed_and_not_before(tmp_path: Path) -> None:
+    writer, words = opened(tmp_path, completes=False), list[str]()
+    writer.add(Received([b"a"], landed=lambda: words.append("a")))
+    writer.add(Received([b"b"], landed=lambda: words.append(str(visible(tmp_path)))))
+    assert words == []
+    writer.land()
+    assert words == ["a", "[['a', 'b']]"]
+    writer.add(Received([b"c"], landed=lambda: words.append("c")))
+    writer.discard()
+    writer.land()
+    assert (words[2:], visible(tmp_path)) == ([], [["a", "b"]])
+
+
+def test_a_file_may_be_moved_away_once_it_was_taken(tmp_path: Path) -> None:
+    writer = opened(tmp_path, completes=False)
+    add(writer, "a", cursor=1)
+    landed = writer.land()
+    assert landed is not None
+    landed.unlink()
+    assert (opened(tmp_path, completes=False).cursor, visible(tmp_path)) == (1, [])
+
+
+def test_a_state_that_cannot_be_read_is_named_with_what_to_do(tmp_path: Path) -> None:
+    opened(tmp_path)
+    (tmp_path / ".in" / "state.json").write_text("{")
+    with pytest.raises(ReceiverError, match=r"state.json' is no state of a receiver .* put it back, or remove it"):
+        opened(tmp_path)
+    (tmp_path / ".in" / "state.json").unlink()
+    opened(tmp_path)

@@ -102,6 +102,7 @@ Kind = Literal[
     "drain",
     "maintenance",
     "publication",
+    "reconciliation",
     "repair",
     "stream",
     "trend",
@@ -115,6 +116,7 @@ Kind = Literal[
     "maintain",
     "observe",
     "publish",
+    "reconcile",
     "repair_step",
     "supervise",
     "trend_hours",
@@ -125,6 +127,7 @@ Kind = Literal[
     "keeper",
     "late_data",
     "maintenance_hourly",
+    "reconciliation_nightly",
     "trend_hourly",
     # Sets of partitions
     "days",

@@ -28,7 +28,18 @@ from streaming.keyed import Key, count_window, latest
 from streaming.lake import Lake, Settings
 from streaming.operations import maintain, repair
 from streaming.service import drain
-from streaming.sinks import Console, CsvFiles, JsonLines, ParquetFiles, Postgres, Rest, Socket, Target
+from streaming.sinks import (
+    Console,
+    CsvFiles,
+    JsonLines,
+    Objects,
+    ParquetFiles,
+    Postgres,
+    Rest,
+    Socket,
+    Target,
+    Together,
+)
 from streaming.sources import (
     CommittedOffsets,
     Connector,
@@ -73,6 +84,7 @@ __all__ = [
     "Keyed",
     "Lake",
     "LocalDays",
+    "Objects",
     "OffsetReader",
     "OffsetSource",
     "ParquetFiles",
@@ -99,6 +111,7 @@ __all__ = [
     "Target",
     "TcpSocket",
     "Text",
+    "Together",
     "Tumbling",
     "Websocket",
     "Window",

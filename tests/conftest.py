@@ -13,6 +13,7 @@ from tests.support import postgres as postgres_server
 
 if TYPE_CHECKING:
     from tests.support.kafka import Broker
+    from tests.support.object_store import Bucket
 
 _MEMORY_OF_A_WORKER = 3 * 2**30
 """Bytes: a worker with its JVM takes up to 2 GB, and the processes that its tests start take the rest."""
@@ -45,6 +46,25 @@ def postgres_running() -> Iterator[postgres_server.Server]:
 def postgres(postgres_running: postgres_server.Server) -> str:
     """The connection string of an empty database."""
     return postgres_running.database()
+
+
+@pytest.fixture(scope="session")
+def object_store_running() -> Iterator[str]:
+    """The endpoint of a store that speaks S3, started by the first test of a worker that asks for it."""
+    from tests.support.object_store import server
+
+    with server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def bucket(object_store_running: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """An empty bucket, with the credentials of this process in its environment."""
+    from tests.support.object_store import credentials, new_bucket
+
+    for name, value in credentials().items():
+        monkeypatch.setenv(name, value)
+    return new_bucket(object_store_running)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

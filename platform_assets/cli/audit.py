@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from platform_assets.cli.context import AsJson, PipelineName, console, current_lake, spark_session
@@ -10,17 +12,30 @@ from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.next_steps import after_audit
 from platform_assets.cli.render import next_step, print_findings
 from streaming.audit import audit as audit_laws
+from streaming.audit import audit_deliveries
 from streaming.declare import find_pipeline
 
 
-def audit(pipeline_name: PipelineName, as_json: AsJson = False) -> None:
+def audit(
+    pipeline_name: PipelineName,
+    deliveries: Annotated[
+        bool,
+        typer.Option(
+            "--deliveries",
+            help="Only the deliveries, and not only how many rows there are: reads every row of table and target.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check every law by recomputing all results from the log.
 
     On the lake as it stands, also while its stream runs; exits with 3 if a law is broken.
     """
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
+    if deliveries and not pipeline.deliveries:
+        raise typer.BadParameter(f"{pipeline.name} declares no delivery; `tidemark new delivery NAME` writes one.")
     with spark_session() as spark:
-        findings = audit_laws(spark, lake, pipeline)
+        findings = audit_deliveries(spark, lake, pipeline) if deliveries else audit_laws(spark, lake, pipeline)
         if as_json:
             document = AuditDocument.of(lake.root, pipeline.name, list(findings))
             document.print()

@@ -8,9 +8,13 @@ from typing import Any
 import dagster as dg
 
 from platform_assets import keys
+from platform_assets.events.evaluations import evaluations_of, last_evaluation
 from streaming import Lake, Pipeline
 from streaming.base import utc_now
 from streaming.deliveries import DeliveryRuntime
+
+NO_DEAD_LETTERS = "no_dead_letters"
+"""The name of the check of what a target refused."""
 
 
 def report_deliveries(
@@ -24,11 +28,34 @@ def report_deliveries(
         key = keys.delivery_key(delivery)
         metadata = delivery_metadata(DeliveryRuntime(delivery, lake, utc_now))
         why = waiting.get(delivery.name)
+        if metadata:
+            _report_dead_letters(instance, key, metadata["dead_letters"])
         if why:
             told = {**metadata, "waiting": why}
             instance.report_runless_asset_event(dg.AssetObservation(key, metadata=told))
         elif metadata:
             instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
+
+
+def dead_letters_result(key: dg.AssetKey, dead: int) -> dg.AssetCheckResult:
+    """The check of the dead letters of a delivery, with their number."""
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=NO_DEAD_LETTERS,
+        passed=dead == 0,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="none" if dead == 0 else f"{dead:,} refused; `tidemark redeliver` sends them again after a fix",
+        metadata={"dead_letters": dead},
+    )
+
+
+def _report_dead_letters(instance: dg.DagsterInstance, key: dg.AssetKey, dead: int) -> None:
+    """An event where the number is another one than was told last, or none was told."""
+    told = last_evaluation(instance, dg.AssetCheckKey(key, NO_DEAD_LETTERS))
+    if told is not None and told.metadata["dead_letters"].value == dead:
+        return
+    for evaluation in evaluations_of([dead_letters_result(key, dead)]):
+        instance.report_runless_asset_event(evaluation)
 
 
 def delivery_metadata(runtime: DeliveryRuntime) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 
 from platform_assets import keys
 from platform_assets.events.alerts import alert_checks, alert_sensor
+from platform_assets.events.evaluations import evaluations_of
 from platform_assets.events.trends import trend_asset, trend_schedule
-from platform_assets.pipeline.checks import check_table, evaluations_of, table_checks
+from platform_assets.pipeline.checks import check_table, table_checks
 from platform_assets.pipeline.corrections import Evaluate, corrections_asset
-from platform_assets.pipeline.deliveries import delivery_specs
+from platform_assets.pipeline.deliveries import delivery_checks, delivery_specs, reconciliation_schedule
 from platform_assets.pipeline.drain import current_assets, drain_assets
 from platform_assets.pipeline.jobs import corrections_job, drain_job, report_job
 from platform_assets.pipeline.maintenance import maintenance_job
@@ -49,6 +50,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
         asset_checks=[
             *(table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()),
             alert_checks(pipeline),
+            *delivery_checks(pipeline),
         ],
         jobs=[drain, corrections, repair_job(pipeline), stream, control_job(pipeline), maintenance],
         sensors=[
@@ -61,6 +63,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             corrections_schedule(pipeline, corrections),
             maintenance_schedule(pipeline, maintenance),
             trend_schedule(pipeline),
+            *([reconciliation_schedule(pipeline)] if pipeline.deliveries else []),
         ],
     )
     return dg.Definitions.merge(own, *(_report_definitions(report, (drain, corrections)) for report in reports))

@@ -1,12 +1,12 @@
 """Asset checks: one per expectation of the quality suites, each saying what its verdict on an exact version is."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 from pyspark.sql import SparkSession
 
-from platform_assets.events.evaluations import last_evaluation
+from platform_assets.events.evaluations import evaluations_of, last_evaluation
 from platform_assets.keys import dagster_name, table_key
 from platform_assets.resources import LakeResource, SparkResource
 from quality import (
@@ -103,20 +103,6 @@ def judge_missing(spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pin
 def results_of(suite: Suite, key: dg.AssetKey, verdicts: Mapping[str, Verdict]) -> Judged:
     """The verdicts as check results: anything but `passed` is an error, also what could not be computed."""
     return {e.name: _result(e, key, verdicts.get(e.name)) for e in suite.expectations}
-
-
-def evaluations_of(results: Iterable[dg.AssetCheckResult]) -> Iterator[dg.AssetCheckEvaluation]:
-    """The results as events, for a step that is no asset check."""
-    for result in results:
-        assert result.asset_key is not None and result.check_name is not None
-        yield dg.AssetCheckEvaluation(
-            asset_key=result.asset_key,
-            check_name=result.check_name,
-            passed=result.passed,
-            severity=result.severity,
-            description=result.description,
-            metadata=result.metadata,
-        )
 
 
 def _verdicts(

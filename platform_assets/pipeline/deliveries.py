@@ -1,13 +1,30 @@
-"""Deliveries as assets: what arrives in a target is told by whoever delivers, a drain or a running stream."""
+"""Deliveries as assets: what arrives in a target is told by whoever delivers, and checked by reading it back."""
 
-from __future__ import annotations
+# Not with postponed annotations: dagster reads those of checks when they are declared.
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
 from platform_assets import keys
+from platform_assets.events.delivered import NO_DEAD_LETTERS, dead_letters_result
+from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from streaming import Delivery, Pipeline
+from streaming.audit import reconcile
+from streaming.base import utc_now
 from streaming.declare import Operator
+from streaming.deliveries import DeliveryRuntime
+from streaming.operators import Finding
+
+RECONCILED = "reconciled"
+
+_MEANINGS = {
+    RECONCILED: (
+        "What was sent is what the target holds: as many rows, and the same ones where they can be read back. Reads "
+        "every delivered row of table and target."
+    ),
+    NO_DEAD_LETTERS: "The target has refused no row.",
+}
 
 
 def delivery_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
@@ -32,3 +49,64 @@ def _read_by(delivery: Delivery) -> list[dg.AssetKey]:
     if delivery.what == "current" and isinstance(delivery.of, Operator):
         return keys.current_keys(delivery.of)
     return [keys.delivered_table_key(delivery)]
+
+
+def delivery_checks(pipeline: Pipeline) -> list[dg.AssetChecksDefinition]:
+    """For each delivery its reconciliation with the target, and its dead letters."""
+    return [_checks(delivery) for delivery in pipeline.deliveries]
+
+
+def _checks(delivery: Delivery) -> dg.AssetChecksDefinition:
+    key = keys.delivery_key(delivery)
+
+    @dg.multi_asset_check(
+        name=keys.dagster_name("reconcile", *key.path),
+        specs=[dg.AssetCheckSpec(name, asset=key, description=meaning) for name, meaning in _MEANINGS.items()],
+        can_subset=True,
+    )
+    def check(
+        context: dg.AssetCheckExecutionContext, lake: LakeResource, spark: SparkResource
+    ) -> Iterator[dg.AssetCheckResult]:
+        selected = {entry.name for entry in context.selected_asset_check_keys}
+        if NO_DEAD_LETTERS in selected:
+            yield dead_letters_result(key, DeliveryRuntime(delivery, lake.lake, utc_now).dead_letters.count())
+        if RECONCILED in selected:
+            yield _result(key, list(reconcile(spark.spark_session, lake.lake, delivery)))
+
+    return check
+
+
+def _result(key: dg.AssetKey, findings: Sequence[Finding]) -> dg.AssetCheckResult:
+    broken = [finding for finding in findings if not finding.holds]
+    compared = "; ".join(f"{finding.checked:,}: {finding.compared}" for finding in findings)
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=RECONCILED,
+        passed=not broken,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=" ".join(finding.advice or finding.compared for finding in broken) or compared,
+        metadata={
+            "compared": compared,
+            "rows": max((finding.checked for finding in findings), default=0),
+            "broken": sum(finding.broken for finding in broken),
+        },
+    )
+
+
+def reconciliation_schedule(pipeline: Pipeline) -> dg.ScheduleDefinition:
+    """Nightly, once somebody has turned it on: it reads all that was ever delivered."""
+    checked = (
+        dg.AssetCheckKey(keys.delivery_key(delivery), name) for delivery in pipeline.deliveries for name in _MEANINGS
+    )
+    job = dg.define_asset_job(
+        keys.dagster_name("reconciliation", pipeline.name),
+        selection=dg.AssetSelection.checks(*checked),
+        description=f"Hold what was delivered of {pipeline.name} against its targets.",
+    )
+    return dg.ScheduleDefinition(
+        name=keys.dagster_name("reconciliation_nightly", pipeline.name),
+        job=job,
+        cron_schedule="15 3 * * *",
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+    )

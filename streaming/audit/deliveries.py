@@ -7,12 +7,29 @@ from collections.abc import Iterator
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import SinkError, utc_now
-from streaming.declare import Delivery
-from streaming.deliveries import ChangesOutbox, DeliveryRuntime, Ledger, wanted
+from streaming.base import SinkError, counted, utc_now
+from streaming.declare import Delivery, Pipeline
+from streaming.deliveries import ChangesOutbox, Cursor, DeliveryRuntime, Ledger, expected_rows, wanted
 from streaming.lake import Lake
 from streaming.operators import Finding
-from streaming.sinks import REVISION
+
+
+def audit_deliveries(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Finding]:
+    """The deliveries of a pipeline alone: how many rows there are, and whether they are the rows that were sent.
+
+    Reads every delivered row of each table and of each target that can be read back.
+    """
+    for delivery in pipeline.deliveries:
+        yield from reconcile(spark, lake, delivery)
+
+
+def reconcile(spark: SparkSession, lake: Lake, delivery: Delivery) -> Iterator[Finding]:
+    """The law of one delivery, and where the counts agree also what is in the rows."""
+    findings = list(audit_delivery(spark, lake, delivery))
+    yield from findings
+    # Where rows cannot be counted, or their number is wrong, there is no more to learn from them.
+    if findings[-1].checked and all(finding.holds for finding in findings):
+        yield from _contents(spark, lake, delivery)
 
 
 def audit_delivery(spark: SparkSession, lake: Lake, delivery: Delivery) -> Iterator[Finding]:
@@ -53,6 +70,51 @@ def audit_delivery(spark: SparkSession, lake: Lake, delivery: Delivery) -> Itera
     )
 
 
+def _contents(spark: SparkSession, lake: Lake, delivery: Delivery) -> Iterator[Finding]:
+    """Keys and values of the rows that were sent against those in the target, by a checksum that knows no order."""
+    runtime = DeliveryRuntime(delivery, lake, utc_now)
+    ledger = runtime.ledger.read()
+    if ledger is None or ledger.delivered < 0:
+        return
+    try:
+        found = _compared(spark, runtime, ledger)
+    except SinkError as away:
+        found = f"the target is away ({away})"
+    finally:
+        runtime.disconnect()
+    if not isinstance(found, Finding) or runtime.ledger.read() != ledger:
+        why = "it is delivered to right now" if isinstance(found, Finding) else found
+        yield Finding("delivery", delivery.name, 0, 0, f"contents not compared: {why}")
+        return
+    yield found
+
+
+def _compared(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> Finding | str:
+    delivery = runtime.delivery
+    if ledger.is_pending:
+        return "it is delivered to right now"
+    if not runtime.ledger.has_selected_the_same():
+        return "the selection is not the one that older rows were sent with; `tidemark redeliver` with --all sends them"
+    letters = runtime.dead_letters.pending(ledger.generation, ledger.delivered)
+    dead = [Cursor(letter["origin"]["unit"], letter["origin"]["row"]) for letter in letters]
+    expected = expected_rows(spark, runtime.outbox, delivery, ledger, dead)
+    if isinstance(expected, str):
+        return expected
+    found = runtime.connected().compare(ledger.generation, expected)
+    if found is None:
+        return "the target cannot be read back, or not for this generation alone"
+    named = f", such as {'; '.join(found.named)}" if found.named else ""
+    return Finding(
+        "delivery",
+        delivery.name,
+        found.records,
+        found.differing,
+        "contents sent = contents of the target, by checksum",
+        f"not as sent: {counted(found.differing, *found.unit)} of {delivery.to.address}{named}. Where somebody else "
+        "has changed them this is theirs; `tidemark redeliver` with --all delivers everything again.",
+    )
+
+
 def _sent(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> Finding:
     done = ledger.since if ledger.is_pending and ledger.retries < 0 else ledger.cursor
     rows = wanted(runtime.outbox.rows(spark, ledger.begins_at, done.unit), runtime.delivery).count() + done.row
@@ -66,8 +128,7 @@ def _expected(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> 
     if not delivery.identity or not delivery.to.keeps_keys:
         return ledger.sent_before + ledger.sent_rows, "rows sent = rows in the target"
     if isinstance(outbox, ChangesOutbox) and not ledger.row:
-        told = outbox.told(spark).where(F.col(REVISION) < ledger.unit)
-        return told.count(), "results that are current = rows in the target"
+        return outbox.told(spark, ledger.unit).count(), "results that are current = rows in the target"
     if ledger.generation or ledger.row:
         return None
     rows = wanted(outbox.rows(spark, outbox.begin, ledger.unit), delivery)

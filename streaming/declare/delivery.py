@@ -132,6 +132,11 @@ class Delivery:
                     f"key {name!r} {named} is not delivered; columns are: {', '.join(self.selected)}. Select it, or "
                     "correct the key."
                 )
+        if self.what == "current" and not self.to.takes_changes:
+            raise DeclarationError(
+                f"what='current' {named} sends upserts and deletes, which {type(self.to).__name__} cannot take; use "
+                "'first', or a target that keeps keys."
+            )
         if key and self.what != "current" and not self.to.keeps_keys:
             raise DeclarationError(
                 f"key={key!r} {named} asks {type(self.to).__name__} to keep one row per key, which it cannot; leave it "

@@ -1,6 +1,7 @@
 """What runs deliveries: numbered batches of a table's rows, each written down before it is sent to its target."""
 
 from streaming.deliveries.changes import ChangesOutbox, changes_between
+from streaming.deliveries.expected import expected_rows
 from streaming.deliveries.ledger import Ledger, Standing
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
 from streaming.deliveries.outboxes import outbox_for, outbox_of
@@ -15,6 +16,7 @@ __all__ = [
     "Outbox",
     "Standing",
     "changes_between",
+    "expected_rows",
     "outbox_for",
     "outbox_of",
     "wanted",

@@ -124,10 +124,13 @@ class ChangesOutbox(Outbox):
         same = [F.col(name).eqNullSafe(F.col(f"_its_{name}")) for name in self._view.identity]
         return rows.join(theirs, [*same, F.col(REVISION) == F.col("_its__newest")], "left_semi")
 
-    def told(self, spark: SparkSession, since: int = 0) -> DataFrame:
-        """What a consumer of all changes holds: the newest upsert of each result that was not deleted since."""
-        changes = delta.read(spark, self._uri).where(F.col(REVISION) >= since)
-        return _newest(changes, self._view).where(F.col(CHANGE) == UPSERT)
+    def told(self, spark: SparkSession, until: int) -> DataFrame:
+        """What a consumer of all changes before a revision holds: the newest upsert of each result not deleted since.
+
+        Rows have the columns of `rows`.
+        """
+        newest = _newest(self.rows(spark, self.begin, until), self._view)
+        return newest.where(F.col(CHANGE) == UPSERT)
 
     def _seen_now(self, before: Seen, pinned: PinnedView) -> Seen:
         first = delta.open_table(self._lake.first(self._view), pinned.first)

@@ -214,6 +214,12 @@ class LedgerTable:
         if table is not None:
             table.alter.set_table_properties(recorded_by(self._delivery), raise_if_not_exists=False)
 
+    def has_selected_the_same(self) -> bool:
+        """Whether what is selected is what was when the generation began, so that every row of it has these columns."""
+        table = delta.open_table(self.uri)
+        recorded = None if table is None else recorded_declaration(table)
+        return recorded is not None and recorded.get("selects") == dict(self._delivery.selected)
+
     def _changes(self) -> Iterator[str]:
         table = delta.open_table(self.uri)
         recorded = None if table is None else recorded_declaration(table)

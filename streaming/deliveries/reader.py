@@ -71,13 +71,12 @@ class Reader:
         """Single rows by their places, in order; those that are there no more, or not to be delivered, are left out."""
         units = sorted({place.unit for place in places})
         frame = self._outbox.rows(spark, units[0], units[-1] + 1).where(F.col(UNIT).isin(units))
-        order = SortedBy.partitionBy(UNIT).orderBy(*self._outbox.order)
-        numbered = wanted(frame, self._delivery).withColumn(ROW, F.row_number().over(order) - 1)
+        numbered = with_places(wanted(frame, self._delivery), self._outbox)
         asked = spark.createDataFrame([(place.unit, place.row) for place in places], f"{UNIT} bigint, {ROW} bigint")
         found = numbered.join(F.broadcast(asked), [UNIT, ROW], "left_semi")
         found = self._outbox.still_told(spark, found)
-        selected = self._select(found.orderBy(UNIT, *self._outbox.order), {ROW: F.col(ROW).cast("bigint")})
-        return _arrow(selected)
+        ordered = found.orderBy(UNIT, *self._outbox.order)
+        return _arrow(as_delivered(ordered, self._delivery, {ROW: F.col(ROW).cast("bigint")}))
 
     @property
     def _waiting(self) -> int:
@@ -86,15 +85,24 @@ class Reader:
     def _read(self, spark: SparkSession, since: Cursor, until: int, most: int) -> pa.Table:
         frame = wanted(self._outbox.rows(spark, since.unit, until), self._delivery)
         # Of the first unit some rows may have been read before.
-        rows = _arrow(self._select(frame.orderBy(UNIT, *self._outbox.order).limit(most + since.row)))
+        ordered = frame.orderBy(UNIT, *self._outbox.order).limit(most + since.row)
+        rows = _arrow(as_delivered(ordered, self._delivery))
         before = min(since.row, pc.sum(pc.equal(rows[UNIT], since.unit)).as_py() or 0)
         return rows.slice(before)
 
-    def _select(self, frame: DataFrame, more: Mapping[str, Column] | None = None) -> DataFrame:
-        told = [CHANGE, REASON] if self._delivery.what == "current" else []
-        selected = [F.expr(text).alias(name) for name, text in self._delivery.selected.items()]
-        others = [column.alias(name) for name, column in (more or {}).items()]
-        return frame.select(UNIT, REVISION, TIME, *told, *others, *selected)
+
+def as_delivered(frame: DataFrame, delivery: Delivery, more: Mapping[str, Column] | None = None) -> DataFrame:
+    """The columns of a batch, and `more`."""
+    told = [CHANGE, REASON] if delivery.what == "current" else []
+    selected = [F.expr(text).alias(name) for name, text in delivery.selected.items()]
+    others = [column.alias(name) for name, column in (more or {}).items()]
+    return frame.select(UNIT, REVISION, TIME, *told, *others, *selected)
+
+
+def with_places(frame: DataFrame, outbox: Outbox) -> DataFrame:
+    """With the number of each row within its unit, in the column `_row`; `frame` has all rows of its units."""
+    order = SortedBy.partitionBy(UNIT).orderBy(*outbox.order)
+    return frame.withColumn(ROW, F.row_number().over(order) - 1)
 
 
 def places_of(rows: pa.Table, since: Cursor) -> list[Cursor]:

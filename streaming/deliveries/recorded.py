@@ -10,5 +10,10 @@ from streaming.operators import DECLARATION
 
 def recorded_by(delivery: Delivery) -> dict[str, str]:
     """The properties of every table of the delivery."""
-    recorded = {"operator": delivery.name, "kind": "Delivery", "makes": dict(delivery.fingerprint)}
+    recorded = {
+        "operator": delivery.name,
+        "kind": "Delivery",
+        "makes": dict(delivery.fingerprint),
+        "selects": dict(delivery.selected),
+    }
     return {DECLARATION: json.dumps(recorded)}

@@ -1,7 +1,9 @@
 """Targets of deliveries: their contract, and those there are."""
 
+from streaming.sinks.comparison import Comparison
 from streaming.sinks.encoding import json_objects, json_text
 from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
+from streaming.sinks.objects import Objects
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.printing import Console, Socket
 from streaming.sinks.rest import Rest
@@ -19,6 +21,7 @@ from streaming.sinks.sink import (
     Sink,
     Target,
 )
+from streaming.sinks.together import Together
 
 __all__ = [
     "CHANGE",
@@ -26,6 +29,7 @@ __all__ = [
     "REASON",
     "REVISION",
     "TIME",
+    "Comparison",
     "Console",
     "CsvFiles",
     "Delivered",
@@ -33,6 +37,7 @@ __all__ = [
     "Guarantee",
     "JsonLines",
     "NumberedBatch",
+    "Objects",
     "ParquetFiles",
     "Postgres",
     "PutAside",
@@ -41,6 +46,7 @@ __all__ = [
     "Sink",
     "Socket",
     "Target",
+    "Together",
     "json_objects",
     "json_text",
 ]

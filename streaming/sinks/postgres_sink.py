@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 from psycopg import errors, sql
-from psycopg.types.json import Jsonb
 
 from streaming.base import FencedError, ProgressError, SinkError
 from streaming.sinks import postgres_tables as tables
-from streaming.sinks.encoding import json_text
+from streaming.sinks.comparison import Comparison
+from streaming.sinks.postgres_comparison import compared, expect
+from streaming.sinks.postgres_staging import stage
 from streaming.sinks.sink import CHANGE, REASON, REVISION, Delivered, NumberedBatch, PutAside, RefusedRow, Sink
+
+Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 _PROGRESS = "tidemark_progress"
 _CONNECTS_WITHIN = 10
@@ -41,19 +44,46 @@ class PostgresSink(Sink):
             return self._newest(cursor, generation)
 
     def deliver(self, batch: NumberedBatch, put_aside: PutAside) -> None:
+        with self.following(batch) as cursor:
+            if cursor is not None:
+                put_aside(self.write(cursor, batch))
+                self.advance(cursor, batch)
+
+    @contextmanager
+    def following(self, batch: NumberedBatch) -> Iterator[Cursor | None]:
+        """A transaction that holds the progress and commits with it; None where the batch is there already.
+
+        Raises:
+            SinkError: the server is away, or refuses what is done in the transaction; nothing of it is left.
+            FencedError: it is not the batch that follows.
+        """
         with self._transaction() as cursor:
             self._create_progress(cursor)
             newest = self._newest(cursor, batch.generation, locked=True)
             if newest >= batch.number:
+                yield None
                 return
             self._fence(cursor, batch, newest)
-            columns = batch.selected.schema
-            tables.prepare(cursor, self._table, self._place, columns, self._delivered.key)
-            cursor.execute(sql.SQL("select * from {} limit 0").format(self._table))
-            told = REASON in {column.name for column in cursor.description or ()}
-            refused = list(self._apply(cursor, batch, 0, batch.rows.num_rows, told))
-            put_aside(refused)
-            self._advance(cursor, batch)
+            yield cursor
+
+    def whole(self, cursor: Cursor) -> tuple[int, int]:
+        """Generation and number of the newest batch that is there; -1 for none."""
+        query = sql.SQL("select generation, batch from {} where delivery = %s order by generation desc limit 1")
+        row = cursor.execute(query.format(self._progress), (self._delivered.name,)).fetchone()
+        return (-1, -1) if row is None else (int(row[0]), int(row[1]))
+
+    def write(self, cursor: Cursor, batch: NumberedBatch) -> list[RefusedRow]:
+        """Write the rows of a batch; returns those that the table does not take."""
+        tables.prepare(cursor, self._table, self._place, batch.selected.schema, self._delivered.key)
+        cursor.execute(sql.SQL("select * from {} limit 0").format(self._table))
+        told = REASON in {column.name for column in cursor.description or ()}
+        return list(self._apply(cursor, batch, 0, batch.rows.num_rows, told))
+
+    def values(self, column: str) -> set[str]:
+        """What the table holds in a column of text, but for nulls."""
+        query = sql.SQL("select {0} from {1} where {0} is not null").format(sql.Identifier(column), self._table)
+        with self._transaction() as cursor:
+            return {row[0] for row in cursor.execute(query)}
 
     def count(self) -> int | None:
         with self._transaction() as cursor:
@@ -61,13 +91,27 @@ class PostgresSink(Sink):
         assert row is not None
         return int(row[0])
 
+    def compare(self, generation: int, expected: Iterable[pa.Table]) -> Comparison | None:
+        """By the table's own types: what should be there is sent once more, into a temporary table."""
+        if generation and not self._delivered.key:
+            # Rows of the generations before lie among them.
+            return None
+        with self._transaction() as cursor:
+            for rows in expected:
+                batch = NumberedBatch(self._delivered.name, generation, 0, rows)
+                columns = batch.selected.schema
+                tables.prepare(cursor, self._table, self._place, columns, self._delivered.key)
+                stage(cursor, batch)
+                expect(cursor, self._table, columns.names)
+            return compared(cursor, self._table, columns.names, self._delivered.key)
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     @contextmanager
-    def _transaction(self) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
+    def _transaction(self) -> Iterator[Cursor]:
         """One transaction; where it fails nothing of it is left.
 
         Raises:
@@ -88,7 +132,7 @@ class PostgresSink(Sink):
             self.close()
             raise
 
-    def _create_progress(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
+    def _create_progress(self, cursor: Cursor) -> None:
         # Looked for before: creating needs a right that only the first batch should need.
         found = cursor.execute("select to_regclass(%s)", (self._progress.as_string(cursor),)).fetchone()
         if found is None or found[0] is None:
@@ -100,7 +144,7 @@ class PostgresSink(Sink):
                 ).format(self._progress)
             )
 
-    def _newest(self, cursor: psycopg.Cursor[tuple[Any, ...]], generation: int, *, locked: bool = False) -> int:
+    def _newest(self, cursor: Cursor, generation: int, *, locked: bool = False) -> int:
         query = sql.SQL("select batch, identity from {} where delivery = %s and generation = %s {}").format(
             self._progress, sql.SQL("for update" if locked else "")
         )
@@ -113,7 +157,7 @@ class PostgresSink(Sink):
             )
         return -1 if row is None else int(row[0])
 
-    def _fence(self, cursor: psycopg.Cursor[tuple[Any, ...]], batch: NumberedBatch, newest: int) -> None:
+    def _fence(self, cursor: Cursor, batch: NumberedBatch, newest: int) -> None:
         later = cursor.execute(
             sql.SQL("select max(generation) from {} where delivery = %s and generation > %s").format(self._progress),
             (self._delivered.name, batch.generation),
@@ -124,7 +168,8 @@ class PostgresSink(Sink):
                 "that generation, so another process delivers there. Let it run alone; nothing was written."
             )
 
-    def _advance(self, cursor: psycopg.Cursor[tuple[Any, ...]], batch: NumberedBatch) -> None:
+    def advance(self, cursor: Cursor, batch: NumberedBatch) -> None:
+        """Count the batch as delivered, once the transaction is committed."""
         cursor.execute(
             sql.SQL(
                 "insert into {0} as p (delivery, generation, identity, batch, rows) values (%s, %s, %s, %s, %s) "
@@ -136,9 +181,7 @@ class PostgresSink(Sink):
         if cursor.rowcount != 1:
             raise FencedError(f"batch {batch.key} was delivered to {self._address} by another process meanwhile.")
 
-    def _apply(
-        self, cursor: psycopg.Cursor[tuple[Any, ...]], batch: NumberedBatch, first: int, rows: int, told: bool
-    ) -> Iterator[RefusedRow]:
+    def _apply(self, cursor: Cursor, batch: NumberedBatch, first: int, rows: int, told: bool) -> Iterator[RefusedRow]:
         """Write some rows of a batch, in halves where one of them is refused; gives the refused ones."""
         if not rows:
             return
@@ -153,10 +196,9 @@ class PostgresSink(Sink):
             yield from self._apply(cursor, batch, first, half, told)
             yield from self._apply(cursor, batch, first + half, rows - half, told)
 
-    def _write(self, cursor: psycopg.Cursor[tuple[Any, ...]], batch: NumberedBatch, told: bool) -> None:
+    def _write(self, cursor: Cursor, batch: NumberedBatch, told: bool) -> None:
         key, columns = self._delivered.key, batch.selected.column_names
-        cursor.execute(sql.SQL("truncate {}").format(tables.STAGED))
-        self._stage(cursor, batch)
+        stage(cursor, batch)
         if not key:
             cursor.execute(tables.insert(self._table, columns))
             return
@@ -165,34 +207,6 @@ class PostgresSink(Sink):
             nulls = any(batch.rows[name].null_count for name in key)
             cursor.execute(tables.delete(self._table, key, nulls=nulls))
         cursor.execute(tables.upsert(self._table, written, key))
-
-    @staticmethod
-    def _stage(cursor: psycopg.Cursor[tuple[Any, ...]], batch: NumberedBatch) -> None:
-        rows, selected = batch.rows, batch.selected
-        kinds = [tables.column_type(field.type) for field in selected.schema]
-        told = [rows[name].to_pylist() if name in rows.column_names else None for name in (REVISION, CHANGE, REASON)]
-        names = [*selected.column_names, REVISION, CHANGE, REASON]
-        copy = sql.SQL("copy {} ({}, {}) from stdin").format(tables.STAGED, tables.names(names), tables.PLACE)
-        columns = [_values(selected.column(place), kind) for place, kind in enumerate(kinds)]
-        revisions, changes, reasons = told
-        with cursor.copy(copy) as staged:
-            for place in range(rows.num_rows):
-                staged.write_row(
-                    (
-                        *(column[place] for column in columns),
-                        None if revisions is None else revisions[place],
-                        "upsert" if changes is None else changes[place],
-                        None if reasons is None else reasons[place],
-                        place,
-                    )
-                )
-
-
-def _values(column: pa.ChunkedArray, kind: str) -> list[Any]:
-    values = column.to_pylist()
-    if kind != "jsonb":
-        return values
-    return [None if value is None else Jsonb(value, dumps=json_text) for value in values]
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 
 from streaming.lake import Lake
+from streaming.sinks.comparison import Comparison
 
 Guarantee = Literal["exactly once", "at least once"]
 """What a target promises when a batch is delivered again: `exactly once` where it is transactional or idempotent."""
@@ -115,6 +116,18 @@ class Sink(ABC):
         """How many rows the target holds of this delivery, for an audit; None where it cannot tell."""
         return None
 
+    def compare(self, generation: int, expected: Iterable[pa.Table]) -> Comparison | None:
+        """Read back what is there and hold it against the rows that should be; None where that cannot be done.
+
+        `expected` are all rows of this delivery that the target should have, in any order and in pieces, of which there
+        is at least one; they have the columns of a batch. Where the target keeps every row, they are those of
+        `generation`.
+
+        Raises:
+            SinkError: the target is away.
+        """
+        return None
+
     def close(self) -> None:
         """Let go of the connection."""
         return None
@@ -128,6 +141,8 @@ class Target(ABC):
     guarantee: ClassVar[Guarantee]
     keeps_keys: ClassVar[bool] = False
     """Whether it can keep one row per key, and delete it."""
+    takes_changes: ClassVar[bool] = True
+    """Whether rows of what is current can go there, each with its revision, as upsert or delete."""
 
     batch: int = 10_000
     """The most rows of a batch, unless the delivery says otherwise."""

@@ -1,4 +1,4 @@
-"""Killed anywhere while it delivers, a pipeline leaves every row in files and database once, and every dead letter."""
+"""Killed anywhere while it delivers, a pipeline leaves every row in each target once, and every dead letter."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming import Lake, drain
-from streaming.audit.laws import audit
+from streaming.audit.deliveries import audit_deliveries
 from streaming.deliveries.runtime import DeliveryRuntime
 from tests.support.crash import crash
 from tests.support.delivering import pipeline, reading, readings
-from tests.support.delivery_crash import CONNECTION, POINTS, deliveries
+from tests.support.delivery_crash import BUCKET, CONNECTION, POINTS, deliveries
 from tests.support.feeds import land
 from tests.support.instants import NOW
+from tests.support.object_store import Bucket
 from tests.support.postgres import rows, run
 
 pytestmark = pytest.mark.processes
 
 
 def test_every_row_arrives_once_wherever_a_process_is_killed(
-    spark: SparkSession, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, postgres: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake(str(tmp_path / "lake"))
     run(postgres, "create table r (id text, value bigint check (value % 10 <> 3))")
+    run(postgres, "create table b (id text, value bigint check (value % 10 <> 3), blob text unique)")
     monkeypatch.setenv(CONNECTION, postgres)
+    monkeypatch.setenv(BUCKET, f"{bucket.endpoint} {bucket.name}")
     values = []
     for number, name in enumerate(POINTS):
         fed = [10 * number + each for each in range(5)]
@@ -37,7 +40,7 @@ def test_every_row_arrives_once_wherever_a_process_is_killed(
         died = crash(tmp_path, name, "tests.support.delivery_crash")
         assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
 
-    of = pipeline(*deliveries(postgres))
+    of = pipeline(*deliveries(postgres, f"{bucket.endpoint} {bucket.name}"))
     assert drain(spark, lake, of, now=lambda: NOW).waiting == {}
 
     paths = [path for path in Path(lake.root, "out").rglob("*.json") if path.parent.name != "_delivered"]
@@ -46,8 +49,14 @@ def test_every_row_arrives_once_wherever_a_process_is_killed(
     assert list(Path(lake.root, "out").rglob(".*.json")) == []
     dead = [value for value in values if value % 10 == 3]
     assert [row[0] for row in rows(postgres, "select value from r order by 1")] == [v for v in values if v not in dead]
-    to_table = DeliveryRuntime(of.deliveries[1], lake, lambda: NOW)
-    letters = to_table.dead_letters.pending(0, to_table.standing().delivered)
-    assert [json.loads(letter["payload"])["value"] for letter in letters] == dead
-    found = [finding for finding in audit(spark, lake, of) if finding.law == "delivery"]
-    assert [finding.holds and finding.checked > 0 for finding in found] == [True] * 4
+    both = rows(postgres, "select value, blob from b order by 1")
+    assert [value for value, _ in both] == [value for value in values if value not in dead]
+    names = {url.removeprefix(f"s3://{bucket.name}/out/"): value for value, url in both}
+    assert sorted(names) == bucket.names()
+    assert {name: json.loads(bucket.content(name))["value"] for name in names} == names
+    for delivery in of.deliveries[1:]:
+        runtime = DeliveryRuntime(delivery, lake, lambda: NOW)
+        letters = runtime.dead_letters.pending(0, runtime.standing().delivered)
+        assert [json.loads(letter["payload"])["value"] for letter in letters] == dead
+    found = list(audit_deliveries(spark, lake, of))
+    assert [finding.holds and finding.checked > 0 for finding in found] == [True] * 9

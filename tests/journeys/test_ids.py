@@ -18,7 +18,7 @@ WITH_A_GOLDEN_TEST = {
     "K": [2, 3, 6, *range(11, 15), 16, 17, 18, 20],
     "D": [1, 2, 3, 4, 6, 8],
     "S": [*range(1, 18)],
-    "X": [1, 2, 3, 5, 6, 8, *range(10, 17)],
+    "X": [1, 2, 3, 4, 5, 6, 8, *range(10, 18)],
     "O": [1, 5, 7, 8, 9, 10, 12, 14, 17, 18],
 }
 """The numbers per group; a new one is entered here."""

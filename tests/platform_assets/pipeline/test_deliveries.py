@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.events.evaluations import last_evaluation
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.resources import default_resources
 from streaming.declare.delivery import Delivery
@@ -18,6 +19,7 @@ from streaming.sinks.postgres import Postgres
 from streaming.sinks.rest import Rest
 from tests.support.departures import FIRST
 from tests.support.feeds import land_all
+from tests.support.postgres import rows, run
 
 LINES = Delivery("lines", flights, JsonLines("out"), select=("origin",), description="Departures for partners.")
 AWAY = Delivery("away", flights, Rest("http://127.0.0.1:1/rows"), select=("origin",))
@@ -39,6 +41,47 @@ def test_each_delivery_is_an_asset_of_its_targets_kind_behind_the_tables_it_read
     assert lines.metadata["target"] == "out"
     assert {key.path[-1] for key in lines.parent_keys} == {"log"}
     assert {key.path[-1] for key in current.parent_keys} == {"departures_by_origin_current"}
+
+
+def test_each_delivery_has_checks_that_a_schedule_can_run_at_night() -> None:
+    platform = platform_of("/nowhere", LINES, AWAY)
+    checks = platform.resolve_asset_graph().asset_check_keys
+    both = {"reconciled", "no_dead_letters"}
+    of_deliveries = {(check.asset_key.path[-1], check.name) for check in checks if check.name in both}
+    assert of_deliveries == {(delivery, name) for delivery in ("lines", "away") for name in both}
+    schedule = platform.resolve_schedule_def("flights_reconciliation_nightly")
+    assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+    assert platform.resolve_job_def("flights_reconciliation") is not None
+
+
+def test_checks_tell_a_changed_row_and_dead_letters_with_their_number(
+    spark: SparkSession, lake: Lake, instance: dg.DagsterInstance, postgres: str
+) -> None:
+    """The table refuses one of three departures; then somebody changes another one."""
+    run(postgres, "create table departures (flight bigint, origin text check (origin <> 'EWR'))")
+    table = Delivery("table", flights, Postgres("departures", connection=postgres), select=("flight", "origin"))
+    platform = platform_of(lake.root, table)
+    key = dg.AssetKey(["flights", "table"])
+    land_all(lake, flights, FIRST)
+    assert platform.resolve_job_def("flights_drain").execute_in_process(instance=instance).success
+    refused = rows(postgres, "select count(*) from departures")[0][0]
+    told = last_evaluation(instance, dg.AssetCheckKey(key, "no_dead_letters"))
+    assert told is not None
+    assert not told.passed
+    assert told.metadata["dead_letters"].value == 3 - refused > 0
+
+    def checked() -> dict[str, dg.AssetCheckEvaluation]:
+        result = platform.resolve_job_def("flights_reconciliation").execute_in_process(instance=instance)
+        assert result.success
+        return {each.check_name: each for each in result.get_asset_check_evaluations()}
+
+    before = checked()
+    assert (before["reconciled"].passed, before["no_dead_letters"].passed) == (True, False)
+    run(postgres, "update departures set flight = -1 where ctid = (select min(ctid) from departures)")
+    after = checked()["reconciled"]
+    assert not after.passed
+    assert after.metadata["broken"].value == 1
+    assert str(after.description).startswith("not as sent: 1 row of ")
 
 
 def test_a_drain_tells_what_arrived_and_what_waits(

@@ -1,0 +1,103 @@
+"""Files as objects of a store that speaks S3, or of Google's or Microsoft's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+from urllib.parse import urlsplit
+
+from streaming.base import DeclarationError, FrozenMapping, check_mapping
+from streaming.lake import Lake
+from streaming.sinks.file_formats import CSV, JSON_LINES, PARQUET, FileFormat
+from streaming.sinks.file_sink import Place
+from streaming.sinks.files import FileTarget
+from streaming.sinks.object_store import ObjectStore
+
+_FORMATS: Mapping[str, FileFormat] = {"json": JSON_LINES, "csv": CSV, "parquet": PARQUET}
+_KINDS: Mapping[str, str] = {
+    **dict.fromkeys(("s3", "s3a"), "s3"),
+    "gs": "gcs",
+    **dict.fromkeys(("az", "abfs", "abfss"), "azure"),
+    "file": "file",
+}
+"""The schemes of URLs, each with what Dagster shows an icon for."""
+
+_SECRET = ("key", "secret", "token", "password", "credential", "account_key", "sas", "signature")
+_NOT_SECRET = ("skip_signature", "sse_bucket_key_enabled", "imdsv1_fallback")
+
+
+@dataclass(frozen=True)
+class Objects(FileTarget):
+    """Objects below a URL such as `s3://bucket/exports/orders`: folders, names and sizes as those of `JsonLines`.
+
+    `format` is `json`, `csv` or `parquet`. `endpoint` is the address of a store of one's own, `region` that of S3. An
+    object is seen whole or not at all; names follow from the batch, so that one that is put again replaces itself.
+
+    Credentials are found as the store's own tools find them (`AWS_ACCESS_KEY_ID` and its like, the identity of machine
+    or container), or where `secret_options` says: it maps an option to the environment variable that holds it.
+    `options` are further ones of the store, such as `{"virtual_hosted_style_request": "true"}`.
+
+    Raises:
+        DeclarationError: the URL is none of a store, an option is secret, or as `JsonLines`.
+    """
+
+    format: Literal["json", "csv", "parquet"] = "json"
+    endpoint: str | None = None
+    region: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    secret_options: Mapping[str, str] = field(default_factory=dict)
+
+    kind: ClassVar[str] = "s3"
+
+    def __post_init__(self) -> None:
+        if self.format not in _FORMATS:
+            raise DeclarationError(f"format={self.format!r} of Objects is none; use {', '.join(_FORMATS)}.")
+        super().__post_init__()
+        for name in ("options", "secret_options"):
+            check_mapping(f"{name} of Objects", getattr(self, name), str, "a dict from option to text")
+            object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
+        url = urlsplit(self.path)
+        named = f"{url.scheme}://{url.hostname or ''}{url.path}"
+        if url.scheme not in _KINDS or not (url.netloc or url.scheme == "file"):
+            raise DeclarationError(
+                f"{named!r} of Objects is no URL of an object store; write 's3://bucket/prefix', with one of "
+                f"{', '.join(_KINDS)}."
+            )
+        has_user = bool(url.username) and not url.scheme.startswith("abfs")
+        if url.password or has_user or url.query:
+            raise DeclarationError(
+                f"the URL {named!r} of Objects has more in it than a place; leave user, password and query out, and "
+                "name the variables that hold credentials with secret_options={'access_key_id': 'NAME_OF_A_VARIABLE'}."
+            )
+        if self.endpoint is not None and "@" in urlsplit(self.endpoint).netloc:
+            raise DeclarationError(
+                "the endpoint of Objects has a user or password in it; name the variables that hold them in "
+                "secret_options."
+            )
+        object.__setattr__(self, "kind", _KINDS[url.scheme])
+        for option in self.options:
+            if any(word in option.lower() for word in _SECRET) and option not in _NOT_SECRET:
+                raise DeclarationError(
+                    f"option {option!r} of Objects is secret, and would be in the code and in what is shown of it; "
+                    "name the environment variable that holds it in secret_options."
+                )
+
+    @property
+    def file_format(self) -> FileFormat:
+        """As `format` says."""
+        return _FORMATS[self.format]
+
+    def place(self, lake: Lake) -> Place:
+        """The store, as `open` gives it."""
+        return self.open()
+
+    def open(self) -> ObjectStore:
+        """The store; it is asked nothing yet.
+
+        Raises:
+            SinkError: an environment variable of `secret_options` is not set, or an option is not known.
+        """
+        given = {"endpoint": self.endpoint, "region": self.region}
+        options = {**self.options, **{name: value for name, value in given.items() if value is not None}}
+        return ObjectStore(self.path, options, self.secret_options)

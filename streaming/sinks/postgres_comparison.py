@@ -1,0 +1,57 @@
+"""A table of Postgres held against the rows that should be in it, by the table's own types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import Cursor, sql
+
+from streaming.sinks.comparison import Comparison
+from streaming.sinks.postgres_tables import STAGED, names
+
+_EXPECTED = sql.Identifier("tidemark_expected")
+_NAMED = 5
+_UNIT = ("row", "rows")
+
+
+def expect(cursor: Cursor[tuple[Any, ...]], table: sql.Composable, columns: Sequence[str]) -> None:
+    """Take what is staged for rows that should be in the table, converted as an insert into it would."""
+    parts = {"expected": _EXPECTED, "table": table, "columns": names(columns), "staged": STAGED}
+    found = cursor.execute("select to_regclass(%s)", (f"pg_temp.{_EXPECTED.as_string(cursor)}",)).fetchone()
+    if found is None or found[0] is None:
+        empty = "create temporary table {expected} on commit drop as select {columns} from {table} with no data"
+        cursor.execute(sql.SQL(empty).format(**parts))
+    cursor.execute(sql.SQL("insert into {expected} ({columns}) select {columns} from {staged}").format(**parts))
+
+
+def compared(
+    cursor: Cursor[tuple[Any, ...]], table: sql.Composable, columns: Sequence[str], key: Sequence[str]
+) -> Comparison:
+    """The columns of the table against what is expected: a sum of hashes, and row by row only where that differs."""
+    should, there = (_as_text(each, columns, key) for each in (_EXPECTED, table))
+    both = [_one(cursor, _SUMS.format(each)) for each in (should, there)]
+    rows = int(both[0][0])
+    if both[0] == both[1]:
+        return Comparison(rows, 0, _UNIT)
+    lacking = _one(cursor, _DIFFERENCE.format(should, there))[0]
+    not_expected = _one(cursor, _DIFFERENCE.format(there, should))[0]
+    keys = sql.SQL("select distinct k from ({} except all {}) d order by 1 limit {}").format(should, there, _NAMED)
+    named = tuple(row[0] for row in cursor.execute(keys)) if key else ()
+    # A changed row is lacking as it should be, and is there as it should not.
+    return Comparison(rows, max(lacking, not_expected), _UNIT, named)
+
+
+_SUMS = sql.SQL("select count(*), coalesce(sum(hashtextextended(t, 0)::numeric), 0) from ({}) r")
+_DIFFERENCE = sql.SQL("select count(*) from ({} except all {}) d")
+
+
+def _one(cursor: Cursor[tuple[Any, ...]], query: sql.Composed) -> tuple[Any, ...]:
+    row = cursor.execute(query).fetchone()
+    assert row is not None
+    return row
+
+
+def _as_text(table: sql.Composable, columns: Sequence[str], key: Sequence[str]) -> sql.Composed:
+    """Every row as text, which is there for every type, and its key."""
+    return sql.SQL("select row({})::text as k, row({})::text as t from {}").format(names(key), names(columns), table)

@@ -1,0 +1,130 @@
+"""What is in a target against what was sent: a changed row is found where the number of rows has not changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import CsvFiles, JsonLines, Lake, ParquetFiles
+from streaming.audit.deliveries import reconcile
+from streaming.declare.delivery import Delivery
+from streaming.operators import Finding
+from streaming.sinks.files import FileTarget
+from streaming.sinks.postgres import Postgres
+from streaming.sinks.printing import Console
+from streaming.views.corrections import correct
+from tests.support.delivering import Courier, by_id, ingested, reading, readings
+from tests.support.instants import NOW
+from tests.support.object_store import Bucket
+from tests.support.postgres import rows, run
+
+
+def contents(spark: SparkSession, lake: Lake, delivery: Delivery) -> Finding:
+    """What the audit says of what is in the rows; their number is as it should be."""
+    *counts, last = reconcile(spark, lake, delivery)
+    assert all(finding.holds for finding in counts)
+    return last
+
+
+def test_a_changed_row_of_a_database_is_found(spark: SparkSession, lake: Lake, postgres: str) -> None:
+    """The table has types of its own, refuses one row, and the newest batch ends in the middle of one of the log."""
+    run(postgres, "create table r (id varchar(3), value numeric(6, 1), at timestamptz)")
+    delivery = Delivery("out", readings, Postgres("r", connection=postgres), select=("id", "value", "at"), batch=3)
+    ingested(spark, lake, [reading("a", 1, 1), reading("far", 2, 2)], [reading("long", 3, 3), reading("b", 4, 4)])
+    courier = Courier(spark, lake, delivery)
+    courier.runtime.next_batch(spark)
+    courier.runtime.deliver(spark)
+    assert courier.runtime.standing().dead == 1
+
+    assert (contents(spark, lake, delivery).checked, contents(spark, lake, delivery).broken) == (2, 0)
+    run(postgres, "update r set value = 9 where id = 'far'")
+    found = contents(spark, lake, delivery)
+    assert (found.checked, found.broken) == (2, 1)
+    assert found.advice.startswith("not as sent: 1 row of 127.0.0.1/")
+
+
+def test_of_a_key_the_newest_row_counts_and_the_changed_key_is_named(
+    spark: SparkSession, lake: Lake, postgres: str
+) -> None:
+    delivery = Delivery("out", readings, Postgres("r", ("id",), postgres), select=("id", "value"))
+    ingested(spark, lake, [reading("a", 2, 1), reading("b", 2, 2)], [reading("a", 3, 3), reading("b", 1, 4)])
+    Courier(spark, lake, delivery).deliver()
+    assert rows(postgres, "select id, value from r order by 1") == [("a", 3), ("b", 2)]
+    assert contents(spark, lake, delivery).holds
+    run(postgres, "update r set value = 7 where id = 'b'")
+    found = contents(spark, lake, delivery)
+    assert (found.checked, found.broken) == (2, 1)
+    assert "such as (b)" in found.advice
+
+
+def test_a_consumer_of_what_is_current_holds_what_is_current(spark: SparkSession, lake: Lake, postgres: str) -> None:
+    delivery = Delivery("sums", by_id, Postgres("sums", connection=postgres), "current")
+    ingested(spark, lake, [reading("a", 1, 1), reading("b", 2, 2)], [reading("a", 30, 3)])
+    courier = Courier(spark, lake, delivery)
+    courier.deliver()
+    ingested(spark, lake, [reading("a", 3, 10)])
+    correct(spark, lake, by_id, [date(2026, 1, 1)], lambda: NOW)
+    assert contents(spark, lake, delivery).holds, "the correction is not sent yet"
+    courier.deliver()
+    assert rows(postgres, "select id, total from sums order by 1") == [("a", 11), ("b", 2)]
+    assert (contents(spark, lake, delivery).checked, contents(spark, lake, delivery).broken) == (2, 0)
+    run(postgres, "update sums set total = 1 where id = 'a'")
+    assert contents(spark, lake, delivery).broken == 1
+
+
+@pytest.mark.parametrize("kind", [JsonLines, CsvFiles, ParquetFiles])
+def test_a_changed_file_is_found_by_its_folder(kind: type[FileTarget], spark: SparkSession, lake: Lake) -> None:
+    delivery = Delivery("out", readings, kind("out", by="hour"), select=("id", "value", "at"), batch=2)
+    ingested(spark, lake, [reading("a", 1, 1), reading("b", 3600, 2), reading("c", 3601, 3), reading("a", 2, 4)])
+    Courier(spark, lake, delivery).deliver()
+    assert (contents(spark, lake, delivery).checked, contents(spark, lake, delivery).broken) == (4, 0)
+    other = replace(delivery, to=kind("out", by="none"))
+    assert contents(spark, lake, other).holds, "the same rows, by an older layout"
+    first, *_, last = sorted(path for path in Path(lake.root, "out").rglob("readings-out-*"))
+    last.write_bytes(first.read_bytes())
+    found = contents(spark, lake, delivery)
+    assert (found.checked, found.broken) == (4, 1)
+    assert found.advice.startswith("not as sent: 1 folder of out, such as 2026-01-01--01. ")
+
+
+def test_a_changed_object_is_found_and_of_a_new_generation_only_its_own_are_read(
+    spark: SparkSession, lake: Lake, bucket: Bucket
+) -> None:
+    delivery = Delivery("out", readings, bucket.objects(), select=("id", "value"))
+    ingested(spark, lake, [reading("a", 1, 1), reading("b", 2, 2)])
+    courier = Courier(spark, lake, delivery)
+    courier.deliver()
+    assert contents(spark, lake, delivery).holds
+    (key,) = bucket.names()
+    bucket.put(key, bucket.content(key).replace(b'"value":2', b'"value":3'))
+    assert contents(spark, lake, delivery).broken == 1
+    courier.runtime.begin_anew(again=True)
+    courier.deliver()
+    assert (contents(spark, lake, delivery).checked, contents(spark, lake, delivery).broken) == (2, 0)
+
+
+def test_what_cannot_be_compared_is_told_with_the_reason(
+    spark: SparkSession, lake: Lake, postgres: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ingested(spark, lake, [reading("a", 1, 1), reading("b", 2, 2)])
+    table = Delivery("out", readings, Postgres("r", connection=postgres), select=("id",))
+    courier = Courier(spark, lake, table)
+    assert [finding.compared for finding in reconcile(spark, lake, table)] == ["nothing is delivered yet"]
+    courier.deliver()
+
+    def why(delivery: Delivery) -> str:
+        return [finding.compared for finding in reconcile(spark, lake, delivery)][-1]
+
+    assert "the selection is not the one that older rows" in why(replace(table, select={"id": "upper(id)"}))
+    courier.runtime.begin_anew(again=True)
+    courier.deliver()
+    assert "the target cannot be read back, or not for this generation alone" in why(table)
+    run(postgres, "drop table r")
+    assert why(table).startswith("not compared: the target is away")
+    console = Delivery("lines", readings, Console(), select=("id",))
+    Courier(spark, lake, console).deliver()
+    assert why(console) == "not compared: what is there cannot be told apart"

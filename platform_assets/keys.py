@@ -39,6 +39,8 @@ def delivery_key(delivery: Delivery) -> dg.AssetKey:
 def delivered_table_key(delivery: Delivery) -> dg.AssetKey:
     """The table whose rows a delivery carries on."""
     of = delivery.of
+    if isinstance(of, Delivery):
+        return delivery_key(of)
     if isinstance(of, Stream):
         return rejected_key(of) if delivery.what == "rejected" else log_key(of)
     return late_key(of) if delivery.what == "late" and isinstance(of, Windowed) else table_key(of, delivery.output)

@@ -21,6 +21,7 @@ STREAMING = (
     "lake",
     "tables",
     "spark",
+    "kafka",
     "clocks",
     "windows",
     "formats",

@@ -13,7 +13,7 @@ import typer
 from platform_assets.cli.context import console
 from platform_assets.cli.render import next_step
 from platform_assets.reports.registry import declared_reports
-from platform_assets.scaffold import add_delivery, add_view, write_project, write_report, write_stream, write_suite
+from platform_assets.scaffold import To, add_delivery, add_view, write_project, write_report, write_stream, write_suite
 from streaming.base import BrokenModule, DeclarationError
 from streaming.declare import Pipeline, declared_pipelines, find_pipeline, modules, package_of, packages
 
@@ -40,9 +40,12 @@ def new(
     folder: Annotated[
         Path | None, typer.Option(help="Where to write it; where the project keeps such modules if left out.")
     ] = None,
+    to: Annotated[To | None, typer.Option(help="The target of a delivery; files if left out.")] = None,
 ) -> None:
     """Add a piece to a project: a stream with its pipeline, a view, a delivery, a suite, or a report."""
-    added = _ADD[kind](name, of, folder)
+    if to is not None and kind != "delivery":
+        raise DeclarationError(f"--to={to} names the target of a delivery; a {kind} has none. Leave it out.")
+    added = _delivery(name, of, to or "files") if kind == "delivery" else _ADD[kind](name, of, folder)
     for path in added.paths:
         console.print(f"wrote {path}", highlight=False)
     next_step(console, added.command, added.why)
@@ -71,10 +74,10 @@ def _view(name: str, of: str | None, folder: Path | None) -> _Added:
     return _Added([path], f"tidemark run {pipeline.name}", "builds it from all that the log holds.")
 
 
-def _delivery(name: str, of: str | None, folder: Path | None) -> _Added:
+def _delivery(name: str, of: str | None, to: To) -> _Added:
     pipeline, module = _pipeline(of)
     assert module.__file__ is not None
-    path = add_delivery(Path(module.__file__), name)
+    path = add_delivery(Path(module.__file__), name, to)
     return _Added([path], f"tidemark run {pipeline.name}", "delivers all that the log holds.")
 
 
@@ -96,7 +99,6 @@ def _report(name: str, of: str | None, folder: Path | None) -> _Added:
 _ADD: dict[Kind, Callable[[str, str | None, Path | None], _Added]] = {
     "stream": _stream,
     "view": _view,
-    "delivery": _delivery,
     "suite": _suite,
     "report": _report,
 }

@@ -34,11 +34,12 @@ def delivery_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
 
 def _spec(pipeline: Pipeline, delivery: Delivery) -> dg.AssetSpec:
     about = f"{delivery.description} " if delivery.description else ""
+    what = "Dead letters" if delivery.what == "dead" else str(delivery.what).capitalize()
     spec = asset_spec(
         pipeline,
         keys.delivery_key(delivery),
         "deliveries",
-        f"{about}{str(delivery.what).capitalize()} of {delivery.of.name}, {delivery.guarantee}.",
+        f"{about}{what} of {delivery.of.name}, {delivery.guarantee}.",
         {delivery.to.kind},
         _read_by(delivery),
     )

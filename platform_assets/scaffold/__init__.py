@@ -1,7 +1,7 @@
 """What `tidemark init` and `tidemark new` write: a project of one's own, and pieces of it."""
 
-from platform_assets.scaffold.extended import add_delivery, add_view
+from platform_assets.scaffold.extended import To, add_delivery, add_view
 from platform_assets.scaffold.pieces import write_report, write_stream, write_suite
 from platform_assets.scaffold.project import write_project
 
-__all__ = ["add_delivery", "add_view", "write_project", "write_report", "write_stream", "write_suite"]
+__all__ = ["To", "add_delivery", "add_view", "write_project", "write_report", "write_stream", "write_suite"]

@@ -10,7 +10,18 @@ from typing import Literal
 from platform_assets.scaffold.pieces import filled
 from streaming.base import DeclarationError, check_name
 
-_NEEDED = {"view": ("Tumbling", "Windowed", "agg"), "delivery": ("Delivery", "JsonLines")}
+To = Literal["files", "kafka", "postgres", "objects", "http"]
+"""The targets to begin with."""
+
+_OF_A_VIEW = ("Tumbling", "Windowed", "agg")
+_TARGETS: dict[To, tuple[str, str]] = {
+    "files": ("JsonLines", 'JsonLines("exports/{name}")'),
+    "kafka": ("KafkaTopic", 'KafkaTopic("localhost:9092", "{name}")'),
+    "postgres": ("Postgres", 'Postgres("{name}", connection="service=shop")'),
+    "objects": ("Objects", 'Objects("s3://bucket/{name}")'),
+    "http": ("Rest", 'Rest("https://api.example/{name}")'),
+}
+"""The name to import for each, and what it is declared as."""
 _GIVEN_AS = {"view": "views", "delivery": "deliveries"}
 _LONGEST_LINE = 100
 
@@ -22,19 +33,20 @@ def add_view(file: Path, name: str) -> Path:
         DeclarationError: the name is not allowed or used already, or the module does not declare its pipeline as
             `pipeline = Pipeline(stream=..., views=(...))`; the file is as it was.
     """
-    return _add(file, "view", name)
+    return _add(file, "view", name, _OF_A_VIEW)
 
 
-def add_delivery(file: Path, name: str) -> Path:
-    """Declare the delivery `name`, of the stream's rows into files, in the same way; returns `file`.
+def add_delivery(file: Path, name: str, to: To = "files") -> Path:
+    """Declare the delivery `name`, of the stream's rows to such a target, in the same way; returns `file`.
 
     Raises:
         DeclarationError: as `add_view`.
     """
-    return _add(file, "delivery", name)
+    target, declared = _TARGETS[to]
+    return _add(file, "delivery", name, ("Delivery", target), to=declared.format(name=name))
 
 
-def _add(file: Path, kind: Literal["view", "delivery"], name: str) -> Path:
+def _add(file: Path, kind: Literal["view", "delivery"], name: str, needs: tuple[str, ...], **values: str) -> Path:
     check_name(kind, name)
     source = file.read_text(encoding="utf-8")
     tree = ast.parse(source)
@@ -46,15 +58,16 @@ def _add(file: Path, kind: Literal["view", "delivery"], name: str) -> Path:
     stream, views, held = given.get("stream"), given.get("views"), given.get(_GIVEN_AS[kind])
     can_be_added_to = isinstance(views, ast.Tuple) and (held is None or isinstance(held, ast.Tuple))
     if assignment is None or call is None or stream is None or not can_be_added_to:
+        own = filled(kind, name=name, stream="...", **values)
         raise DeclarationError(
             f"{str(file)!r} does not declare its pipeline as `pipeline = Pipeline(stream=..., views=(...))`, so nobody "
-            f"can say where a {kind} goes. Write it there yourself:\n\n{filled(kind, name=name, stream='...')}"
+            f"can say where a {kind} goes. Write it there yourself:\n\n{own}"
         )
-    declared = filled(kind, name=name, stream=ast.unparse(stream))
+    declared = filled(kind, name=name, stream=ast.unparse(stream), **values)
     text = _Text(source)
     added = _with_element(text, held, name) if isinstance(held, ast.Tuple) else _with_keyword(text, call, kind, name)
     edits = [added, _Edit(text.start(assignment), text.start(assignment), f"{declared}\n")]
-    edits += _with_import(text, tree, [needed for needed in _NEEDED[kind] if needed not in bound])
+    edits += _with_import(text, tree, [needed for needed in needs if needed not in bound])
     file.write_text(_edited(source, edits), encoding="utf-8")
     return file
 

@@ -4,7 +4,8 @@ from streaming.declare import aggregates
 from streaming.declare.aggregates import Aggregate
 from streaming.declare.callables import described
 from streaming.declare.columns import ColumnSpec, log_columns
-from streaming.declare.delivery import CHANGES, DEAD, PROGRESS, Delivery, What
+from streaming.declare.delivered import CHANGES, DEAD, PROGRESS, What
+from streaming.declare.delivery import Delivery
 from streaming.declare.functions import RowFunction, WindowFunction
 from streaming.declare.keyed import FAILED, Keyed, micros
 from streaming.declare.late_policy import EACH_BATCH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 from streaming.base import (
     DeclarationError,
@@ -16,17 +16,10 @@ from streaming.base import (
     check_type,
     interval,
 )
+from streaming.declare.delivered import CHANGES, DEAD, DEAD_LETTER, OFFERS, PROGRESS, What
 from streaming.declare.operator import Operator
 from streaming.declare.stream import Stream
 from streaming.sinks import Guarantee, Target
-
-What = Literal["first", "current", "rows", "rejected", "late"]
-"""What is delivered: first results, changes of what is current, valid rows, rejected rows, or late ones."""
-
-DEAD, CHANGES, PROGRESS = "dead", "changes", "delivered"
-"""What the names of a delivery's tables add to its own."""
-
-_OF_A_STREAM: tuple[What, ...] = ("rows", "rejected", "late")
 
 
 @dataclass(frozen=True)
@@ -36,7 +29,8 @@ class Delivery:
     `what`: of a stream its valid `rows` (the default), those `rejected`, or those that came `late`; of a view its
     `first` results (the default), `late` pairs, or `current`: changes of what is current, as upserts with `_revision`
     and `_reason` (`first`, `update`, `correction`), and deletes of what vanished; of a selection its `rows`, or with
-    `output` those of a side output.
+    `output` those of a side output; of another delivery its `dead` letters, each attempt that was refused once, as soon
+    as its batch is done: those that `redeliver` has brought there before are not told.
 
     `select` names the columns, or maps names to SQL over them; left out, all that the stream or view declares. `where`
     is a condition on them; of what is `current` a result for which it does not hold any more is deleted. `key`: the
@@ -53,7 +47,7 @@ class Delivery:
     """
 
     name: str
-    of: Stream | Operator
+    of: Stream | Operator | Delivery
     to: Target
     what: What | None = None
     select: tuple[str, ...] | Mapping[str, str] | None = None
@@ -68,16 +62,16 @@ class Delivery:
     def __post_init__(self) -> None:
         check_name("delivery", self.name)
         named = f"of delivery {self.name!r}"
-        check_type(f"`of` {named}", self.of, (Stream, Operator), "a stream or a view")
+        check_type(f"`of` {named}", self.of, (Stream, Operator, Delivery), "a stream, a view or another delivery")
         check_type(f"`to` {named}", self.to, Target, "a target, such as JsonLines('exports/orders')")
         check_type(f"key {named}", self.key, tuple, "a tuple of columns, such as key=('id',)")
-        valid = _OF_A_STREAM if isinstance(self.of, Stream) else self.of.delivers
+        kind = "delivery" if isinstance(self.of, Delivery) else "stream" if isinstance(self.of, Stream) else "view"
+        valid = self.of.delivers if isinstance(self.of, Operator) else OFFERS[kind]
         if self.what is None:
             object.__setattr__(self, "what", valid[0])
         if self.what not in valid:
-            kind, other = ("stream", "view") if isinstance(self.of, Stream) else ("view", "stream")
-            of_others = get_args(What) if other == "view" else _OF_A_STREAM
-            hint = f" Of a {other} it can be." if self.what in of_others else ""
+            others = [f"a {other}" for other, offered in OFFERS.items() if other != kind and self.what in offered]
+            hint = f" Of {' or '.join(others)} it can be." if others else ""
             raise DeclarationError(
                 f"what={self.what!r} {named} is nothing that a {kind} has; use {', '.join(map(repr, valid))}.{hint}"
             )
@@ -137,6 +131,12 @@ class Delivery:
                 f"what='current' {named} sends upserts and deletes, which {type(self.to).__name__} cannot take; use "
                 "'first', or a target that keeps keys."
             )
+        for name in self.to.reads:
+            if name not in self.selected:
+                raise DeclarationError(
+                    f"column {name!r}, which {type(self.to).__name__} {named} needs, is not delivered; columns are: "
+                    f"{', '.join(self.selected)}. Select it, or correct the target."
+                )
         if key and self.what != "current" and not self.to.keeps_keys:
             raise DeclarationError(
                 f"key={key!r} {named} asks {type(self.to).__name__} to keep one row per key, which it cannot; leave it "
@@ -168,12 +168,16 @@ class Delivery:
             return tuple(spec.name for spec in self.of.columns_of(self.output))
         if self.what in ("first", "current"):
             return (*self._declared, "_day")
+        if self.what == "dead":
+            return self._declared
         return (*self._declared, *of_log)
 
     @property
     def _declared(self) -> tuple[str, ...]:
         if isinstance(self.of, Stream):
             return self.of.columns
+        if isinstance(self.of, Delivery):
+            return DEAD_LETTER
         own = tuple(spec.name for spec in self.of.columns_of(self.output) if not spec.name.startswith("_"))
         return own if self.what != "late" else ("window_start", "window_end", *self.of.reads[0].columns)
 
@@ -198,7 +202,14 @@ class Delivery:
     @property
     def stream(self) -> Stream:
         """The stream beside whose log its tables lie."""
+        if isinstance(self.of, Delivery):
+            return self.of.stream
         return self.of if isinstance(self.of, Stream) else self.of.reads[0]
+
+    @property
+    def depth(self) -> int:
+        """How many deliveries lie before it: 1 for one of dead letters."""
+        return self.of.depth + 1 if isinstance(self.of, Delivery) else 0
 
     @property
     def folder(self) -> str:

@@ -47,8 +47,10 @@ def check_deliveries(
     """
     tables = {each.table_name(suffix) for each in operators for suffix in ("", *each.reserved_suffixes)}
     for delivery in deliveries:
-        if delivery.of not in (*streams, *operators):
-            held = ", ".join([repr(stream.name) for stream in streams] + [repr(each.name) for each in operators])
+        if delivery.of not in (*streams, *operators, *deliveries):
+            names = [each.name for each in streams] + [each.name for each in operators]
+            names += [each.name for each in deliveries if each is not delivery]
+            held = ", ".join(map(repr, names))
             raise DeclarationError(
                 f"delivery {delivery.name!r} is of {delivery.of.name!r}, which pipeline {name!r} does not have as it "
                 f"is declared there; the pipeline has {held}. Add it to the pipeline, or deliver one of these."

@@ -9,6 +9,7 @@ from streaming.declare import Delivery, Operator, Selected, Stream, Windowed
 from streaming.deliveries.changes import ChangesOutbox
 from streaming.deliveries.logs import LogOutbox
 from streaming.deliveries.outbox import Outbox
+from streaming.deliveries.refused import RefusedOutbox
 from streaming.deliveries.results import FirstOutbox
 from streaming.deliveries.selections import SelectionOutbox
 from streaming.lake import Lake
@@ -24,7 +25,7 @@ def outbox_of(delivery: Delivery, lake: Lake) -> Outbox:
 
 
 @singledispatch
-def outbox_for(of: Stream | Operator, delivery: Delivery, lake: Lake) -> Outbox:
+def outbox_for(of: Stream | Operator | Delivery, delivery: Delivery, lake: Lake) -> Outbox:
     """The outbox of a delivery of `of`; `outbox_for.register` adds a kind of operator."""
     raise DeclarationError(
         f"delivery {delivery.name!r} is of {of.name!r}, a {type(of).__name__}, which nothing here can deliver; "
@@ -35,6 +36,11 @@ def outbox_for(of: Stream | Operator, delivery: Delivery, lake: Lake) -> Outbox:
 @outbox_for.register
 def _(of: Stream, delivery: Delivery, lake: Lake) -> Outbox:
     return LogOutbox(lake, delivery)
+
+
+@outbox_for.register
+def _(of: Delivery, delivery: Delivery, lake: Lake) -> Outbox:
+    return RefusedOutbox(lake, delivery, of)
 
 
 @outbox_for.register

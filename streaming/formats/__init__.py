@@ -1,6 +1,7 @@
 """Formats: from a payload to typed columns, and what could not be read."""
 
 from streaming.formats.avro import Avro
+from streaming.formats.avro_types import parsed as parsed_schema
 from streaming.formats.csv import Csv
 from streaming.formats.debezium import Debezium
 from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG, Format
@@ -17,4 +18,5 @@ __all__ = [
     "Format",
     "Json",
     "Text",
+    "parsed_schema",
 ]

@@ -50,7 +50,9 @@ class Delivering:
         on_batch: Callable[[str, Written, Batch | None], None],
         around: Callable[[str, int], AbstractContextManager[None]],
     ) -> None:
-        self.runtimes = tuple(DeliveryRuntime(delivery, lake, now, pipeline.name) for delivery in pipeline.deliveries)
+        # Dead letters come of what is delivered before.
+        ordered = sorted(pipeline.deliveries, key=lambda delivery: delivery.depth)
+        self.runtimes = tuple(DeliveryRuntime(delivery, lake, now, pipeline.name) for delivery in ordered)
         self.paused: dict[str, ViewError | ProgressError | QueryFailed] = {}
         """Why a delivery does not go on until somebody says what is meant, by its name."""
         self.waiting: dict[str, Waiting] = {}

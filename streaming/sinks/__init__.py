@@ -3,6 +3,7 @@
 from streaming.sinks.comparison import Comparison
 from streaming.sinks.encoding import json_objects, json_text
 from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
+from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.objects import Objects
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.printing import Console, Socket
@@ -36,6 +37,7 @@ __all__ = [
     "FileTarget",
     "Guarantee",
     "JsonLines",
+    "KafkaTopic",
     "NumberedBatch",
     "Objects",
     "ParquetFiles",

@@ -19,12 +19,23 @@ def json_objects(rows: pa.Table) -> list[bytes]:
     Instants are ISO 8601 in UTC, dates `yyyy-mm-dd`, decimals text, so that no digit is lost; NaN and infinities are
     text, which JSON has no numbers for; bytes are text, with `\\x..` for what is no UTF-8.
     """
-    return [_dumped(row).encode() for row in rows.to_pylist()]
+    others = [field.name for field in rows.schema if not _is_plain(field.type)]
+    objects = rows.to_pylist()
+    for row in objects:
+        for name in others:
+            row[name] = _plain(row[name])
+    return [_encode(row).encode() for row in objects]
 
 
 def json_text(value: Any) -> str:
     """One value, such as a list or a struct, as JSON in the same way."""
     return _dumped(value)
+
+
+def plain_text(value: Any) -> str:
+    """One value as text, as JSON has it, but for text itself, instants, dates and decimals, which have no quotes."""
+    plain = _plain(value)
+    return plain if isinstance(plain, str) else _dumped(plain)
 
 
 def parts(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
@@ -50,8 +61,17 @@ def flat(rows: pa.Table) -> pa.Table:
     return rows
 
 
+# Made once: `json.dumps` makes an encoder for each value that is not encoded as it is by default.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
 def _dumped(value: Any) -> str:
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _encode(_plain(value))
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    """Whether JSON has all values of a type as they are."""
+    return any(is_type(type_) for is_type in (pa.types.is_integer, pa.types.is_string, pa.types.is_boolean))
 
 
 def _plain(value: Any) -> Any:

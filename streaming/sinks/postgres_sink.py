@@ -10,11 +10,12 @@ import psycopg
 import pyarrow as pa
 from psycopg import errors, sql
 
-from streaming.base import FencedError, ProgressError, SinkError
+from streaming.base import FencedError, SinkError
 from streaming.sinks import postgres_tables as tables
 from streaming.sinks.comparison import Comparison
 from streaming.sinks.postgres_comparison import compared, expect
 from streaming.sinks.postgres_staging import stage
+from streaming.sinks.progress import check_follows, check_own
 from streaming.sinks.sink import CHANGE, REASON, REVISION, Delivered, NumberedBatch, PutAside, RefusedRow, Sink
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
@@ -149,12 +150,8 @@ class PostgresSink(Sink):
             self._progress, sql.SQL("for update" if locked else "")
         )
         row = cursor.execute(query, (self._delivered.name, generation)).fetchone()
-        if row is not None and row[1] != self._delivered.identity:
-            raise ProgressError(
-                f"{self._address} has progress of another delivery that is called {self._delivered.name!r} too: of "
-                "another lake, or of this one before its tables were removed. Rename the delivery; or, if the other "
-                f"one is over, delete what {_PROGRESS} has of it. Nothing was delivered."
-            )
+        if row is not None:
+            check_own(self._delivered, row[1], self._address, _PROGRESS)
         return -1 if row is None else int(row[0])
 
     def _fence(self, cursor: Cursor, batch: NumberedBatch, newest: int) -> None:
@@ -162,11 +159,8 @@ class PostgresSink(Sink):
             sql.SQL("select max(generation) from {} where delivery = %s and generation > %s").format(self._progress),
             (self._delivered.name, batch.generation),
         ).fetchone()
-        if batch.number != newest + 1 or (later is not None and later[0] is not None):
-            raise FencedError(
-                f"batch {batch.key} is not the one that follows in {self._address}, which has batch {newest} of "
-                "that generation, so another process delivers there. Let it run alone; nothing was written."
-            )
+        newest_generation = batch.generation if later is None or later[0] is None else int(later[0])
+        check_follows(batch, newest, newest_generation, self._address)
 
     def advance(self, cursor: Cursor, batch: NumberedBatch) -> None:
         """Count the batch as delivered, once the transaction is committed."""

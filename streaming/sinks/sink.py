@@ -153,6 +153,11 @@ class Target(ABC):
     """The columns of which the target keeps one row each; none where it keeps every row."""
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that it cannot do without, beside the key."""
+        return ()
+
+    @property
     @abstractmethod
     def address(self) -> str:
         """Where it is, for people, without anything secret."""

@@ -14,11 +14,13 @@ from streaming.audit.deliveries import audit_deliveries
 from streaming.deliveries.runtime import DeliveryRuntime
 from tests.support.crash import crash
 from tests.support.delivering import pipeline, reading, readings
-from tests.support.delivery_crash import BUCKET, CONNECTION, POINTS, deliveries
+from tests.support.delivery_crash import BUCKET, CONNECTION, POINTS, SERVERS, TOPIC_POINTS, deliveries, to_topic
 from tests.support.feeds import land
 from tests.support.instants import NOW
+from tests.support.kafka import Broker
 from tests.support.object_store import Bucket
 from tests.support.postgres import rows, run
+from tests.support.received import received
 
 pytestmark = pytest.mark.processes
 
@@ -60,3 +62,29 @@ def test_every_row_arrives_once_wherever_a_process_is_killed(
         assert [json.loads(letter["payload"])["value"] for letter in letters] == dead
     found = list(audit_deliveries(spark, lake, of))
     assert [finding.holds and finding.checked > 0 for finding in found] == [True] * 9
+
+
+def test_x9_killed_in_mid_batch_all_ids_arrive_and_a_reader_of_committed_rows_sees_each_once(
+    spark: SparkSession, tmp_path: Path, kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    kafka.create("crashes")
+    monkeypatch.setenv(SERVERS, kafka.servers)
+    values = []
+    for number, name in enumerate(TOPIC_POINTS):
+        fed = [10 * number + each for each in range(5)]
+        land(readings.source.location(lake), [reading("a", value, value) for value in fed])
+        values += fed
+        died = crash(tmp_path, name, "tests.support.delivery_crash")
+        assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
+
+    of = pipeline(to_topic(kafka.servers))
+    assert drain(spark, lake, of, now=lambda: NOW).waiting == {}
+
+    dead = [value for value in values if value % 10 == 3]
+    arrived = [record.json["value"] for record in received(kafka, "crashes")]
+    assert arrived == [value for value in values if value not in dead]
+    everything = [record.json["value"] for record in received(kafka, "crashes", committed=False)]
+    assert len(everything) > len(arrived), "what was killed had sent rows that nobody sees"
+    letters = DeliveryRuntime(of.deliveries[0], lake, lambda: NOW).dead_letters.pending(0, len(TOPIC_POINTS))
+    assert [json.loads(letter["payload"])["value"] for letter in letters] == dead

@@ -1,7 +1,7 @@
 """Deliveries that end by a real SIGKILL at a named point: `python -m tests.support.delivery_crash <lake> <point>`.
 
-The environment variables TEST_POSTGRES and TEST_BUCKET hold the connection string of a database, and endpoint and name
-of a bucket.
+The environment variables TEST_POSTGRES, TEST_BUCKET and TEST_KAFKA hold the connection string of a database, endpoint
+and name of a bucket, and the servers of a broker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from streaming import Lake, drain, start_session
 from streaming.declare.delivery import Delivery
 from streaming.sinks.files import JsonLines
+from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.together import Together
 from tests.support.crash import Point, armed
@@ -20,10 +21,11 @@ from tests.support.delivering import pipeline, readings
 from tests.support.instants import NOW
 from tests.support.object_store import Bucket
 
-CONNECTION, BUCKET = "TEST_POSTGRES", "TEST_BUCKET"
+CONNECTION, BUCKET, SERVERS = "TEST_POSTGRES", "TEST_BUCKET", "TEST_KAFKA"
 
 _FILES, _POSTGRES = "streaming.sinks.file_sink:FileSink", "streaming.sinks.postgres_sink:PostgresSink"
 _OBJECTS = "streaming.sinks.object_store:ObjectStore"
+_TOPIC, _PRODUCER = "streaming.sinks.kafka.sink:KafkaSink", "streaming.sinks.kafka.producer:RecordProducer"
 _LEDGER = "streaming.deliveries.ledger:LedgerTable"
 
 # In the order in which one lake meets them: each attempt has one file more to take in, and begins with what the one
@@ -42,6 +44,20 @@ POINTS: dict[str, Point] = {
     "both sent, the object of a refused row deleted, not committed": Point("", _OBJECTS, "remove", 2, after=True),
 }
 
+TOPIC_POINTS: dict[str, Point] = {
+    "planned, nothing sent to the topic": Point("", _TOPIC, "deliver", 1),
+    "records sent, nothing put aside": Point("", _PRODUCER, "send", 1, after=True),
+    "records and progress sent, not committed": Point("", _PRODUCER, "commit", 1),
+    "transaction committed, not noted here": Point("", _TOPIC, "deliver", 1, after=True),
+}
+"""The same for a topic, in a lake of its own."""
+
+
+def to_topic(servers: str) -> Delivery:
+    """Rows into a topic of one partition, which takes none of those that ask for another."""
+    asked = {"id": "id", "value": "value", "part": "case when value % 10 = 3 then 1 end"}
+    return Delivery("to_topic", readings, KafkaTopic(servers, "crashes", partition="part"), select=asked)
+
 
 def deliveries(connection: str, bucket: str) -> tuple[Delivery, ...]:
     """Rows into files of two buckets, into a table that refuses one row, and into such a table with an object each."""
@@ -58,9 +74,13 @@ def deliveries(connection: str, bucket: str) -> tuple[Delivery, ...]:
 def main() -> None:
     """Drain the pipeline and die."""
     root, name = sys.argv[1:]
+    if name in TOPIC_POINTS:
+        delivered: tuple[Delivery, ...] = (to_topic(os.environ[SERVERS]),)
+    else:
+        delivered = deliveries(os.environ[CONNECTION], os.environ[BUCKET])
     spark = start_session()
-    with armed(POINTS[name], lambda: os.killpg(0, signal.SIGKILL)):
-        drain(spark, Lake(root), pipeline(*deliveries(os.environ[CONNECTION], os.environ[BUCKET])), now=lambda: NOW)
+    with armed((POINTS | TOPIC_POINTS)[name], lambda: os.killpg(0, signal.SIGKILL)):
+        drain(spark, Lake(root), pipeline(*delivered), now=lambda: NOW)
 
 
 if __name__ == "__main__":

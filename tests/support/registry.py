@@ -1,4 +1,4 @@
-"""A schema registry over HTTP that knows the schemas it was given, by their ids."""
+"""A schema registry over HTTP that knows the schemas it was given, by their ids, and registers no others."""
 
 from __future__ import annotations
 
@@ -17,9 +17,16 @@ def registry(schemas: Mapping[int, str]) -> Iterator[str]:
         def do_GET(self) -> None:
             identity = self.path.partition("?")[0].rpartition("/")[2]
             known = identity.isdigit() and int(identity) in schemas
-            answer = {"schema": schemas[int(identity)]} if known else {"error_code": 40403, "message": "not found"}
-            content = json.dumps(answer).encode()
-            self.send_response(200 if known else 404)
+            self.answer({"schema": schemas[int(identity)]} if known else None, 404)
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]
+            same = [identity for identity, schema in schemas.items() if json.loads(schema) == json.loads(asked)]
+            self.answer({"id": same[0]} if same else None, 409)
+
+        def answer(self, found: object, otherwise: int) -> None:
+            content = json.dumps(found or {"error_code": otherwise, "message": "not found"}).encode()
+            self.send_response(200 if found else otherwise)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

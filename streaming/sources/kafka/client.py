@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streaming.base import SourceError, to_micros
-from streaming.sources.kafka.options import ClientOptions, for_librdkafka, reads_committed
+from streaming.kafka import ClientOptions, for_librdkafka, reads_committed
 from streaming.sources.kafka.topics import Partition, Topic
 
 ANSWERS_WITHIN = 10.0

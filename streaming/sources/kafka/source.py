@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, SourceError, check_type
+from streaming.base import DeclarationError, SourceError
+from streaming.kafka import check_servers, client_options, for_spark
 from streaming.lake import Lake
 from streaming.sources.kafka.backlog import KafkaBacklog
 from streaming.sources.kafka.batch import take_batch
 from streaming.sources.kafka.comparison import compare_topics
 from streaming.sources.kafka.memory import KafkaMemory
-from streaming.sources.kafka.options import client_options, for_spark
 from streaming.sources.kafka.plan import (
     check_held,
     check_nothing_lost,
@@ -85,9 +84,7 @@ class Kafka(Source):
     knows_its_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_type("servers of Kafka", self.servers, str, "host and port, such as 'localhost:9092'")
-        if not all(re.fullmatch(r"\S+:[0-9]+", server.strip()) for server in self.servers.split(",")):
-            raise DeclarationError(f"servers={self.servers!r} are no hosts and ports; write them as 'localhost:9092'.")
+        check_servers("Kafka", self.servers)
         check_subscription(self.topic, self.topics, self.pattern)
         object.__setattr__(self, "start", checked_start(self.start, self._named))
         object.__setattr__(self, "options", client_options(self.options))

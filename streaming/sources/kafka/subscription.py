@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streaming.base import DeclarationError, SourceError, check_tuple
+from streaming.kafka import can_name_a_topic
 from streaming.sources.kafka.topics import Topic
 
 if TYPE_CHECKING:
     from streaming.sources.kafka.client import KafkaClient
-
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def check_subscription(topic: str | None, topics: tuple[str, ...], pattern: str | None) -> None:
@@ -30,7 +29,7 @@ def check_subscription(topic: str | None, topics: tuple[str, ...], pattern: str 
             "topics=('orders', 'payments') and pattern='orders-.*'."
         )
     for name in topics if topic is None else (topic,):
-        if not _NAME.fullmatch(name):
+        if not can_name_a_topic(name):
             raise DeclarationError(
                 f"{name!r} cannot name a topic; use letters, digits, '.', '_' and '-', or give a pattern=."
             )

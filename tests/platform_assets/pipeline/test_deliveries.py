@@ -15,6 +15,7 @@ from streaming.declare.delivery import Delivery
 from streaming.lake.lake import Lake
 from streaming.pipelines.flights import departures_by_origin, flights, pipeline
 from streaming.sinks.files import JsonLines
+from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.rest import Rest
 from tests.support.departures import FIRST
@@ -23,6 +24,7 @@ from tests.support.postgres import rows, run
 
 LINES = Delivery("lines", flights, JsonLines("out"), select=("origin",), description="Departures for partners.")
 AWAY = Delivery("away", flights, Rest("http://127.0.0.1:1/rows"), select=("origin",))
+DEAD = Delivery("dead", LINES, KafkaTopic("broker:9092", "dead-lines"))
 CURRENT = Delivery("table", departures_by_origin, Postgres("t", connection="host=db"), "current")
 
 
@@ -34,13 +36,16 @@ def platform_of(root: str, *deliveries: Delivery) -> dg.Definitions:
 
 
 def test_each_delivery_is_an_asset_of_its_targets_kind_behind_the_tables_it_reads() -> None:
-    graph = platform_of("/nowhere", LINES, AWAY, CURRENT).resolve_asset_graph()
+    graph = platform_of("/nowhere", LINES, AWAY, CURRENT, DEAD).resolve_asset_graph()
     lines, current = graph.get(dg.AssetKey(["flights", "lines"])), graph.get(dg.AssetKey(["flights", "table"]))
     assert (lines.kinds, current.kinds) == ({"json", "deliveries"}, {"postgres", "deliveries"})
     assert lines.description == "Departures for partners. Rows of flights, exactly once."
     assert lines.metadata["target"] == "out"
     assert {key.path[-1] for key in lines.parent_keys} == {"log"}
     assert {key.path[-1] for key in current.parent_keys} == {"departures_by_origin_current"}
+    dead = graph.get(dg.AssetKey(["flights", "dead"]))
+    assert (dead.kinds, dead.description) == ({"kafka", "deliveries"}, "Dead letters of lines, exactly once.")
+    assert [key.path[-1] for key in dead.parent_keys] == ["lines"]
 
 
 def test_each_delivery_has_checks_that_a_schedule_can_run_at_night() -> None:

@@ -58,6 +58,15 @@ def test_a_delivery_is_added_to_those_there_are_or_as_the_first(tmp_path: Path, 
     assert text.endswith(f"pipeline = Pipeline(stream=orders, {then})\n")
 
 
+def test_a_delivery_may_begin_with_another_target(tmp_path: Path) -> None:
+    file = tmp_path / "orders.py"
+    file.write_text(f"{HEAD}pipeline = Pipeline(stream=orders, views=())\n", encoding="utf-8")
+    text = add_delivery(file, "out", "kafka").read_text(encoding="utf-8")
+    ast.parse(text)
+    assert text.startswith("from tidemark import Delivery, KafkaTopic, Pipeline, Stream, agg\n")
+    assert '    to=KafkaTopic("localhost:9092", "out"),\n' in text
+
+
 def test_names_that_are_imported_in_another_way_are_not_touched(tmp_path: Path) -> None:
     rest = "pipeline = Pipeline(stream=orders, views=(one,))\n"
     mine = "from tidemark import (\n    Pipeline,  # mine\n)\n"

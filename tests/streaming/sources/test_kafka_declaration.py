@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.base.errors import DeclarationError, SourceError
+from streaming.kafka import ClientOptions, client_options, for_librdkafka, for_spark
 from streaming.sources import CommittedOffsets, Kafka
 from streaming.sources.kafka.gaps import missing_runs
 from streaming.sources.kafka.memory import KafkaMemory
-from streaming.sources.kafka.options import ClientOptions, client_options, for_librdkafka, for_spark
 from streaming.sources.kafka.ranges import Ranges, beyond, joined, size, within, without, words
 
 SERVER = "broker:9092"

@@ -1,10 +1,10 @@
-"""Options of Kafka's clients: declared once, in the names of librdkafka, for both the clients that read."""
+"""Options of Kafka's clients: declared once, in the names of librdkafka, for those that read and those that write."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,10 @@ ISOLATION = "isolation.level"
 _SECRETS = ("password", "secret", "jaas", ".pem", "token")
 _OURS = {
     "bootstrap.servers": "servers",
+    "transactional.id": "nothing: it follows from the delivery",
+    "enable.idempotence": "nothing: a batch that is sent again must not come twice",
+    "acks": "nothing: all replicas in sync have to have a row",
+    "partitioner": "nothing: a key goes where the clients of Java send it, unless partition= says where",
     "group.id": "start=CommittedOffsets(group)",
     "auto.offset.reset": "start",
     "enable.auto.commit": "nothing: the log says how far the stream is",
@@ -23,7 +27,7 @@ _MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-_KNOWN = (
+_SHARED = (
     "security.protocol",
     "sasl.mechanism",
     "sasl.username",
@@ -35,13 +39,22 @@ _KNOWN = (
     "ssl.endpoint.identification.algorithm",
     "client.id",
     "client.rack",
-    "max.partition.fetch.bytes",
-    "fetch.max.bytes",
-    "fetch.min.bytes",
-    "request.timeout.ms",
-    ISOLATION,
 )
 _OF_THE_READER_ALONE = ("max.partition.fetch.bytes", "fetch.max.bytes", "fetch.min.bytes", "request.timeout.ms")
+READER = (*_SHARED, *_OF_THE_READER_ALONE, ISOLATION)
+"""What a source may be given."""
+WRITER = (
+    *_SHARED,
+    "batch.size",
+    "compression.level",
+    "compression.type",
+    "linger.ms",
+    "message.max.bytes",
+    "message.timeout.ms",
+    "request.timeout.ms",
+    "transaction.timeout.ms",
+)
+"""What a target may be given."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -61,8 +74,8 @@ def _is_secret(name: str) -> bool:
     return any(part in name for part in _SECRETS)
 
 
-def client_options(given: Mapping[str, str]) -> ClientOptions:
-    """The options, checked; they are nowhere quoted with their values.
+def client_options(given: Mapping[str, str], known: Sequence[str] = READER) -> ClientOptions:
+    """The options, checked against those that are `known`; they are nowhere quoted with their values.
 
     Raises:
         DeclarationError: a name is unknown or not the user's, or what goes together is not all there.
@@ -74,9 +87,9 @@ def client_options(given: Mapping[str, str]) -> ClientOptions:
             raise DeclarationError(f"option {name!r} of Kafka is a {type(value).__name__}; write it as text.")
         if name in _OURS:
             raise DeclarationError(f"option {name!r} of Kafka is declared by {_OURS[name]}; leave it out.")
-        if name not in _KNOWN:
+        if name not in known:
             raise DeclarationError(
-                f"option {name!r} of Kafka is not known; options are those of librdkafka: {', '.join(_KNOWN)}."
+                f"option {name!r} of Kafka is not known; options are those of librdkafka: {', '.join(known)}."
             )
     _check_together(options)
     return options
@@ -107,15 +120,28 @@ def reads_committed(options: ClientOptions) -> bool:
     return options.get(ISOLATION) != "read_uncommitted"
 
 
-def for_librdkafka(servers: str, options: ClientOptions) -> dict[str, Any]:
-    """The options of the client that asks for offsets and topics.
+def for_librdkafka(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a client that asks for offsets and topics.
 
     Raises:
         SourceError: a variable of the environment is not set.
     """
-    own = {name: value for name, value in _expanded(options).items() if name not in _OF_THE_READER_ALONE}
+    own = {name: value for name, value in _expanded(options).items() if name in (*_SHARED, ISOLATION)}
+    return own | _of_every_client(servers)
+
+
+def for_producer(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """The options of the client that writes.
+
+    Raises:
+        SourceError: a variable of the environment is not set.
+    """
+    return _expanded(options) | _of_every_client(servers)
+
+
+def _of_every_client(servers: str) -> dict[str, Any]:
     # It writes what it thinks of a connection to the standard error otherwise.
-    return {**own, "bootstrap.servers": servers, "log_level": 0}
+    return {"bootstrap.servers": servers, "log_level": 0}
 
 
 def for_spark(servers: str, options: ClientOptions) -> dict[str, str]:
@@ -150,7 +176,7 @@ def for_spark(servers: str, options: ClientOptions) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in java.items()}
 
 
-def _expanded(options: ClientOptions) -> dict[str, str]:
+def _expanded(options: Mapping[str, str]) -> dict[str, str]:
     def variable(match: re.Match[str]) -> str:
         value = os.environ.get(match[1])
         if value is None:

@@ -1,0 +1,5 @@
+"""Topics of Kafka as a target."""
+
+from streaming.sinks.kafka.topic import KafkaTopic
+
+__all__ = ["KafkaTopic"]

@@ -1,0 +1,128 @@
+"""Rows as records: topic, partition, key, value, headers and time of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.kafka import can_name_a_topic
+from streaming.sinks.encoding import json_objects, plain_text
+from streaming.sinks.sink import CHANGE, DELETE, REASON, REVISION, TIME, NumberedBatch, RefusedRow
+
+BY_KEY = -1
+"""The partition of a record whose key says where it goes."""
+NOW = 0
+"""The time of a record of which only the broker says when it was."""
+ID = "_id"
+"""The header that is the same each time a record is sent."""
+
+_PARTITIONS = 2**31
+
+Headers = list[tuple[str, str | bytes | None]]
+
+Encode = Callable[[Sequence[str], pa.Table], Iterable[bytes | ValueError]]
+"""The value of each row, given the topics of the rows; or why it has none."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns say where a row goes, and with what headers; `named`: a header tells each row from all others."""
+
+    topic: str | None
+    topic_column: str | None
+    partition: str | None
+    headers: Mapping[str, str]
+    named: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """These columns, which are not in a record's value."""
+        return tuple(dict.fromkeys(filter(None, (self.topic_column, self.partition, *self.headers.values()))))
+
+
+class Record(NamedTuple):
+    """What is sent for one row of a batch; `at` is in milliseconds since 1970."""
+
+    position: int
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    at: int
+
+
+def records_of(
+    layout: Layout, key: Sequence[str], batch: NumberedBatch, encode: Encode
+) -> Iterator[Record | RefusedRow]:
+    """A record for each row of a batch, in order; a row that cannot be one is refused."""
+    rows = batch.rows
+    topics, partitions = _column(rows, layout.topic_column), _column(rows, layout.partition)
+    named = [layout.topic if topic is None else plain_text(topic) for topic in topics]
+    told = (CHANGE, REVISION, REASON) if CHANGE in rows.column_names else ()
+    headers = [
+        (name, _column(rows, column)) for name, column in (*layout.headers.items(), *zip(told, told, strict=True))
+    ]
+    changes = _column(rows, CHANGE if told else None)
+    selected = [name for name in batch.selected.column_names if name not in layout.columns]
+    values = encode([topic or "" for topic in named], rows.select(selected))
+    columns = zip(named, partitions, keys(rows, key), values, _times(rows), changes, strict=True)
+    for position, (topic, partition, its_key, value, at, change) in enumerate(columns):
+        content = None if change == DELETE else value
+        why = _refused(layout.topic_column, topic, partition) or (
+            str(content) if isinstance(content, ValueError) else ""
+        )
+        if why or topic is None or isinstance(content, ValueError):
+            yield RefusedRow(position, why)
+            continue
+        its_headers: Headers = [(name, _bytes(each[position])) for name, each in headers] if headers else []
+        if layout.named:
+            its_headers.append((ID, f"{batch.key}/{position}".encode()))
+        yield Record(position, topic, BY_KEY if partition is None else partition, its_key, content, its_headers, at)
+
+
+def keys(rows: pa.Table, columns: Sequence[str]) -> Sequence[bytes | None]:
+    """The key of each row: none without columns, the text of one, a JSON object of several."""
+    if len(columns) > 1:
+        return json_objects(rows.select(list(columns)))
+    return [_bytes(value) for value in _column(rows, columns[0] if columns else None)]
+
+
+def json_values(topics: Sequence[str], rows: pa.Table) -> Sequence[bytes]:
+    """The rows as JSON, whatever their topics."""
+    return json_objects(rows)
+
+
+@lru_cache(maxsize=1024)
+def _refused(column: str | None, topic: str | None, partition: Any) -> str:
+    """Why a row has no place; empty if it has one. Most rows ask for the same."""
+    if topic is None:
+        return f"{column} is null, and no topic is declared for such rows"
+    if not can_name_a_topic(topic):
+        return f"{topic!r} cannot name a topic"
+    if partition is not None and (not isinstance(partition, int) or not 0 <= partition < _PARTITIONS):
+        return f"{partition!r} is no number of a partition"
+    return ""
+
+
+def _column(rows: pa.Table, name: str | None) -> Sequence[Any]:
+    return [None] * rows.num_rows if name is None else rows[name].to_pylist()
+
+
+def _bytes(value: Any) -> bytes | None:
+    if isinstance(value, str):
+        return value.encode()
+    return value if value is None or isinstance(value, bytes) else plain_text(value).encode()
+
+
+def _times(rows: pa.Table) -> Sequence[int]:
+    if TIME not in rows.column_names:
+        return [NOW] * rows.num_rows
+    millis = pc.cast(rows[TIME], pa.timestamp("ms", rows[TIME].type.tz), safe=False).cast(pa.int64())
+    # Kafka has no time before 1970.
+    return [NOW if at is None or at < 0 else at for at in millis.to_pylist()]

@@ -48,7 +48,7 @@ soak: jars archive ## Leave a stream no peace for MINUTES (60), audit it, write 
 kills: jars archive ## Kill ROUNDS (100) times whatever a stream under Dagster consists of; the record goes to ./soak
 	@$(BIN)/python -m benchmarks.kills --rounds $(or $(ROUNDS),100)
 
-kills-kafka: jars archive ## From a topic into Postgres, both and the stream killed at random for MINUTES (20); the record goes to ./soak
+kills-kafka: jars archive ## From Kafka into Postgres and Kafka, all killed at random for MINUTES (20); the record goes to ./soak
 	@$(BIN)/python -m benchmarks.kills_of_services --minutes $(or $(MINUTES),20)
 
 backlog: jars archive ## Work off ROWS (10000000) that gathered in an outage, in bounded memory; the record goes to ./soak

@@ -1,7 +1,7 @@
-"""From a topic into a database, while stream, broker and database are killed or stalled at random.
+"""From a topic into a database and a topic, while stream, broker and database are killed or stalled at random.
 
 `make kills-kafka MINUTES=n` runs it with a broker and a Postgres of its own. In the end the database must hold what
-was generated: each valid reading once, and each window of what is current.
+was generated, each valid reading once and each window of what is current, and whoever reads the topic the same windows.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from streaming.log.batches import read_batches
 from streaming.service.overview import look
 from tests.support import postgres
 from tests.support.kafka import Broker
+from tests.support.received import received
 
 _SEND_EVERY, _ROWS = 0.5, 100
 _KILL_EVERY, _CORRECT_EVERY = 20.0, 240.0
@@ -121,6 +122,8 @@ class Kills:
             self._over.wait(self._random.uniform(*_STALLS_FOR))
             for member in members:
                 member.resume()
+        # What was on its way arrives all the same.
+        before = max(before, self._delivered())
         recovered = until(lambda: self._delivered() > before, _RECOVERS_WITHIN)
         self.blows.append(Blow(victim, None if recovered is None else time.monotonic() - at))
 
@@ -186,7 +189,17 @@ class Kills:
         self.runs.setdefault(arguments[0], []).append(completed.returncode)
 
 
-def demands_of(kills: Kills, connection: str) -> list[Demand]:
+def windows_in(broker: Broker) -> dict[tuple[str, int], int]:
+    """What a consumer has that keeps the newest record of each key: readings by meter and ten seconds of the epoch."""
+    newest = {record.key: record.json for record in received(broker, topic_meters.WINDOWS)}
+    return {
+        (row["meter"], int(datetime.fromisoformat(row["window_start"]).timestamp()) // _WINDOW_SECONDS): row["readings"]
+        for row in newest.values()
+        if row is not None
+    }
+
+
+def demands_of(kills: Kills, broker: Broker, connection: str) -> list[Demand]:
     """Each demand, what was measured, and whether it holds."""
     seconds: dict[str, list[float | None]] = {}
     for blow in kills.blows:
@@ -209,6 +222,7 @@ def demands_of(kills: Kills, connection: str) -> list[Demand]:
             connection, "select meter, window_start, readings from per_ten_seconds"
         )
     }
+    sent = windows_in(broker)
     failed = {name: codes for name, codes in kills.runs.items() if any(codes)}
     return [
         *demands,
@@ -224,6 +238,11 @@ def demands_of(kills: Kills, connection: str) -> list[Demand]:
             "windows in the database = an independent count",
             f"{len(windows):,} and {len(kills.readings.windows):,}",
             windows == dict(kills.readings.windows),
+        ),
+        (
+            "windows in the topic, of committed rows = the same count",
+            f"{len(sent):,} and {len(kills.readings.windows):,}",
+            sent == dict(kills.readings.windows),
         ),
         (
             "no command failed, the audit included",
@@ -244,11 +263,12 @@ def main() -> None:
         broker.start()
         try:
             broker.create(topic_meters.TOPIC, partitions=3)
+            broker.create(topic_meters.WINDOWS)
             connection = database.database()
             kills = Kills(folder, broker, database, connection, arguments.seed)
             kills.run(arguments.minutes)
             (folder / "kills.json").write_text(json.dumps([asdict(blow) for blow in kills.blows], indent=1))
-            demands = demands_of(kills, connection)
+            demands = demands_of(kills, broker, connection)
         finally:
             broker.stop()
     conclude(folder / "kills.md", demands)

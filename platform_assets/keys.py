@@ -7,13 +7,21 @@ from typing import Literal, get_args
 
 import dagster as dg
 
-from streaming import Pipeline, Stream, Windowed
+from streaming import Pipeline, Stream, Table, Windowed
 from streaming.declare import CORRECTIONS, CURRENT, LATE, Delivery, Operator
 
 
 def source_key(stream: Stream) -> dg.AssetKey:
     """What lands, and is not taken in yet."""
     return dg.AssetKey([stream.name, "source"])
+
+
+def followed_key(stream: Stream) -> dg.AssetKey | None:
+    """The table of the lake that a stream follows; None where it follows none."""
+    source = stream.source
+    if not isinstance(source, Table) or isinstance(source.of, str):
+        return None
+    return log_key(source.of) if isinstance(source.of, Stream) else table_key(source.of, source.side)
 
 
 def log_key(stream: Stream) -> dg.AssetKey:

@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 
     from streaming import Lake
 
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_COLLECTOR = "-XX:+UseSerialGC"
+JVM_OPTIONS = f"-XX:TieredStopAtLevel=1 {_COLLECTOR}"
 """Options of a JVM that lives for minutes: compiling once more, for speed, takes longer than it saves."""
+_MANY_TESTS = 500
+"""From here on it saves more than it takes."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Spark settings for queries over a handful of rows: compiling a query takes longer than interpreting it."""
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The platform's own session (Delta, UTC) on two threads, hence two shuffle partitions; one for all tests."""
     # Tests of other packages must not wait for Spark to be imported.
     from streaming import start_session
@@ -28,7 +31,8 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TIDEMARK_MASTER", "local[2]")
         with pytest.MonkeyPatch.context() as start:
-            start.setenv("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
+            many = request.session.testscollected >= _MANY_TESTS
+            start.setenv("SPARK_SUBMIT_OPTS", _COLLECTOR if many else JVM_OPTIONS)
             for name, value in INTERPRETED.items():
                 start.setenv(f"TIDEMARK_SPARK_{name}", value)
             session = start_session()

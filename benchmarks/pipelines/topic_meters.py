@@ -1,4 +1,4 @@
-"""The meters once more, from a topic into a database: the pipeline of the kills from end to end.
+"""The meters once more, from a topic into a database and a topic: the pipeline of the kills from end to end.
 
 The environment says where broker and database are.
 """
@@ -8,17 +8,14 @@ from dataclasses import replace
 
 from benchmarks.pipelines.meters import meters
 from benchmarks.pipelines.meters import pipeline as from_files
-from streaming import Delivery, Kafka, Pipeline, Tumbling, Windowed, agg
-from streaming.sinks import Postgres
+from streaming import Delivery, Kafka, KafkaTopic, Pipeline, Postgres, Tumbling, Windowed, agg
 
 SERVERS, CONNECTION = "METERS_KAFKA", "METERS_POSTGRES"
-TOPIC = "meters"
+TOPIC, WINDOWS = "meters", "windows"
 
-_connection = os.environ.get(CONNECTION, "")
+_servers, _connection = os.environ.get(SERVERS, "localhost:9092"), os.environ.get(CONNECTION, "")
 
-topic_meters = replace(
-    meters, name="topic_meters", source=Kafka(os.environ.get(SERVERS, "localhost:9092"), topic=TOPIC)
-)
+topic_meters = replace(meters, name="topic_meters", source=Kafka(_servers, topic=TOPIC))
 
 topic_per_ten_seconds = Windowed(
     "topic_per_ten_seconds", topic_meters, Tumbling("10 seconds"), {"readings": agg.count()}, by=("meter",)
@@ -35,6 +32,7 @@ pipeline = Pipeline(
             Postgres("per_ten_seconds", connection=_connection),
             what="current",
         ),
+        Delivery("windows_to_topic", topic_per_ten_seconds, KafkaTopic(_servers, WINDOWS), what="current"),
     ),
     restart=from_files.restart,
     stop_within=from_files.stop_within,

@@ -12,7 +12,7 @@ from rich.live import Live
 
 from platform_assets.cli.completion import receiver_names
 from platform_assets.cli.context import PipelineName, console, current_lake
-from platform_assets.cli.interrupts import on_interrupt
+from platform_assets.cli.interrupts import leave_at_once, on_interrupt
 from platform_assets.cli.render import next_step
 from platform_assets.texts.receivers import receiver_line, receiver_table
 from streaming.base import DeclarationError, utc_now
@@ -49,11 +49,13 @@ def receive(
     rounds = 0
 
     def end(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            leave_at_once(number)
         stop.set()
 
     def show() -> None:
         nonlocal rounds
-        live.update(receiver_table(newest.values(), utc_now()))
+        live.update(receiver_table(list(newest.values()), utc_now()))
         if not console.is_terminal and rounds % _LINE_EVERY == 0:
             _print_lines(newest)
         rounds += 1
@@ -67,5 +69,5 @@ def receive(
 
 
 def _print_lines(newest: dict[str, ReceiverStatus]) -> None:
-    for status in newest.values():
+    for status in list(newest.values()):
         console.print(receiver_line(status), highlight=False, markup=False, soft_wrap=True)

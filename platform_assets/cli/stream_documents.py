@@ -65,7 +65,10 @@ class LatencyDocument(BaseModel):
 
 
 class ProcessDocument(BaseModel):
-    """The stream process; counts are since its start, rates of the last two minutes."""
+    """The stream process; counts are since its start, rates of the last two minutes.
+
+    `catch_up_seconds`: until nothing waits in the sources, if that goes on to shrink as it does.
+    """
 
     pid: int
     started: datetime
@@ -80,6 +83,7 @@ class ProcessDocument(BaseModel):
     processing_rows_per_second: float
     latency_seconds: LatencyDocument | None
     memory_bytes: int | None
+    catch_up_seconds: float | None
     backlog: list[BacklogDocument]
     queries: dict[str, QueryDocument]
 
@@ -239,6 +243,7 @@ def _process(process: ProcessStatus, lag: float | None) -> ProcessDocument:
         processing_rows_per_second=process.processing_rate,
         latency_seconds=_latency(process.latency),
         memory_bytes=process.memory_bytes,
+        catch_up_seconds=process.catch_up_seconds,
         backlog=[BacklogDocument.model_validate(each, from_attributes=True) for each in process.backlog],
         queries={name: _query(status) for name, status in process.queries.items()},
     )

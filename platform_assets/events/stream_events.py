@@ -140,6 +140,7 @@ def _log_metadata(overview: Overview, stream: Stream) -> dict[str, Any]:
         "late_since_start": process.late,
         "batch_seconds": query.last_seconds,
         **backlog_numbers(process.backlog),
+        "catch_up_seconds": process.catch_up_seconds,
         "latency_p50_seconds": p50,
         "latency_p95_seconds": p95,
         "latency_p99_seconds": p99,

@@ -29,6 +29,7 @@ def source_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             "source",
             f"What lands for stream {stream.name}. Observe it to count what waits to be taken in.",
             {type(stream.source).__name__.lower(), type(stream.format).__name__.lower()},
+            deps=[key for key in [keys.followed_key(stream)] if key is not None],
             columns=[ColumnSpec(one.name, one.comment, one.type) for one in stream.format.columns],
         )
         for stream in pipeline.streams

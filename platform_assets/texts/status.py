@@ -15,7 +15,7 @@ _COLOURS = {"running": "green", "failed": "bold red", "restarting": "yellow", "s
 
 
 def status_table(overviews: Sequence[Overview], now: datetime) -> Table:
-    """Two lines per pipeline, so that 80 columns hold them; times to go by are UTC, rates are of the last two minutes.
+    """A few lines per pipeline, so that 80 columns hold them; times are UTC, rates are of the last two minutes.
 
     `p95` is the end-to-end latency that 95 % of the newest rows stay below.
     """
@@ -39,7 +39,8 @@ def _cells(overview: Overview, now: datetime) -> list[str | Text]:
         return [state]
     return [
         state,
-        f"{process.input_rate:,.0f} rows/s\n{process.waiting}",
+        f"{process.input_rate:,.0f} rows/s\n{process.waiting}"
+        + (f"\ncaught up in {length(process.catch_up_seconds)}" if process.catch_up_seconds else ""),
         f"{process.rejected:,} rejected\n{process.late:,} late",
         ("-" if process.newest_batch is None else f"{process.newest_batch:,}")
         + ("" if process.latency is None else f"\np95 {length(process.latency[1])}"),

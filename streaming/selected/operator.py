@@ -8,7 +8,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.base import ORIGIN, ViewError
+from streaming.base import ORIGIN, DeclarationError, ViewError
 from streaming.declare import ELEMENT, Selected
 from streaming.lake import Lake
 from streaming.operators import (
@@ -18,14 +18,17 @@ from streaming.operators import (
     OperatorRuntime,
     Step,
     check_declaration,
+    generation_of,
     open_side,
     runtime_of,
 )
 from streaming.selected.explained import explain
-from streaming.selected.frame import BATCH
+from streaming.selected.frame import AT, BATCH
 from streaming.selected.laws import PinnedSelected, audit_selected
 from streaming.selected.reached import Reached
+from streaming.selected.schemas import WRITTEN_AT
 from streaming.selected.steps import SelectedSteps, in_pieces
+from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
 
 _ROWS_PER_CORE = 1_000_000
@@ -35,6 +38,26 @@ _ROWS_PER_CORE = 1_000_000
 @runtime_of.register
 def _(operator: Selected, lake: Lake) -> OperatorRuntime:
     return SelectedRuntime(operator, lake)
+
+
+@placed_rows.register
+def _(of: Selected, lake: Lake, side: str) -> PlacedRows:
+    if side not in of.outputs:
+        sides = ", ".join(map(repr, of.sides))
+        raise DeclarationError(
+            f"Table({of.name!r}, side={side!r}): the selection has no such side output; it has {sides or 'none'}."
+        )
+    return PlacedRows(
+        uri=lake.table(of, side),
+        unit=BATCH,
+        unit_name="batch" if len(of.reads) == 1 else "step",
+        written=WRITTEN_AT,
+        at=AT,
+        made_by=f"run `tidemark run {of.folder}` first, so that it has rows",
+        order=(ORIGIN,),
+        instants=False,
+        generation=generation_of,
+    )
 
 
 class SelectedRuntime(OperatorRuntime):

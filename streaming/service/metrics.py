@@ -23,6 +23,7 @@ METRICS = {
     "tidemark_stream_backlog_files": "Files that wait in the source, where it holds files.",
     "tidemark_stream_backlog_rows": "Rows that wait in the source, where it counts them.",
     "tidemark_stream_backlog_bytes": "Bytes that wait in the source.",
+    "tidemark_stream_catch_up_seconds": "Until nothing waits in the source, as long as that shrinks.",
     "tidemark_stream_latency_seconds": "From source to Delta, by quantile, over the last two minutes.",
     "tidemark_stream_memory_bytes": "Resident memory of the stream's processes.",
     "tidemark_query_batch_seconds": "How long the last batch took.",
@@ -77,6 +78,7 @@ def samples(overview: Overview, now: datetime) -> Iterator[tuple[str, dict[str, 
         "watermark_seconds": None if process.watermark is None else process.watermark.timestamp(),
         "watermark_lag_seconds": overview.lag(now),
         **backlog_numbers(process.backlog),
+        "catch_up_seconds": process.catch_up_seconds,
         "memory_bytes": process.memory_bytes,
     }
     for name, value in values.items():

@@ -67,8 +67,8 @@ class ReceiverKeeper:
 
     def _start(self) -> None:
         self._started = self._now()
-        self._output.parent.mkdir(parents=True, exist_ok=True)
         try:
+            self._output.parent.mkdir(parents=True, exist_ok=True)
             with self._output.open("ab") as output:
                 self._process = subprocess.Popen(
                     [sys.executable, "-u", "-m", "streaming.service", "receive", self._pipeline.name, str(os.getpid())],

@@ -71,7 +71,7 @@ class Receiving:
             try:
                 self._lease = held.enter_context(take_lease(self._lake, self._place, "receive", wait=wait))
             except LeaseError as error:
-                raise self._run_elsewhere() or error from error
+                raise self._run_elsewhere() or error from None
             try:
                 self._again_and_again(self._open)
                 while not self._stop.is_set():
@@ -179,6 +179,7 @@ class Receiving:
     def _land(self, folder: LandingFolder) -> None:
         rows = folder.rows
         self._durably(lambda: self._landed(folder.land(), rows))
+        folder.tell()
 
     def _landed(self, file: Path | None, rows: int) -> None:
         if file is not None:

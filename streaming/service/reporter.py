@@ -12,7 +12,7 @@ import psutil
 
 from streaming.base import interval
 from streaming.log import QUERY
-from streaming.service.measures import Measure, together
+from streaming.service.measures import CatchUp, Measure, together
 from streaming.service.repeated import Repeated
 from streaming.service.run import Run, ingest_query
 from streaming.service.status import ProcessStatus, QueryStatus
@@ -53,6 +53,7 @@ class Reporter:
             stream.name: stream.source.backlog(lake, lake.checkpoint(stream, QUERY)) for stream in pipeline.streams
         }
         self._counts: dict[str, Any] = {}
+        self._shrinks: CatchUp | None = None
         self._recent: deque[Measure] = deque()
         self._status = ProcessStatus(pid=os.getpid(), started=now(), at=now(), passed=now())
         self._reporting = Repeated(f"{pipeline.name}: report of its state", _REPORTS_EVERY, self._report)
@@ -145,9 +146,12 @@ class Reporter:
         items = sum(part.items for part in backlog)
         items_before = sum(part.items for part in before.get("backlog", backlog))
         grows_since = before.get("backlog_grows_since") or (now if items > items_before else None)
+        shrinks = CatchUp(now, items, now, items) if self._shrinks is None else self._shrinks.counted(now, items)
+        self._shrinks = shrinks
         self._counts = {
             "backlog": backlog,
             "backlog_grows_since": None if items < items_before else grows_since,
+            "catch_up_seconds": shrinks.seconds,
             "memory_bytes": _memory(),
         }
 

@@ -51,7 +51,8 @@ class ProcessStatus(_File):
 
     `rejected` and `late` are totals since its start; rates (rows a second) and `latency` (median, 95th and 99th
     percentile in seconds) are of the last minutes. `backlog` is that of all sources, one for each unit they count in,
-    and empty until it was counted; `backlog_grows_since`: more has been waiting each time, since then. `slow`: batches
+    and empty until it was counted; `backlog_grows_since`: more has been waiting each time, since then;
+    `catch_up_seconds`: until nothing waits, if it goes on to shrink as it does, null where it does not. `slow`: batches
     have been outlasting their trigger interval.
     """
 
@@ -71,6 +72,7 @@ class ProcessStatus(_File):
     rejected_share: float = 0.0
     backlog: tuple[SourceBacklog, ...] = ()
     backlog_grows_since: datetime | None = None
+    catch_up_seconds: float | None = None
     memory_bytes: int | None = None
     slow: bool = False
     watermark_moved: datetime | None = None

@@ -1,4 +1,4 @@
-"""A bucket or container of an object store as a place of files, by the same client library as delta-rs."""
+"""A bucket or container of an object store as a place of files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SAID = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTA
 _TOLD = 300
 
 
-class ObjectRefused(Exception):
+class _ObjectRefused(Exception):
     """The store takes no such object; another one it would take."""
 
 
@@ -77,7 +77,7 @@ class ObjectStore(Place):
         """
         try:
             self._put(path, content)
-        except ObjectRefused as error:
+        except _ObjectRefused as error:
             raise SinkError(f"{self.address}/{path} is refused: {error} It is put again by itself.") from error
 
     def put_each(self, objects: Mapping[str, bytes]) -> dict[str, str]:
@@ -90,7 +90,7 @@ class ObjectStore(Place):
         def refused(item: tuple[str, bytes]) -> str | None:
             try:
                 self._put(*item)
-            except ObjectRefused as error:
+            except _ObjectRefused as error:
                 return str(error)
             return None
 
@@ -126,7 +126,7 @@ class ObjectStore(Place):
                 self._store.put(path, content)
             except BaseError as error:
                 if _REFUSED.search(str(error)):
-                    raise ObjectRefused(_said(error)) from error
+                    raise _ObjectRefused(_said(error)) from error
                 raise
 
     @contextmanager

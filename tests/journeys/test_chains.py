@@ -16,6 +16,8 @@ from streaming import (
     Lake,
     Pipeline,
     Rule,
+    Selected,
+    Side,
     Stream,
     Table,
     Tumbling,
@@ -38,8 +40,9 @@ from tests.support.runs import run, tuples
 
 source = replace(measured, rules=(Rule("temperature_present", "temperature is not null"),))
 counts = Windowed("counts", source, Tumbling("10 seconds"), {"readings": agg.count()}, by=("id",))
+warm = Selected("warm", source, ("id",), where="temperature >= 20", sides={"cold": Side(("id",), "temperature < 20")})
 jumps = Keyed("jumps", source, ("id",), "previous double", "temperature double, jump double", alert_on_jump)
-upstream = Pipeline(source, (counts, jumps))
+upstream = Pipeline(source, (counts, warm, jumps))
 
 
 def following(name: str, of: Any, columns: str, time: str, **table: Any) -> Pipeline:
@@ -87,6 +90,7 @@ def test_o14_chain_stopped_for_ten_batches_ends_where_one_that_never_stopped_end
     always, stopped = of_the_log("always"), of_the_log("stopped")
     of_results = following("results", counts, "id string, window_end timestamp, readings bigint", "window_end")
     of_alerts = following("alerts", jumps, "id string, jump double", "_origin.at")
+    of_cold = following("cold_ones", warm, "id string", "_origin.at", side="cold")
     run(spark, lake, upstream, readings("a@1=20, b@2=5, a@3"))
     for pipeline in (always, stopped):
         run(spark, lake, pipeline)
@@ -99,9 +103,10 @@ def test_o14_chain_stopped_for_ten_batches_ends_where_one_that_never_stopped_end
         )
         run(spark, lake, upstream, *batches, end_of_input=10 in numbers)
         tidied(lake, upstream)
-        run(spark, lake, always)
+        for pipeline in (always, of_alerts):
+            run(spark, lake, pipeline)
     assert len(log.read_batches(lake, source)) == 1 + 10 + 1, "ten batches, between the first and the heartbeat"
-    for pipeline in (always, stopped, of_results, of_alerts):
+    for pipeline in (always, stopped, of_results, of_alerts, of_cold):
         run(spark, lake, pipeline, end_of_input=True)
 
     rows, results = everything(spark, lake, stopped)
@@ -114,7 +119,10 @@ def test_o14_chain_stopped_for_ten_batches_ends_where_one_that_never_stopped_end
     published = tuples(read_first(spark, lake, counts), "id", "window_end", "readings")
     assert [row[:3] for row in everything(spark, lake, of_results)[0]] == published
     assert [row[:2] for row in everything(spark, lake, of_alerts)[0]] == [("a", 3.0)] * 10
-    for pipeline in (upstream, always, stopped, of_results, of_alerts):
+    assert [row[:2] for row in everything(spark, lake, of_cold)[0]] == [
+        ("b", at(second)) for second in (2, *range(12, 103, 10))
+    ]
+    for pipeline in (upstream, always, stopped, of_results, of_alerts, of_cold):
         assert broken(spark, lake, pipeline) == []
 
 
@@ -148,6 +156,8 @@ def test_side_outputs_are_followed_by_their_name_only() -> None:
     lake = Lake("/nowhere")
     with pytest.raises(DeclarationError, match="has no such side output"):
         Table(jumps, side="late").location(lake)
+    with pytest.raises(DeclarationError, match="no such side output; it has 'cold'"):
+        Table(warm, side="hot").location(lake)
     with pytest.raises(DeclarationError, match="a stream has no side outputs"):
         Table(source, side="late").location(lake)
     with pytest.raises(DeclarationError, match="first results can be followed"):

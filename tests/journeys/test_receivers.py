@@ -9,11 +9,12 @@ from datetime import timedelta
 import psycopg
 from pyspark.sql import SparkSession
 
-from streaming import Json, Lake, Pipeline, Websocket, log
+from platform_assets.cli.tables import readable
+from streaming import Json, Lake, Pipeline, Websocket, log, maintain
 from streaming.examples.city_temperatures import events, mean_by_city, temperatures, temperatures_in
 from streaming.examples.city_temperatures import pipeline as cities
 from streaming.examples.table_rows import TableRows
-from streaming.tables import delta
+from streaming.operations import left_tables
 from tests.support.instants import T0
 from tests.support.receiving import received, running
 from tests.support.runs import run, tuples
@@ -56,9 +57,11 @@ def test_s15_the_cities_of_a_first_stream_are_asked_for_once_on_each_connection(
             until(lambda: server.requests[2:] == [["BER", "PAR", "ROM"]], "asked for after a restart")
             until(lambda: receiving.rows == 4, "pushed after a restart")
 
-    seen = delta.contents(delta.open_table(lake.table(receiver, "subscriptions")))  # type: ignore[arg-type]
-    assert seen.schema.names == ["city_code", "first_seen"]
-    assert sorted(seen["city_code"].to_pylist()) == ["BER", "PAR", "ROM"]
+    subscriptions = readable(lake, pipeline, mean_by_city)["temperatures_in_subscriptions"](spark)
+    assert subscriptions.columns == ["city_code", "first_seen"]
+    assert tuples(subscriptions, "city_code") == [("BER",), ("PAR",), ("ROM",)]
+    maintain(lake, pipeline)
+    assert list(left_tables(lake, pipeline)) == []
     run(spark, lake, pipeline, end_of_input=True)
     assert log.valid(log.read_log(spark, lake, temperatures)).count() == 11
     assert log.rejected(log.read_log(spark, lake, events)).count() == 1

@@ -24,7 +24,7 @@ from tests.support.object_store import Bucket
 CONNECTION, BUCKET, SERVERS = "TEST_POSTGRES", "TEST_BUCKET", "TEST_KAFKA"
 
 _FILES, _POSTGRES = "streaming.sinks.file_sink:FileSink", "streaming.sinks.postgres_sink:PostgresSink"
-_OBJECTS = "streaming.sinks.object_store:ObjectStore"
+_ATTEMPTS, _OBJECTS = "streaming.sinks.file_sink:Attempts", "streaming.sinks.object_store:ObjectStore"
 _TOPIC, _PRODUCER = "streaming.sinks.kafka.sink:KafkaSink", "streaming.sinks.kafka.producer:RecordProducer"
 _LEDGER = "streaming.deliveries.ledger:LedgerTable"
 
@@ -39,7 +39,7 @@ POINTS: dict[str, Point] = {
     "planned, nothing sent to the database": Point("", _POSTGRES, "deliver", 1),
     "rows sent, not committed": Point("", _POSTGRES, "advance", 1, after=True),
     "committed there, not noted here": Point("", _POSTGRES, "deliver", 1, after=True),
-    "noted what objects will be put, one of them put": Point("", _OBJECTS, "_put", 2, after=True),
+    "noted what objects will be put, none put": Point("", _ATTEMPTS, "begin", 2, after=True),
     "all objects put, no row sent": Point("", _OBJECTS, "put_each", 1, after=True),
     "both sent, the object of a refused row deleted, not committed": Point("", _OBJECTS, "remove", 2, after=True),
 }

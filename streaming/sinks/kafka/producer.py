@@ -81,7 +81,7 @@ class RecordProducer:
             self._flush()
         refused = {at: error.str() for at, error in self._failed.items() if is_of_a_row(error)}
         others = [error for error in self._failed.values() if not is_of_a_row(error) and not is_of_neighbours(error)]
-        if not refused and self._failed:
+        if self._failed and (others or not refused):
             raise translated(next(iter([*others, *self._failed.values()])), self._address, self._last_word)
         return unsent, refused
 
@@ -108,9 +108,9 @@ class RecordProducer:
         """Give the transaction up, where there are transactions, as brokers have refused a record of it."""
         if self.transactional:
             self.abort()
-            self.close()
             # The client would go on with the sequence numbers of what was refused, and be refused for that.
-            self._producer = self._started()
+            before, self._producer = self._producer, self._started()
+            before.close()
 
     def close(self) -> None:
         """Let go of the connections; what was not sent is not."""

@@ -97,10 +97,9 @@ class KafkaSink(Sink):
         producer = connected.producer
         refused: dict[int, str] = {}
         alone: set[int] = set()
-        begin = 0
         while True:
             producer.begin()
-            unsent, failed = producer.send(self._records(connected, batch, begin, refused), alone)
+            unsent, failed = producer.send(self._records(connected, batch, refused), alone)
             refused |= unsent
             if not failed:
                 break
@@ -108,17 +107,13 @@ class KafkaSink(Sink):
             # Of records that came together all are refused for one of them, so each is sent by itself once more.
             refused |= {position: error for position, error in failed.items() if position in alone}
             alone |= set(failed)
-            # What came before the first of them is there already, unless it was in the transaction.
-            begin = 0 if producer.transactional else min(failed)
         put_aside([RefusedRow(position, refused[position]) for position in sorted(refused)])
         if self._progress is not None:
             producer.send([self._progress.record(batch)], ())
         producer.commit()
 
-    def _records(
-        self, connected: _Connected, batch: NumberedBatch, begin: int, refused: dict[int, str]
-    ) -> Iterator[Record]:
-        """Records from the position `begin` on, but for those `refused`, which rows are added to that cannot be sent.
+    def _records(self, connected: _Connected, batch: NumberedBatch, refused: dict[int, str]) -> Iterator[Record]:
+        """The records but for those `refused`, which rows are added to that cannot be sent.
 
         They are made one by one, as many at once would keep Python's garbage collector busy.
         """
@@ -126,7 +121,7 @@ class KafkaSink(Sink):
         for row in records_of(self._layout, self._delivered.key, batch, self._encode):
             if isinstance(row, RefusedRow):
                 refused[row.position] = row.error
-            elif row.position >= begin and row.position not in refused:
+            elif row.position not in refused:
                 place = row.topic, row.partition
                 if place not in unplaced:
                     unplaced[place] = self._unplaced(connected, *place)

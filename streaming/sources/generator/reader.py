@@ -70,13 +70,14 @@ class GeneratorReader(OffsetReader):
         now = to_micros(self._now())
         began = begins[BEGAN] or now
         ends = {task: self._due(offset, began, now) for task, offset in self._offsets(begins).items()}
-        return begins if ends == self._offsets(begins) else ends | {BEGAN: began}
+        # A task that is declared no more is kept, so that it goes on where it was should it come back.
+        return begins if ends == self._offsets(begins) else {**begins, **ends, BEGAN: began}
 
     def bounded(self, begins: Offsets, newest: Offsets, rows: int) -> Offsets:
         most = max(1, rows // self._tasks)
         taken = self._offsets(begins)
         ends = {task: min(newest[task], offset + most) for task, offset in taken.items()}
-        return begins if ends == taken else ends | {BEGAN: newest[BEGAN]}
+        return begins if ends == taken else {**begins, **ends, BEGAN: newest[BEGAN]}
 
     def pieces(self, begins: Offsets, ends: Offsets) -> Sequence[Piece]:
         taken = {task: offset for task, offset in ends.items() if task != BEGAN}

@@ -32,8 +32,8 @@ class Generator(OffsetSource):
     a row there is `_origin.due`, the instant at which it was due, which is kept: `derived={"at": "_origin.due"}`.
 
     `rows_per_second`: of each task; the first one is due at the first start, and whatever fell due while the stream was
-    away comes afterwards. None: as fast as batches follow one another, and a drain takes one batch, or all where `rows`
-    bounds them.
+    away comes afterwards; a rate that is changed counts from the first start, too. None: as fast as batches follow one
+    another, and a drain takes one batch, or all where `rows` bounds them.
 
     `rows`: of each task, in all; None: without end. `tasks` run side by side, each a source partition of the clock,
     named by its number. `rows_per_batch`: a batch takes at most so many rows of all tasks.

@@ -161,7 +161,7 @@ class Kafka(Source):
             .option("failOnDataLoss", self.when_lost == "stop")
             .load()
         )
-        headers = F.col("headers") if self.headers else F.lit(None)
+        headers = F.col("headers") if self.headers else F.lit(None).cast("array<struct<key: string, value: binary>>")
         told = F.struct("topic", "partition", "offset", "timestamp", "key", headers.alias("headers"))
         return rows.select(F.col("value").alias("_raw"), told.alias("_origin"))
 

@@ -103,9 +103,15 @@ class OffsetSource(Source):
                 "checkpoint away: the stream then goes on where the log ends, and reads nothing twice."
             )
         self.check_planned(lake, memory, begins, ends)
+        identity = self.remembered(lake)
 
         def remember(written: DataFrame, counts: Mapping[str, int]) -> Memory:
-            return {**self.remembered(lake), _OFFSETS: dict(ends)}
+            if self.remembered(lake) != identity:
+                raise SourceError(
+                    f"{self.location(lake)} was replaced while a batch of it was read; the batch was not appended, and "
+                    "the next attempt says what to do."
+                )
+            return {**identity, _OFFSETS: dict(ends)}
 
         return Taken(rows, remember)
 

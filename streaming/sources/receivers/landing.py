@@ -73,13 +73,18 @@ class LandingFolder:
 
         Raises:
             OSError: they cannot be written.
+            ReceiverError: a row has a line break.
         """
         if received.rows:
+            content = b"".join(row + b"\n" for row in received.rows)
+            if content.count(b"\n") != len(received.rows):
+                broken = next(row for row in received.rows if b"\n" in row)
+                raise ReceiverError(f"a row has a line break in it, {broken[:200]!r}; let the connector take it out.")
+            left = memoryview(content)
+            size = self.size + len(left)
             if self._file is None:
                 self._begin()
             assert self._file is not None
-            left = memoryview(b"".join(row + b"\n" for row in received.rows))
-            size = self.size + len(left)
             try:
                 while left:
                     left = left[self._file.write(left) :]
@@ -98,16 +103,18 @@ class LandingFolder:
         Raises:
             OSError: it cannot be done; it may be tried again.
         """
-        target = None
-        if self._file is not None:
-            hidden = Path(os.fsdecode(self._file.name))
-            target = self._commit(hidden)
-            self._file.close()
-            self._file, self.rows, self.size = None, 0, 0
+        if self._file is None:
+            return None
+        target = self._commit(Path(os.fsdecode(self._file.name)))
+        self._file.close()
+        self._file, self.rows, self.size = None, 0, 0
+        return target
+
+    def tell(self) -> None:
+        """Give the word to the source that all that came is landed; to be called after `land`."""
         waiting, self._waiting = self._waiting, []
         for landed in waiting:
             landed()
-        return target
 
     def discard(self) -> None:
         """Throw away the rows that are not landed, as their source gives them again."""

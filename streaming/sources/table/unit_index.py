@@ -50,7 +50,7 @@ class UnitIndex:
 
 
 def paths_since(table: DeltaTable, rows: PlacedRows, unit: int, until: int | None = None) -> list[str]:
-    """The files of an open table that may have a row of the units in [unit, until), the last one included or none."""
+    """The files of an open table that may have a row of the units in [unit, until), null for no end."""
     return [
         path
         for path, day, least, greatest in _files(table, rows.unit)

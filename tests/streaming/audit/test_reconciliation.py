@@ -23,6 +23,12 @@ from tests.support.object_store import Bucket
 from tests.support.postgres import rows, run
 
 
+@pytest.fixture(autouse=True)
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is expected is read in pieces, as of large tables."""
+    monkeypatch.setattr("streaming.deliveries.expected._ROWS_AT_ONCE", 2)
+
+
 def contents(spark: SparkSession, lake: Lake, delivery: Delivery) -> Finding:
     """What the audit says of what is in the rows; their number is as it should be."""
     *counts, last = reconcile(spark, lake, delivery)

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from streaming import Lake
 from streaming.log.batches import read_batches
-from streaming.service.measures import Measure, latency, together
+from streaming.service.measures import CatchUp, Measure, latency, together
 from tests.support.instants import NOW, at
 from tests.support.pipelines.beats import pipeline
 from tests.support.runs import run
@@ -42,6 +42,16 @@ def test_rates_are_rows_over_the_while_and_over_the_time_in_which_batches_ran() 
     assert (found.input_rate, found.processing_rate, found.batch_seconds) == (5, 20, 2.5)
     # Seven rows in ten have waited 0.1 s at the median; one in twenty waited as long as the slow batch's.
     assert found.latency == (0.1, 2.0, 3.0)
+
+
+def test_o11_the_time_to_catch_up_follows_from_how_the_backlog_shrinks_since_it_last_grew() -> None:
+    """Counted every ten seconds; while more comes than is taken there is no end in sight."""
+    backlog, told = CatchUp(at(0), 100, at(0), 100), []
+    for second, items in ((10, 120), (20, 120), (30, 90), (40, 60), (50, 80), (60, 40), (70, 0)):
+        backlog = backlog.counted(at(second), items)
+        told.append(backlog.seconds)
+    # From 120 to 60 in thirty seconds: as long again. From 80 to 40 in ten: ten more.
+    assert told == [None, None, 60, 30, None, 10, 0]
 
 
 def test_nothing_measured_has_no_rate_and_no_latency() -> None:

@@ -30,6 +30,7 @@ RUNNING = Overview(
         processing_rate=60.0,
         latency=(0.5, 0.95, 0.99),
         backlog=(SourceBacklog(8, "files", 9), SourceBacklog(11, "rows")),
+        catch_up_seconds=40.0,
         memory_bytes=10,
     ),
     (
@@ -67,6 +68,7 @@ def test_o7_metrics() -> None:
         'tidemark_stream_backlog_files{pipeline="beats"} 8.0',
         'tidemark_stream_backlog_bytes{pipeline="beats"} 9.0',
         'tidemark_stream_backlog_rows{pipeline="beats"} 11.0',
+        'tidemark_stream_catch_up_seconds{pipeline="beats"} 40.0',
         'tidemark_query_state_rows{pipeline="beats",query="by_id"} 7.0',
         'tidemark_receiver_up{pipeline="beats",receiver="in"} 1.0',
         'tidemark_receiver_unlanded_rows{pipeline="beats",receiver="in"} 3.0',

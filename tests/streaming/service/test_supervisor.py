@@ -34,7 +34,10 @@ from tests.streaming.service.streams import (
     supervised,
     until,
 )
+from tests.support.feeds import land_all
+from tests.support.instants import at
 from tests.support.pipelines.beats import by_id, pipeline
+from tests.support.pipelines.gated import pipeline as gated
 from tidemark.pytest_plugin import JVM_OPTIONS
 
 pytestmark = pytest.mark.processes
@@ -91,6 +94,37 @@ def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypat
     drain(spark, lake, pipeline, end_of_input=True)
     assert [finding for finding in audit(spark, lake, pipeline) if finding.broken] == []
     assert ingested(lake) == feeder.landed
+
+
+def test_o13_a_pipeline_that_is_flooded_gets_stuck_and_is_killed_holds_up_no_other(lake: Lake, tmp_path: Path) -> None:
+    """Each pipeline is a process of its own: a hundred thousand rows at once and a step that waits are one's alone."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    flood = [
+        {"id": "a", "at": at(1).isoformat(), "gate": str(gate) if number == 0 else None} for number in range(100_000)
+    ]
+    land_all(lake, gated.stream, flood, [{"id": "a", "at": at(30).isoformat()}])
+    feeder = Feeder(lake)
+    feeder.beat()
+    with supervised(lake, gated) as hungry, supervised(lake) as other:
+        until(lambda: ingested(lake) == 1, "ingested by the other", lake)
+        undisturbed = process_of(other)
+
+        def stuck() -> bool:
+            process = look(lake, gated).process
+            return process is not None and process.queries["counts"].running_since is not None
+
+        until(stuck, "stuck", lake)
+        for _ in range(3):
+            feeder.beat()
+            until(lambda: ingested(lake) == feeder.landed, "ingested meanwhile", lake, within=30)
+        # As the kernel does with a process that takes all the memory.
+        os.kill(process_of(hungry), signal.SIGKILL)
+        until(lambda: hungry.status.state == "failed", "failed", lake)
+        feeder.beat()
+        until(lambda: ingested(lake) == feeder.landed, "ingested afterwards", lake, within=30)
+        assert (process_of(other), other.status.restarts, other.status.failures) == (undisturbed, 0, ())
+        assert look(lake, pipeline).state == "running"
 
 
 def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_again_and_again(

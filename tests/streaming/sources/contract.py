@@ -131,6 +131,8 @@ class Reader:
         self._spark = spark
         self._lake = lake
         self._source = source
+        origin = spark.range(0).select(F.expr(f"cast(null as {source.origin})"))
+        self._origin_type = origin.schema[0].dataType.simpleString()
         self.checkpoint = lake.path("checkpoint")
         self.memory: Memory = {}
 
@@ -161,6 +163,8 @@ class Reader:
         def take(rows: DataFrame, number: int) -> None:
             taken = self._source.take(self._spark, self.reading, number, rows)
             located = taken.rows.select(F.col("_raw").cast("binary"), "_origin", partition)
+            # Heartbeats are written with the declared type, into the same table.
+            assert located.schema["_origin"].dataType.simpleString() == self._origin_type
             kept = located.collect()
             found[number] = [(bytes(row["_raw"]), row["_origin"].asDict()) for row in kept]
             if dies:

@@ -115,10 +115,16 @@ def test_what_fell_due_while_nobody_was_there_comes_in_bounded_batches() -> None
     assert max(sizes) == 100 and sum(sizes) == 2 * 36_000
 
 
-def test_a_task_more_begins_with_its_first_row() -> None:
-    two, three = (GeneratorReader(integer, tasks, None, 5, 100) for tasks in (2, 3))
-    done = two.newest(two.first())
-    assert [piece[:3] for piece in three.pieces(done, three.newest(done))] == [(2, 0, 5)]
+def test_a_task_more_begins_with_its_first_row_and_one_that_comes_back_goes_on() -> None:
+    one, three = (GeneratorReader(integer, tasks, None, 5, 100) for tasks in (1, 3))
+    more = GeneratorReader(integer, 3, None, 7, 100)
+    done = one.newest(one.first())
+    all_done = three.newest(done)
+    assert [piece[:3] for piece in three.pieces(done, all_done)] == [(1, 0, 5), (2, 0, 5)]
+    fewer = GeneratorReader(integer, 1, None, 6, 100)
+    later = fewer.bounded(all_done, fewer.newest(all_done), 100)
+    assert [piece[:3] for piece in fewer.pieces(all_done, later)] == [(0, 5, 6)]
+    assert [piece[:3] for piece in more.pieces(later, more.newest(later))] == [(0, 6, 7), (1, 5, 7), (2, 5, 7)]
 
 
 def test_a_row_is_what_the_function_gives_and_an_error_names_the_row() -> None:

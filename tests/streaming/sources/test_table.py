@@ -228,6 +228,18 @@ def test_a_table_that_was_replaced_or_rewound_is_refused_with_what_to_do(spark: 
         case.source.read(spark, reader.reading)
 
 
+def test_a_table_that_is_replaced_while_a_batch_of_it_is_read_is_not_appended(spark: SparkSession, lake: Lake) -> None:
+    case = LogCase(lake)
+    reader = Reader(spark, lake, case.source)
+    case.deliver(b"a")
+    reader.die()
+    taken = reader.take(0)
+    assert taken.remember(taken.rows, {})["offsets"] == {"unit": 1, "rows": 1}
+    case.change("0")
+    with pytest.raises(SourceError, match="was replaced while a batch of it was read"):
+        taken.remember(taken.rows, {})
+
+
 def test_a_checkpoint_that_was_moved_away_repeats_nothing(spark: SparkSession, lake: Lake) -> None:
     case = LogCase(lake)
     reader = Reader(spark, lake, case.source)

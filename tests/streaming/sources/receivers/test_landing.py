@@ -135,16 +135,25 @@ def test_rows_that_could_not_be_written_leave_no_trace_and_may_be_written_again(
     assert visible(tmp_path) == [["a", "bcd"]]
 
 
+def test_a_row_with_a_line_break_is_refused_as_it_would_become_two(tmp_path: Path) -> None:
+    writer = opened(tmp_path)
+    with pytest.raises(ReceiverError, match=r"a row has a line break in it, b'b\\nc'; let the connector take it out"):
+        add(writer, "a", "b\nc")
+    assert (writer.rows, writer.land()) == (0, None)
+
+
 def test_who_waits_for_a_word_gets_it_once_the_rows_are_landed_and_not_before(tmp_path: Path) -> None:
     writer, words = opened(tmp_path, completes=False), list[str]()
     writer.add(Received([b"a"], landed=lambda: words.append("a")))
     writer.add(Received([b"b"], landed=lambda: words.append(str(visible(tmp_path)))))
     assert words == []
     writer.land()
+    writer.tell()
     assert words == ["a", "[['a', 'b']]"]
     writer.add(Received([b"c"], landed=lambda: words.append("c")))
     writer.discard()
     writer.land()
+    writer.tell()
     assert (words[2:], visible(tmp_path)) == ([], [["a", "b"]])
 
 

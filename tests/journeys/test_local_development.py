@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.support.processes import short_lived
 
 from platform_assets.scaffold import write_stream
 from streaming.base.errors import DeclarationError
 from streaming.lake.lake import Lake
+from tests.support.processes import short_lived
 from tests.support.runs import tuples
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -22,10 +22,10 @@ from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from tests.support.processes import short_lived
 
 from streaming import Lake, start_session
 from tests.support.instants import NOW
+from tests.support.processes import short_lived
 from tests.support.scenario import STREAMED, run_scenario
 
 _ROOT = Path(__file__).parents[2]

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.support.processes import short_lived
 
 from platform_assets.cli import interrupts
 from streaming.lake.lake import Lake
@@ -24,6 +23,7 @@ from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline as beats
 from tests.support.pipelines.gated import counts
 from tests.support.pipelines.gated import pipeline as gated
+from tests.support.processes import short_lived
 
 pytestmark = pytest.mark.processes
 

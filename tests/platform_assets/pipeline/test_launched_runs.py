@@ -21,7 +21,6 @@ import psutil
 import pytest
 from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
 from pyspark.sql import SparkSession
-from tests.support.processes import short_lived
 
 from platform_assets.instance import open_instance
 from platform_assets.keys import log_key
@@ -39,6 +38,7 @@ from tests.support.departures import CLOSING, FIRST, LATE_ON_1, LATE_ON_3, SECON
 from tests.support.feeds import land_all
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline as beats
+from tests.support.processes import short_lived
 
 pytestmark = pytest.mark.processes
 

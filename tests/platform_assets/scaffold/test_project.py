@@ -10,13 +10,13 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from tests.support.processes import short_lived
 
 from platform_assets.scaffold import write_project
 from streaming.base.errors import DeclarationError
 from streaming.spark.jars import jars_folder
 from tests.support import guide
 from tests.support.commands import printed
+from tests.support.processes import short_lived
 
 CHECKOUT = Path(__file__).parents[3]
 PACKAGES = ("streaming", "quality", "platform_assets", "tidemark")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.support.processes import short_lived
 
 PROJECT = Path(__file__).parents[3]

@@ -56,6 +56,14 @@ def read_from_log(stream: Stream, *expressions: str) -> tuple[tuple[str, str], .
     return tuple((stream.name, name) for name in dict.fromkeys(names))
 
 
+def key_columns(stream: Stream, by: Iterable[str]) -> Iterator[ColumnSpec]:
+    """The columns of a table by which the rows of the stream are told apart."""
+    meanings = {spec.name: spec.meaning for spec in log_columns(stream)}
+    for name in by:
+        meaning = f"Key. {meanings.get(name, '')}".strip()
+        yield ColumnSpec(name, meaning, stream.types.get(name), read_from_log(stream, name))
+
+
 def _names(expressions: Iterable[str]) -> Iterator[str]:
     for expression in expressions:
         yield from sorted(names_in(expression))

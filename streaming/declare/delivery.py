@@ -28,9 +28,9 @@ class Delivery:
 
     `what`: of a stream its valid `rows` (the default), those `rejected`, or those that came `late`; of a view its
     `first` results (the default), `late` pairs, or `current`: changes of what is current, as upserts with `_revision`
-    and `_reason` (`first`, `update`, `correction`), and deletes of what vanished; of a selection its `rows`, or with
-    `output` those of a side output; of another delivery its `dead` letters, each attempt that was refused once, as soon
-    as its batch is done: those that `redeliver` has brought there before are not told.
+    and `_reason` (`first`, `update`, `correction`), and deletes of what vanished; of a selection or a keyed function
+    its `rows`, or with `output` those of a side output; of another delivery its `dead` letters, each attempt that was
+    refused once, as soon as its batch is done: those that `redeliver` has brought there before are not told.
 
     `select` names the columns, or maps names to SQL over them; left out, all that the stream or view declares. `where`
     is a condition on them; of what is `current` a result for which it does not hold any more is deleted. `key`: the
@@ -93,7 +93,7 @@ class Delivery:
 
     def _check_output(self) -> None:
         tables = self.of.tables if isinstance(self.of, Operator) and self.what == "rows" else ()
-        outputs = [table.suffix for table in tables if table.suffix]
+        outputs = [table.suffix for table in tables if table.suffix and not table.is_state]
         if self.output and self.output not in outputs:
             raise DeclarationError(
                 f"output={self.output!r} of delivery {self.name!r} is no side output of {self.of.name!r}, which has: "

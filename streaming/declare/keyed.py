@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from streaming.base import MICROSECOND, FrozenMapping, arrow_schema, check_name, interval
 from streaming.declare.callables import described
+from streaming.declare.columns import ColumnSpec
 from streaming.declare.keyed_checks import (
     check_choices,
     check_functions,
@@ -19,6 +20,7 @@ from streaming.declare.keyed_checks import (
     check_outputs,
     check_state,
 )
+from streaming.declare.keyed_columns import keyed_columns
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
 from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, STATE
@@ -125,6 +127,16 @@ class Keyed(Operator):
     @property
     def _failed_table(self) -> TableSpec:
         return TableSpec(FAILED, f"Rows for which keyed function {self.name} raised", is_result=False)
+
+    @property
+    def delivers(self) -> tuple[str, ...]:
+        """Its rows, of whichever output."""
+        return ("rows",)
+
+    def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
+        """Keys, `_at`, what is emitted, and when it was written; none of its state, which is for the function."""
+        emitted = {"": self.result, **self.sides, **({FAILED: FAILED_COLUMNS} if self.on_error == "side" else {})}
+        return keyed_columns(self.of, self.by, emitted[suffix]) if suffix in emitted else ()
 
     @property
     def fingerprint(self) -> dict[str, Any]:

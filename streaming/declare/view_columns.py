@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from streaming.base import DAY, EVENT_TIME, columns_of
 from streaming.declare.aggregates import Aggregate
-from streaming.declare.columns import ColumnSpec, log_columns, read_from_log
+from streaming.declare.columns import ColumnSpec, key_columns, log_columns, read_from_log
 from streaming.declare.functions import WindowFunction
 from streaming.declare.stream import Stream
 from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, UPDATES
@@ -54,14 +54,7 @@ def view_columns(
         return ()
     day = ColumnSpec(DAY, "Date of the window's start, UTC.", "date", bounds)
     values = _of_aggregates(stream, aggregates) if function is None else _of_function(stream, function)
-    return (*_keys(stream, by), start, end, *values, *_ADDED[suffix], day)
-
-
-def _keys(stream: Stream, by: tuple[str, ...]) -> Iterator[ColumnSpec]:
-    meanings = {spec.name: spec.meaning for spec in log_columns(stream)}
-    for name in by:
-        meaning = f"Key. {meanings.get(name, '')}".strip()
-        yield ColumnSpec(name, meaning, stream.types.get(name), read_from_log(stream, name))
+    return (*key_columns(stream, by), start, end, *values, *_ADDED[suffix], day)
 
 
 def _of_aggregates(stream: Stream, aggregates: Mapping[str, Aggregate]) -> Iterator[ColumnSpec]:

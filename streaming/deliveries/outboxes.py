@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import singledispatch
 
 from streaming.base import DeclarationError
-from streaming.declare import Delivery, Operator, Selected, Stream, Windowed
+from streaming.declare import Delivery, Keyed, Operator, Selected, Stream, Windowed
 from streaming.deliveries.changes import ChangesOutbox
+from streaming.deliveries.keyed import KeyedOutbox
 from streaming.deliveries.logs import LogOutbox
 from streaming.deliveries.outbox import Outbox
 from streaming.deliveries.refused import RefusedOutbox
@@ -51,6 +52,11 @@ def _(of: Windowed, delivery: Delivery, lake: Lake) -> Outbox:
         case "current":
             return ChangesOutbox(lake, delivery, of)
     return FirstOutbox(lake, delivery, of)
+
+
+@outbox_for.register
+def _(of: Keyed, delivery: Delivery, lake: Lake) -> Outbox:
+    return KeyedOutbox(lake, delivery, of)
 
 
 @outbox_for.register

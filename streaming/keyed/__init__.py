@@ -6,11 +6,16 @@ from streaming.keyed.key import FOREVER, NEVER, Key, Output
 from streaming.keyed.latest import latest
 from streaming.keyed.operator import KeyedRuntime
 from streaming.keyed.rows import row_class
+from streaming.keyed.schemas import AT, WRITTEN_AT
+from streaming.keyed.steps import NEWEST_INSTANT
 from streaming.keyed.values import encoder, python_values, read_back
 
 __all__ = [
+    "AT",
     "FOREVER",
     "NEVER",
+    "NEWEST_INSTANT",
+    "WRITTEN_AT",
     "Fold",
     "Key",
     "KeyedRuntime",

@@ -31,7 +31,7 @@ from streaming.views import Position
 _FIRST_DUE = "due"
 """The number of the state's table that tells its first timer, in microseconds; `FOREVER` where it has none."""
 
-_WRITTEN = "written"
+NEWEST_INSTANT = "written"
 """The number of an output that tells the newest instant in its rows, in microseconds: whoever follows them needs each
 step to write a later one, also where the machine's clock was set back."""
 
@@ -145,7 +145,7 @@ class KeyedSteps:
     def _append(
         self, uri: str, files: Sequence[TaskFile], at: Position, after: Position, written_at: int | None = None
     ) -> int:
-        written = {} if written_at is None else {_WRITTEN: written_at}
+        written = {} if written_at is None else {NEWEST_INSTANT: written_at}
         return delta.commit_files(
             uri,
             files,
@@ -186,5 +186,5 @@ def _numbers(at: Position, after: Position) -> dict[str, int]:
 
 def _later(outputs: Iterable[DeltaTable], now: datetime) -> int:
     """The instant of a step in microseconds: now, or just after the newest that the open tables have."""
-    newest = [table.transaction_version(_WRITTEN) for table in outputs]
+    newest = [table.transaction_version(NEWEST_INSTANT) for table in outputs]
     return max(to_micros(now), *(number + 1 for number in newest if number is not None), NEVER)

@@ -19,7 +19,7 @@ from streaming.views.current import current_results
 from streaming.views.first_results import read_first
 from streaming.views.late import late_pairs, late_rows
 from streaming.views.open_windows import read_open
-from streaming.views.updates import emitted, read_updates
+from streaming.views.updates import read_updates
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run, tuples
@@ -131,8 +131,11 @@ def test_l4_late_rows_within_the_allowed_lateness_update_their_window_at_once_an
     declared, view = allowed_lateness.pipeline, allowed_lateness.updated_counts
 
     def said() -> list[tuple[str, object, int, str]]:
-        everything = emitted(read_first(spark, lake, view), read_updates(spark, lake, view), view)
-        return tuples(everything, "id", "window_end", "readings", "_kind")
+        updates = read_updates(spark, lake, view)
+        assert updates is not None
+        said_of = {"first": read_first(spark, lake, view), "update": updates}
+        columns = ("id", "window_end", "readings")
+        return [(*row, kind) for kind, rows in said_of.items() for row in tuples(rows, *columns)]
 
     run(
         spark,

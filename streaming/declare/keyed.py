@@ -135,8 +135,8 @@ class Keyed(Operator):
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """Keys, `_at`, what is emitted, and when it was written; none of its state, which is for the function."""
-        emitted = {"": self.result, **self.sides, **({FAILED: FAILED_COLUMNS} if self.on_error == "side" else {})}
-        return keyed_columns(self.of, self.by, emitted[suffix]) if suffix in emitted else ()
+        emitted = self._emitted.get(suffix)
+        return () if emitted is None else keyed_columns(self.of, self.by, emitted)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -173,5 +173,10 @@ class Keyed(Operator):
     @cached_property
     def output_schemas(self) -> dict[str, pa.Schema]:
         """What is emitted to each output, by the suffix of its table: "" for the results."""
+        return {to: arrow_schema(ddl) for to, ddl in self._emitted.items()}
+
+    @property
+    def _emitted(self) -> dict[str, str]:
+        """The same as DDL."""
         failed = {FAILED: FAILED_COLUMNS} if self.on_error == "side" else {}
-        return {to: arrow_schema(ddl) for to, ddl in {"": self.result, **self.sides, **failed}.items()}
+        return {"": self.result, **self.sides, **failed}

@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, ViewError, from_micros, literal
+from streaming.base import ViewError, from_micros, literal
 from streaming.clocks import latest
 from streaming.declare import FAILED, LATE, STATE, Keyed, Stream
 from streaming.keyed.explained import explain
@@ -32,7 +32,7 @@ from streaming.operators import (
     runtime_of,
     slices,
 )
-from streaming.sources import PlacedRows, placed_rows
+from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
 
 _ROWS_PER_CORE = 1_000_000
@@ -48,11 +48,7 @@ def _(operator: Keyed, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Keyed, lake: Lake, side: str) -> PlacedRows:
-    if side not in of.output_schemas:
-        sides = ", ".join(repr(name) for name in of.output_schemas if name)
-        raise DeclarationError(
-            f"Table({of.name!r}, side={side!r}): the keyed function has no such side output; it has {sides or 'none'}."
-        )
+    check_has_side(of.name, "keyed function", side, of.output_schemas)
     return PlacedRows(
         uri=lake.table(of, side),
         # Each step writes a later instant than the one before it.

@@ -8,7 +8,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.base import ORIGIN, DeclarationError, ViewError
+from streaming.base import ORIGIN, ViewError
 from streaming.declare import ELEMENT, Selected
 from streaming.lake import Lake
 from streaming.operators import (
@@ -28,7 +28,7 @@ from streaming.selected.laws import PinnedSelected, audit_selected
 from streaming.selected.reached import Reached
 from streaming.selected.schemas import WRITTEN_AT
 from streaming.selected.steps import SelectedSteps, in_pieces
-from streaming.sources import PlacedRows, placed_rows
+from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
 
 _ROWS_PER_CORE = 1_000_000
@@ -42,11 +42,7 @@ def _(operator: Selected, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Selected, lake: Lake, side: str) -> PlacedRows:
-    if side not in of.outputs:
-        sides = ", ".join(map(repr, of.sides))
-        raise DeclarationError(
-            f"Table({of.name!r}, side={side!r}): the selection has no such side output; it has {sides or 'none'}."
-        )
+    check_has_side(of.name, "selection", side, of.outputs)
     return PlacedRows(
         uri=lake.table(of, side),
         unit=BATCH,

@@ -36,7 +36,6 @@ def receive(
         LeaseError: another process runs one of them; the others are stopped.
         SourceError: a landing folder is not on this machine; the others are stopped.
     """
-
     with ThreadPoolExecutor(len(receivers), thread_name_prefix="receiver") as threads:
         works = [Receiving(lake, pipeline, receiver, stop, on_status) for receiver in receivers]
         _await([threads.submit(work.run) for work in works], stop, each)

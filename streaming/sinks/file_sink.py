@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -73,13 +73,13 @@ class Attempts:
         self._path = f"_delivered/{delivery}.putting.json"
         self._may_repeat = True
 
-    def begin(self, batch: NumberedBatch, files: Collection[str], whole: tuple[int, int]) -> None:
+    def begin(self, batch: NumberedBatch, files: Collection[str], whole: Callable[[], tuple[int, int]]) -> None:
         """Note the files of a batch, and remove what an attempt before this process left and nobody will finish.
 
-        `whole`: generation and number of the newest batch that is known to be there whole.
+        `whole` gives generation and number of the newest batch that is known to be there whole.
         """
         if self._may_repeat:
-            self._place.remove({*self._left(batch, whole)} - {*files})
+            self._place.remove({*self._left(batch, whole())} - {*files})
         self._may_repeat = False
         noted = {"generation": batch.generation, "batch": batch.number, "files": sorted(files)}
         self._place.put(self._path, json.dumps(noted).encode())
@@ -109,7 +109,7 @@ class FileSink(Sink):
         put_aside([])
         try:
             files = dict(self._layout.files(batch, self._name))
-            self._attempts.begin(batch, files, self._whole())
+            self._attempts.begin(batch, files, self._whole)
             for path, content in files.items():
                 self._place.put(path, content)
             self._tell(batch)

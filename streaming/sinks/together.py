@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -93,8 +94,7 @@ class _TogetherSink(Sink):
                 return
             names = self._names(batch)
             contents = dict(zip(names, self._contents(batch), strict=True))
-            whole = self._database.whole(cursor)
-            self._attempts.begin(batch, names, whole)
+            self._attempts.begin(batch, names, partial(self._database.whole, cursor))
             said = {name: _NO_CONTENT for name, content in contents.items() if content is None}
             said |= self._store.put_each({name: content for name, content in contents.items() if content is not None})
             kept = [position for position, name in enumerate(names) if name not in said]

@@ -25,7 +25,7 @@ from streaming.sources.source import (
     by_unit,
     largest_partitions,
 )
-from streaming.sources.table import PlacedRows, Table, placed_rows
+from streaming.sources.table import PlacedRows, Table, check_has_side, placed_rows
 
 __all__ = [
     "CommittedOffsets",
@@ -53,6 +53,7 @@ __all__ = [
     "Websocket",
     "backlog_numbers",
     "by_unit",
+    "check_has_side",
     "largest_partitions",
     "noise",
     "placed_rows",

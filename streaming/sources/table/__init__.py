@@ -1,6 +1,6 @@
 """Delta tables as sources: another stream's log, what an operator writes, or any other."""
 
-from streaming.sources.table.placed import PlacedRows, placed_rows
+from streaming.sources.table.placed import PlacedRows, check_has_side, placed_rows
 from streaming.sources.table.source import Table
 
-__all__ = ["PlacedRows", "Table", "placed_rows"]
+__all__ = ["PlacedRows", "Table", "check_has_side", "placed_rows"]

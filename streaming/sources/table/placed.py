@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -53,6 +53,20 @@ class PlacedRows:
         if first <= BEGIN:
             return f"everything up to {self.unit_name} {last}"
         return f"{self.unit_name} {last}" if first == end - 1 else f"{self.unit_name} {self.words(first)} to {last}"
+
+
+def check_has_side(of: str, kind: str, side: str, outputs: Iterable[str]) -> None:
+    """Refuse a `side` that is none of the `outputs` of the operator `of`; `kind` is what people call it.
+
+    Raises:
+        DeclarationError: with those there are.
+    """
+    outputs = tuple(outputs)
+    if side not in outputs:
+        sides = ", ".join(repr(name) for name in outputs if name)
+        raise DeclarationError(
+            f"Table({of!r}, side={side!r}): the {kind} has no such side output; it has {sides or 'none'}."
+        )
 
 
 @singledispatch

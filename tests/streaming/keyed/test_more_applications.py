@@ -6,7 +6,7 @@ from typing import Any
 
 from streaming.declare.keyed import Keyed, micros
 from streaming.keyed.key import Key
-from tests.streaming.keyed.functions import readings, rows
+from tests.streaming.keyed.functions import forget, readings, rows
 from tests.support.instants import at
 from tidemark.testing import play
 
@@ -73,10 +73,6 @@ def watch_card(key: Key, row: Any) -> None:
         key.timer("over", row.event_time + micros("60 seconds") + 1)
     elif row.temperature > 500.0 and key.small_at is not None:
         key.emit(small_at=key.small_at, large_at=row.event_time)
-
-
-def forget(key: Key) -> None:
-    key.clear()
 
 
 def test_k20_a_small_amount_and_within_a_minute_a_large_one() -> None:

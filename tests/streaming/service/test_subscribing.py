@@ -48,7 +48,7 @@ def test_nothing_is_asked_for_before_the_first_stream_has_a_log(lake: Lake) -> N
 
 def test_each_value_of_valid_rows_is_asked_for_once_on_a_connection_and_again_on_the_next(lake: Lake) -> None:
     named(lake, "PAR", "BER", None, "PAR")
-    named(lake, "XXX", rejected=True)
+    named(lake, "ZZZ", rejected=True)
     requests, asking = asks(lake)
     assert requests() == [message("BER"), message("PAR")]
     assert requests() == []

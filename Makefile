@@ -18,13 +18,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo test test-fast prove mutate live soak kills kills-kafka backlog bench bench-full ui check clean python java packages jars archive
+.PHONY: help demo demo-kafka test test-fast prove mutate live soak kills kills-kafka backlog bench bench-full ui check clean python java packages jars archive
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: jars ## Feed a week of real flights, run the whole path through Dagster, print what late data changed
 	@$(BIN)/tidemark demo
+
+demo-kafka: jars ## The same from a Kafka broker into a Postgres, both started for it on this machine
+	@$(BIN)/tidemark demo --kafka
 
 test: jars archive ## Run every test on all cores, or in WORKERS processes; CI does the same
 	@$(PARALLEL)

@@ -10,16 +10,30 @@ from platform_assets.cli.context import console, start_quietly
 from platform_assets.cli.demonstrated import show_demonstrated
 from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.render import next_step
+from platform_assets.cli.through_kafka import show_through_kafka
 from platform_assets.demo.demo import run_demo
+from platform_assets.demo.kafka import through_kafka
 from platform_assets.demo.live import run_live
 from platform_assets.demo.ui import start_ui
 
 
-def demo() -> None:
+def demo(
+    kafka: Annotated[
+        bool,
+        typer.Option(
+            "--kafka", help="From a Kafka broker into a Postgres instead; both are started for it on this machine."
+        ),
+    ] = False,
+) -> None:
     """Seven days of real flights through Dagster, from feed to audit."""
     # The runs take the session that is there.
     start_quietly()
-    if not show_demonstrated(console, run_demo(console)):
+    if kafka:
+        with through_kafka(console) as done:
+            held = show_through_kafka(console, done)
+    else:
+        held = show_demonstrated(console, run_demo(console))
+    if not held:
         raise typer.Exit(ExitCode.LAW_BROKEN)
 
 

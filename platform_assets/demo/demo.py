@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from platform_assets.definitions import defs
+from platform_assets.demo.steps import DAYS, DIRTY, FIRST_DAY, step
 from platform_assets.errors import PlatformError
 from platform_assets.instance import open_instance, run_job
 from platform_assets.pipeline.jobs import drain_config
@@ -22,7 +18,6 @@ from streaming.feeds import FeedReport, feed_flights
 from streaming.pipelines.flights import pipeline
 
 REPORT = "on_time_performance"
-_FIRST_DAY, _DAYS, _DIRTY = date(2013, 1, 1), 7, 0.005
 
 
 @dataclass(frozen=True)
@@ -51,8 +46,8 @@ def run_demo(console: Console) -> Demonstrated:
         )
     seconds: dict[str, float] = {}
     runs: dict[str, str] = {}
-    with _step(console, seconds, "feed", f"{_DAYS} days of real departures, told when each flight leaves"):
-        fed = _feed(landing)
+    with step(console, seconds, "feed", f"{DAYS} days of real departures, told when each flight leaves"):
+        fed = feed_flights(landing, FIRST_DAY, DAYS, DIRTY)
     console.print(f"  {fed}", highlight=False)
     steps: tuple[tuple[str, str, dict[str, Any]], ...] = (
         (f"{pipeline.name}_drain", "event log and first results", drain_config(pipeline, end_of_input=True)),
@@ -61,19 +56,6 @@ def run_demo(console: Console) -> Demonstrated:
     )
     with open_instance() as instance:
         for job, what, config in steps:
-            with _step(console, seconds, job, what):
+            with step(console, seconds, job, what):
                 runs[job] = run_job(instance, defs, job, config, {LAUNCHED_BY_TAG: "tidemark demo"})
     return Demonstrated(lake, fed, runs, seconds)
-
-
-def _feed(landing: Path) -> FeedReport:
-    return feed_flights(landing, _FIRST_DAY, _DAYS, _DIRTY)
-
-
-@contextmanager
-def _step(console: Console, seconds: dict[str, float], name: str, what: str) -> Iterator[None]:
-    console.print(f"[bold]{name}[/bold]: {what}", highlight=False)
-    started = time.monotonic()
-    yield
-    seconds[name] = time.monotonic() - started
-    console.print(f"  done in {seconds[name]:.0f} s", highlight=False)

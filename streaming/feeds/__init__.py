@@ -1,8 +1,22 @@
-"""Source systems in miniature: what they send lands in a folder, as it would in production."""
+"""Source systems in miniature: what they send lands in a folder or a topic, as it would in production."""
 
 from streaming.feeds.disorder import shifted
 from streaming.feeds.flights import FeedReport, feed_flights
+from streaming.feeds.flights_topic import send_flights
 from streaming.feeds.landing import LandingWriter
+from streaming.feeds.local_kafka import READY_WITHIN, LocalKafka, free_ports
+from streaming.feeds.local_postgres import LocalPostgres
 from streaming.feeds.nycflights import airlines
 
-__all__ = ["FeedReport", "LandingWriter", "airlines", "feed_flights", "shifted"]
+__all__ = [
+    "READY_WITHIN",
+    "FeedReport",
+    "LandingWriter",
+    "LocalKafka",
+    "LocalPostgres",
+    "airlines",
+    "feed_flights",
+    "free_ports",
+    "send_flights",
+    "shifted",
+]

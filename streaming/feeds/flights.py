@@ -46,10 +46,11 @@ class FeedReport:
 
 
 @dataclass(frozen=True)
-class _Departure:
-    """One line on its way: when it is sent (UTC), what it says, and how it was damaged."""
+class Departure:
+    """One line on its way: when it is sent (UTC), from which airport, what it says, and how it was damaged."""
 
     sent_at: datetime
+    origin: str
     line: str
     damage: Damage | None
     cancelled: bool
@@ -78,9 +79,7 @@ def feed_flights(
     ``progress`` is called with the files done and the files in all. Raises FeedError for a range without
     flights, a share outside 0 to 1, or a folder that cannot be used.
     """
-    if not 0 <= dirty <= 1:
-        raise FeedError(f"dirty is {dirty!r}, but it is a share between 0 and 1: give a number such as 0.005")
-    departures = sorted(_departures(first_day, days, dirty), key=lambda departure: departure.sent_at)
+    departures = departures_sent(first_day, days, dirty)
     files = [
         (name, [departure.line for departure in sent])
         for name, sent in groupby(departures, key=lambda departure: departure.file_name)
@@ -103,14 +102,25 @@ def feed_flights(
     )
 
 
-def _departures(first_day: date, days: int, dirty: float) -> Iterator[_Departure]:
+def departures_sent(first_day: date, days: int, dirty: float) -> list[Departure]:
+    """The flights scheduled on ``days`` UTC days from ``first_day`` on, in the order in which they are sent.
+
+    Raises FeedError for a range without flights, or a share ``dirty`` outside 0 to 1.
+    """
+    if not 0 <= dirty <= 1:
+        raise FeedError(f"dirty is {dirty!r}, but it is a share between 0 and 1: give a number such as 0.005")
+    return sorted(_departures(first_day, days, dirty), key=lambda departure: departure.sent_at)
+
+
+def _departures(first_day: date, days: int, dirty: float) -> Iterator[Departure]:
     for flight in scheduled_flights(first_day, days).to_pylist():
         scheduled: datetime = flight["sched_dep"]
         event = _event(flight)
         key = "{sched_dep} {carrier} {flight} {origin}".format_map(event)
         damage = damage_of(key, dirty)
-        yield _Departure(
+        yield Departure(
             sent_at=scheduled + timedelta(minutes=flight["dep_delay"] or 0.0),
+            origin=event["origin"],
             line=json.dumps(event) if damage is None else damaged_line(event, damage),
             damage=damage,
             cancelled=event["cancelled"],

@@ -1,0 +1,28 @@
+"""The flights from a topic, and what is known of their departures in a database, kept up to date by corrections.
+
+The environment says where broker and database are.
+"""
+
+import os
+from dataclasses import replace
+
+from streaming import Delivery, Kafka, Pipeline, Postgres
+from streaming.pipelines.flights import departures_by_origin, flights
+
+SERVERS, CONNECTION = "TIDEMARK_DEMO_KAFKA", "TIDEMARK_DEMO_POSTGRES"
+TOPIC, TABLE = "flights", "departures_by_origin"
+
+_servers, _connection = os.environ.get(SERVERS, "localhost:9092"), os.environ.get(CONNECTION, "")
+
+flights_topic = replace(flights, name="flights_topic", source=Kafka(_servers, topic=TOPIC, rows_per_batch=500))
+
+departures = replace(departures_by_origin, name="departures_from_topic", of=flights_topic)
+
+pipeline = Pipeline(
+    flights_topic,
+    (departures,),
+    deliveries=(
+        Delivery("flights_to_postgres", flights_topic, Postgres("flights", connection=_connection)),
+        Delivery("departures_to_postgres", departures, Postgres(TABLE, connection=_connection), what="current"),
+    ),
+)

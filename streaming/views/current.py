@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from streaming.declare import Windowed
 from streaming.views.kinds import kind_of
+from streaming.views.results import RETRACTED
 
 _WINDOW_ID = "_window_id"
 
@@ -20,7 +21,8 @@ def current_results(
     """First results overlaid with updates and corrections: the view's `columns`, `_day`, and `_corrected` (boolean).
 
     Of a window the newest result counts, which is the one that has seen most batches. Sessions only grow, so it stands
-    for all that have become one with it. A correction that only retracts shows nothing and hides what it stands for.
+    for all that have become one with it. An update or a correction that only retracts shows nothing and hides what it
+    stands for.
     """
     current = current_with_reasons(first, corrections, view, updates)
     return current.withColumn("_corrected", F.col("_reason") != "first").drop("_reason")
@@ -38,9 +40,9 @@ def current_with_reasons(
 
     layers = [layer(first, F.lit(-1), "first", F.lit(True))]
     if updates is not None:
-        layers.append(layer(updates, F.col("_batch"), "update", F.lit(True)))
+        layers.append(layer(updates, F.col("_batch"), "update", ~F.col(RETRACTED)))
     if corrections is not None:
-        layers.append(layer(corrections, F.col("_through_batch"), "correction", ~F.col("_retracted")))
+        layers.append(layer(corrections, F.col("_through_batch"), "correction", ~F.col(RETRACTED)))
     if len(layers) == 1:
         return layers[0].select(*columns)
     corrected = _newest(layers[1:], view)

@@ -115,7 +115,7 @@ def audit_view(
             view,
             updates,
             updates_between(rows, view, Position(), updated),
-            (*view.columns, "_batch"),
+            (*view.columns, "_batch", "_retracted"),
             "updates: computed again, equal",
             "_batch",
         )

@@ -29,7 +29,7 @@ from streaming.log import Batch
 from streaming.views.functions import apply_function
 from streaming.views.kinds import kind_of
 
-ROWS = "_rows"
+ROWS, RETRACTED = "_rows", "_retracted"
 
 
 def counted_rows(view: Windowed) -> Column:
@@ -136,6 +136,26 @@ def finish(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
         *extra,
         F.to_date(f"{WINDOW}.start").alias("_day"),
     )
+
+
+def finish_or_retract(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
+    """The same with `_retracted`: true in a row without values for each group of which a function gives none."""
+    results = finish(groups, view, *extra).withColumn(RETRACTED, F.lit(False))
+    return results if view.function is None else retract_others(results, groups, view, *extra)
+
+
+def retract_others(results: DataFrame, groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
+    """`results`, and a row without values, with `_retracted`, for each of the `groups` that has none among them."""
+    windows = groups.select(
+        *view.by,
+        F.col(f"{WINDOW}.start").alias("window_start"),
+        F.col(f"{WINDOW}.end").alias("window_end"),
+        *extra,
+        F.to_date(f"{WINDOW}.start").alias("_day"),
+    )
+    same = [windows[name].eqNullSafe(results[name]) for name in (*view.identity, *extra)]
+    without = windows.join(results, same, "left_anti").withColumn(RETRACTED, F.lit(True))
+    return results.unionByName(without, allowMissingColumns=True)
 
 
 def aggregate(of: DataFrame, view: Windowed, *per: str, **extra: Column) -> DataFrame:

@@ -33,7 +33,7 @@ from streaming.log import Batch, LogFiles
 from streaming.views.kinds import SESSION, kind_of, with_sessions
 from streaming.views.late import in_lateness
 from streaming.views.position import Position
-from streaming.views.results import finish, group, pairs
+from streaming.views.results import finish_or_retract, group, pairs
 
 _BROUGHT, _CLOSED, _PUBLISHED = "_brought", "_closed", "_batch"
 _NEWEST_LATE, _STAMP = "_newest_late", "_stamp"
@@ -125,8 +125,8 @@ def _with_publication(sessions: DataFrame, view: Windowed, before: Position, bat
 
 
 def published(sessions: DataFrame, view: Windowed) -> DataFrame:
-    """The updates that `sessions_with_late_rows` are: the view's columns, `_batch` and `_day`."""
-    return finish(sessions.where(F.col(_PUBLISHED).isNotNull()), view, _PUBLISHED)
+    """The updates that `sessions_with_late_rows` are: the view's columns, `_batch`, `_retracted` and `_day`."""
+    return finish_or_retract(sessions.where(F.col(_PUBLISHED).isNotNull()), view, _PUBLISHED)
 
 
 def still_open(sessions: DataFrame) -> OpenWithLateRows:

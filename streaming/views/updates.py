@@ -23,7 +23,7 @@ from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.late import in_lateness
 from streaming.views.position import Position, moved_on
-from streaming.views.results import aggregate, late_pairs_in, pairs
+from streaming.views.results import RETRACTED, finish_or_retract, group, late_pairs_in, pairs
 from streaming.views.session_updates import (
     OpenWithLateRows,
     first_time,
@@ -39,8 +39,9 @@ _BATCH = "_batch"
 def updates_between(log: DataFrame, view: Windowed, before: Position, batches: Sequence[Batch]) -> DataFrame:
     """The updates of `batches`, which follow the position `before` without a gap, as a pure function of the log.
 
-    The view's columns, computed from all rows up to a batch, that `_batch`, and `_day`. One row per key, window and
-    batch that brought a late pair in time; for sessions see `sessions_with_late_rows`.
+    The view's columns, computed from all rows up to a batch, that `_batch`, `_retracted` and `_day`. One row per key,
+    window and batch that brought a late pair in time; for sessions see `sessions_with_late_rows`. A retracted row has
+    no values: it stands for results that are void, of a window for which the function gives none.
     """
     counted = pairs(log.where(F.col(_BATCH) <= batches[-1].number), view)
     if kind_of(view).merges:
@@ -53,7 +54,8 @@ def updates_between(log: DataFrame, view: Windowed, before: Position, batches: S
     )
     same = [counted[name].eqNullSafe(brought[f"_its_{name}"]) for name in (*view.by, WINDOW)]
     until = counted.join(F.broadcast(brought), [*same, counted[_BATCH] <= brought["_brought"]])
-    return aggregate(until, view, "_brought").withColumnRenamed("_brought", _BATCH)
+    groups = group(until, view, "_brought")
+    return finish_or_retract(groups, view, "_brought").withColumnRenamed("_brought", _BATCH)
 
 
 class Updates(ABC):
@@ -65,7 +67,8 @@ class Updates(ABC):
         self._view = view
         self._log = log
         self._uri = lake.updates(view)
-        self._schema = _written(aggregate(pairs(log.none(spark), view), view, _BATCH), EPOCH).schema
+        nothing = group(pairs(log.none(spark), view), view, _BATCH)
+        self._schema = _written(finish_or_retract(nothing, view, _BATCH), EPOCH).schema
 
     def follow(self, newest: Batch, now: Callable[[], datetime]) -> int:
         """Append the updates of every batch up to the `newest` that has none yet, in one commit; returns their rows.
@@ -83,6 +86,8 @@ class Updates(ABC):
         known = batches_after(self._lake, self._view.of, max(done, 0) - 1)
         batches = [batch for batch in known if done < batch.number <= newest.number]
         create_table(self._lake, self._view, UPDATES, self._schema)
+        # Older versions had no `_retracted`.
+        delta.widen(self._uri, self._schema)
         before = Position() if done < 0 else Position().after(known[0])
         brought = any(late_pairs_in(batch, self._view) != 0 for batch in batches)
         return self._follow(table, before, batches, brought, now())
@@ -185,4 +190,8 @@ def _through(table: DeltaTable | None) -> int:
 def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
     """The updates as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
     table = open_side(lake, view, UPDATES, version)
-    return None if table is None else delta.read(spark, lake.updates(view), table.version())
+    if table is None:
+        return None
+    rows = delta.read(spark, lake.updates(view), table.version())
+    retracted = F.col(RETRACTED) if RETRACTED in rows.columns else F.lit(None).cast("boolean")
+    return rows.withColumn(RETRACTED, F.coalesce(retracted, F.lit(False)))

@@ -5,6 +5,7 @@ from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.declare import (
     Aggregate,
     Delivery,
+    Joined,
     Keyed,
     Pipeline,
     Receiver,
@@ -78,6 +79,7 @@ __all__ = [
     "Files",
     "Generator",
     "HttpPoll",
+    "Joined",
     "Json",
     "JsonLines",
     "Kafka",

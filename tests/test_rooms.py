@@ -33,6 +33,7 @@ STREAMING = (
     "views",
     "keyed",
     "selected",
+    "joins",
     "deliveries",
     "audit",
     "lateness",

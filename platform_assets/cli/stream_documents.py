@@ -77,6 +77,7 @@ class ProcessDocument(BaseModel):
     newest_batch: int | None
     watermark: datetime | None
     watermark_lag_seconds: float | None
+    watermarks: dict[str, datetime]
     rejected_rows: int
     late_pairs: int
     input_rows_per_second: float
@@ -237,6 +238,7 @@ def _process(process: ProcessStatus, lag: float | None) -> ProcessDocument:
         newest_batch=process.newest_batch,
         watermark=process.watermark,
         watermark_lag_seconds=lag,
+        watermarks=process.watermarks,
         rejected_rows=process.rejected,
         late_pairs=process.late,
         input_rows_per_second=process.input_rate,

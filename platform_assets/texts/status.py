@@ -44,7 +44,8 @@ def _cells(overview: Overview, now: datetime) -> list[str | Text]:
         f"{process.rejected:,} rejected\n{process.late:,} late",
         ("-" if process.newest_batch is None else f"{process.newest_batch:,}")
         + ("" if process.latency is None else f"\np95 {length(process.latency[1])}"),
-        "-" if process.watermark is None else f"{process.watermark:%Y-%m-%d\n%H:%M:%S}",
+        ("-" if process.watermark is None else f"{process.watermark:%Y-%m-%d\n%H:%M:%S}")
+        + ("" if overview.skew is None else f"\nskew {length(overview.skew.by.total_seconds())}"),
         "" if process.memory_bytes is None else f"{process.memory_bytes / 2**20:,.0f} MB",
     ]
 

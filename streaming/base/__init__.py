@@ -51,7 +51,7 @@ from streaming.base.intervals import (
 from streaming.base.names import check_column_name, check_name
 from streaming.base.retry_after import retry_after
 from streaming.base.sql import Column, check_names, columns_of, names_in
-from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value
+from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value, kind_of
 from streaming.base.wording import counted
 
 __all__ = [
@@ -113,6 +113,7 @@ __all__ = [
     "import_modules",
     "import_or_explain",
     "interval",
+    "kind_of",
     "literal",
     "names_in",
     "optional_instant",

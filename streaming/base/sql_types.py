@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import sqlglot
 from pyspark.sql import functions as F
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.schema import MappingSchema
 
@@ -83,6 +84,14 @@ def check_kind(what: str, expression: object, types: Types, kind: str, advice: s
     other = None if type_ is None else _kind(type_)
     if other not in (None, kind):
         raise DeclarationError(f"{what} is {expression!r}, a {other} and no {kind}; write {advice}.")
+
+
+def kind_of(type_: str | None) -> str | None:
+    """The kind of a Spark type, such as `number` or `text`: types of one kind can be compared; None where in doubt."""
+    try:
+        return None if type_ is None else _kind(exp.DataType.build(type_, dialect="spark"))
+    except SqlglotError:
+        return None
 
 
 def check_aggregate(what: str, expression: object, types: Types) -> None:

@@ -7,6 +7,8 @@ from streaming.declare.columns import ColumnSpec, log_columns
 from streaming.declare.delivered import CHANGES, DEAD, PROGRESS, What
 from streaming.declare.delivery import Delivery
 from streaming.declare.functions import RowFunction, WindowFunction
+from streaming.declare.joined import Joined
+from streaming.declare.joined_columns import LEFT_AT, RIGHT_AT, UNMATCHED
 from streaming.declare.keyed import FAILED, Keyed, micros
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
@@ -33,16 +35,20 @@ __all__ = [
     "ELEMENT",
     "FAILED",
     "LATE",
+    "LEFT_AT",
     "OPEN",
     "PROGRESS",
+    "RIGHT_AT",
     "STATE",
     "SUBSCRIPTIONS",
+    "UNMATCHED",
     "UPDATES",
     "Aggregate",
     "ColumnSpec",
     "Delivery",
     "ExponentialBackoff",
     "Failure",
+    "Joined",
     "Keyed",
     "Limits",
     "Operator",

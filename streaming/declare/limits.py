@@ -14,6 +14,7 @@ class Limits:
     `watermark_stands_for`: how long the watermark may stand still while the stream runs. `rejected_share`: of the rows
     of the last minutes. `backlog_grows_for`: how long more may arrive than is taken. `target_away_for`: how long a
     delivery may wait for its target. `source_away_for`: how long a receiver may be without its source.
+    `watermark_skew`: how far apart the watermarks of streams may be that are joined.
 
     Raises:
         DeclarationError: an interval cannot be read, or a share is not between 0 and 1.
@@ -24,10 +25,11 @@ class Limits:
     backlog_grows_for: str | None = "10 minutes"
     target_away_for: str | None = "5 minutes"
     source_away_for: str | None = "5 minutes"
+    watermark_skew: str | None = "1 hour"
 
     def __post_init__(self) -> None:
         lengths = (self.watermark_stands_for, self.backlog_grows_for, self.target_away_for, self.source_away_for)
-        for length in lengths:
+        for length in (*lengths, self.watermark_skew):
             if length is not None:
                 interval(length)
         if self.rejected_share is not None and not 0 <= self.rejected_share < 1:

@@ -80,6 +80,11 @@ class Operator(ABC):
         return any(table.written_by == "backfill" for table in self.tables)
 
     @property
+    def joins_clocks(self) -> bool:
+        """Whether results depend on the clocks of all its streams together, so that one far behind holds them up."""
+        return False
+
+    @property
     def overlaid(self) -> bool:
         """Whether what is current is put together from several tables: first results, and what has corrected them."""
         return sum(table.is_result for table in self.tables) > 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import singledispatch
 
 from streaming.base import DeclarationError
-from streaming.declare import Delivery, Keyed, Operator, Selected, Stream, Windowed
+from streaming.declare import Delivery, Joined, Keyed, Operator, Selected, Stream, Windowed
 from streaming.deliveries.changes import ChangesOutbox
+from streaming.deliveries.joins import JoinOutbox
 from streaming.deliveries.keyed import KeyedOutbox
 from streaming.deliveries.logs import LogOutbox
 from streaming.deliveries.outbox import Outbox
@@ -62,3 +63,8 @@ def _(of: Keyed, delivery: Delivery, lake: Lake) -> Outbox:
 @outbox_for.register
 def _(of: Selected, delivery: Delivery, lake: Lake) -> Outbox:
     return SelectionOutbox(lake, delivery, of)
+
+
+@outbox_for.register
+def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
+    return JoinOutbox(lake, delivery, of)

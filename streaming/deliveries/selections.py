@@ -9,8 +9,8 @@ from streaming.base import ORIGIN
 from streaming.declare import ELEMENT, Delivery, Selected
 from streaming.deliveries.outbox import UNIT, Outbox
 from streaming.lake import Lake
-from streaming.operators import generation_of
-from streaming.selected import AT, BATCH, Reached
+from streaming.operators import Reached, generation_of
+from streaming.selected import AT, BATCH
 from streaming.sinks import REVISION, TIME
 from streaming.tables import FileIndex, delta, read_files
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,7 +12,7 @@ from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, constant
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.read import ever_rejected
-from streaming.tables import FileIndex, read_files
+from streaming.tables import FileIndex, TimeRange, occupied, read_files, storage
 
 _BATCH = "_batch"
 
@@ -46,6 +47,26 @@ class LogFiles:
         return self._valid(
             read_files(spark, table, self._uri, self._index.with_batches(after, through)), after, through
         )
+
+    def occupied(self, after: int, through: int, width: timedelta) -> list[TimeRange]:
+        """Ranges of whole `width`s that hold the event times of all valid rows of the batches in (after, through].
+
+        It reads the two columns that tell, and starts no Spark.
+        """
+        table = self._index.refresh()
+        paths = self._index.with_batches(after, through)
+        return occupied(storage.files_of(table), paths, self._time, after, through, width)
+
+    def within(
+        self, spark: SparkSession, ranges: Sequence[TimeRange], through: int, after: int = -1
+    ) -> DataFrame | None:
+        """Valid rows of the batches in (after, through], among them all with event times in one of the merged `ranges`.
+
+        None where no file can have such a row.
+        """
+        table = self._index.refresh()
+        paths = self._index.with_ranges(ranges, after, through)
+        return self._valid(read_files(spark, table, self._uri, paths), after, through) if paths else None
 
     def rejected(self, spark: SparkSession, after: int, through: int) -> DataFrame:
         """The rows of the batches in (after, through] that were rejected, also those that were repaired since."""

@@ -11,6 +11,8 @@ from streaming.operators.declaration import (
 from streaming.operators.filtered import FilterCounts
 from streaming.operators.finding import Finding
 from streaming.operators.generations import GENERATION, generation_of, open_beside, open_side
+from streaming.operators.outputs import Batches, Outputs
+from streaming.operators.reached import Reached
 from streaming.operators.runtime import (
     LogAtVersion,
     OperatorRuntime,
@@ -26,11 +28,14 @@ from streaming.operators.switching import make_ready, next_of, ready_generation,
 __all__ = [
     "DECLARATION",
     "GENERATION",
+    "Batches",
     "FilterCounts",
     "Finding",
     "LogAtVersion",
     "OperatorRuntime",
+    "Outputs",
     "PendingDay",
+    "Reached",
     "Step",
     "Written",
     "check_declaration",

@@ -2,6 +2,5 @@
 
 from streaming.selected.frame import AT, BATCH
 from streaming.selected.operator import SelectedRuntime
-from streaming.selected.reached import Reached
 
-__all__ = ["AT", "BATCH", "Reached", "SelectedRuntime"]
+__all__ = ["AT", "BATCH", "SelectedRuntime"]

@@ -6,7 +6,7 @@ from streaming.base import counted
 from streaming.declare import Selected
 from streaming.lake import Lake
 from streaming.log import head, require_log
-from streaming.selected.reached import Reached
+from streaming.operators import Reached
 from streaming.tables import delta
 
 

@@ -13,9 +13,8 @@ from streaming.base import DAY, ORIGIN, ViewError
 from streaming.declare import ELEMENT, Selected, Side, Stream
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import FilterCounts, Finding, LogAtVersion, differing_rows, open_beside
+from streaming.operators import FilterCounts, Finding, LogAtVersion, Reached, differing_rows, open_beside
 from streaming.selected.frame import AT, BATCH, origin_of
-from streaming.selected.reached import Reached
 from streaming.selected.schemas import WRITTEN_AT, spark_schema, table_schemas
 from streaming.selected.tasks import ApplyFunction
 from streaming.tables import delta

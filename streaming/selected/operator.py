@@ -16,6 +16,7 @@ from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
+    Reached,
     Step,
     check_declaration,
     generation_of,
@@ -25,9 +26,8 @@ from streaming.operators import (
 from streaming.selected.explained import explain
 from streaming.selected.frame import AT, BATCH
 from streaming.selected.laws import PinnedSelected, audit_selected
-from streaming.selected.reached import Reached
 from streaming.selected.schemas import WRITTEN_AT
-from streaming.selected.steps import SelectedSteps, in_pieces
+from streaming.selected.steps import SelectedSteps
 from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
 
@@ -71,10 +71,8 @@ class SelectedRuntime(OperatorRuntime):
 
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
         steps, most_rows = self._steps_on(spark), _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
-        # Where a step died between two of its commits, the next one ends where that one was to end.
-        for end in dict.fromkeys((steps.next_end(), None)):
-            for batches in in_pieces(steps.behind(end), most_rows):
-                yield Step(batches, partial(steps.step, batches, now))
+        for batches in steps.pieces(most_rows):
+            yield Step(batches, partial(steps.step, batches, now))
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:

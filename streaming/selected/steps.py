@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import zip_longest
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -17,16 +16,12 @@ from pyspark.sql import SparkSession
 from streaming.base import FunctionError, to_micros
 from streaming.declare import Selected
 from streaming.lake import Lake
-from streaming.log import Batch, LogFiles, batches_after
-from streaming.operators import FilterCounts, Written, create_table, slices
+from streaming.log import LogFiles
+from streaming.operators import Batches, FilterCounts, Outputs, Reached, Written, create_table
 from streaming.selected.frame import columns_by_output, select_all
-from streaming.selected.reached import Reached
 from streaming.selected.schemas import spark_schema, table_schemas
 from streaming.selected.tasks import WRITTEN, WriteOutputs, of_report
 from streaming.tables import TaskFile, delta
-
-Batches = Mapping[str, Sequence[Batch]]
-"""Batches of several logs, by stream."""
 
 
 class SelectedSteps:
@@ -39,24 +34,12 @@ class SelectedSteps:
         self._logs = {stream.name: LogFiles(lake, stream) for stream in selected.reads}
         nothing = select_all(selected, {name: log.none(spark) for name, log in self._logs.items()})
         self._schemas = table_schemas(selected, columns_by_output(selected, nothing))
-        # Readers go by the selection's own table.
-        self._suffixes = [*selected.sides, ""]
+        self._outputs = Outputs(lake, selected)
         self._ready: set[str] = set()
 
-    def next_end(self) -> Reached | None:
-        """Where the next step must end, because a table is there already; None where none is ahead."""
-        if not self._selected.sides:
-            return None
-        at = self._at("")
-        return next((table for table in map(self._at, self._selected.sides) if at.is_behind(table)), None)
-
-    def behind(self, end: Reached | None = None) -> Batches:
-        """The batches that are to be followed, up to `end` where there is one."""
-        at = self._at("").through
-        new = {stream.name: batches_after(self._lake, stream, at[stream.name]) for stream in self._selected.reads}
-        if end is None:
-            return new
-        return {name: [each for each in batches if each.number <= end.through[name]] for name, batches in new.items()}
+    def pieces(self, most_rows: int) -> Iterator[Batches]:
+        """What is to be followed, in pieces of at most `most_rows` rows of each log."""
+        return self._outputs.pieces(most_rows)
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
         """Follow `batches`, those after the selection's own table in order and without a gap.
@@ -65,11 +48,11 @@ class SelectedSteps:
             FencedError: another process has taken over.
             FunctionError: the function raised.
         """
-        uris = {suffix: self._created(suffix) for suffix in self._suffixes}
-        stands = {suffix: self._at(suffix) for suffix in self._suffixes}
+        uris = {suffix: self._created(suffix) for suffix in self._outputs.suffixes}
+        stands = {suffix: self._outputs.at(suffix) for suffix in self._outputs.suffixes}
         before = stands[""]
         after = before.after(batches)
-        behind = [to for to in self._suffixes if stands[to].is_behind(after)]
+        behind = [to for to in self._outputs.suffixes if stands[to].is_behind(after)]
         files: dict[str, list[TaskFile]] = {to: [] for to in behind}
         counts = dict.fromkeys(behind, FilterCounts())
         if any(batch.summary.rows > batch.rejected for each in batches.values() for batch in each):
@@ -125,9 +108,6 @@ class SelectedSteps:
             return 0
         return delta.commit_files(uri, files, metadata=metadata, numbers=there.numbers(), fence=fence)
 
-    def _at(self, suffix: str) -> Reached:
-        return Reached.of(self._selected, delta.open_table(self._lake.table(self._selected, suffix)))
-
     def _created(self, suffix: str) -> str:
         uri = self._lake.table(self._selected, suffix)
         if suffix not in self._ready:
@@ -137,10 +117,3 @@ class SelectedSteps:
             delta.widen(uri, schema)
             self._ready.add(suffix)
         return uri
-
-
-def in_pieces(behind: Batches, most_rows: int) -> Iterator[Batches]:
-    """What is to be followed, in pieces of at most `most_rows` rows of each log."""
-    cut = [slices(batches, most_rows) for batches in behind.values()]
-    for piece in zip_longest(*cut, fillvalue=()):
-        yield dict(zip(behind, piece, strict=True))

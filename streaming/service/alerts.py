@@ -10,6 +10,7 @@ from typing import Literal
 from streaming.base import interval
 from streaming.declare import Limits
 from streaming.service.overview import Overview
+from streaming.service.skew import Skew
 from streaming.sources import backlog_numbers
 
 AlertName = Literal[
@@ -20,6 +21,7 @@ AlertName = Literal[
     "stream_views_follow",
     "stream_deliveries_arrive",
     "stream_receivers_receive",
+    "stream_clocks_are_together",
 ]
 
 ALERTS: dict[AlertName, str] = {
@@ -30,6 +32,7 @@ ALERTS: dict[AlertName, str] = {
     "stream_views_follow": "Every view follows its log.",
     "stream_deliveries_arrive": "Every target takes what is delivered to it.",
     "stream_receivers_receive": "Every receiver is connected to its source, and can write what comes.",
+    "stream_clocks_are_together": "The clocks of streams that are joined are not far apart.",
 }
 """What each alert watches, as it reads while all is well."""
 
@@ -56,9 +59,11 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         yield AlertStatus("stream_is_up", True, overview.state)
     if process is None:
         # What nobody measures is no reason for an alarm of its own.
-        own = ("stream_is_up", "stream_receivers_receive")
-        yield from (AlertStatus(name, True, "no stream process runs") for name in ALERTS if name not in own)
-        yield _receivers(overview, limits, now)
+        for name in ALERTS:
+            if name == "stream_receivers_receive":
+                yield _receivers(overview, limits, now)
+            elif name != "stream_is_up":
+                yield AlertStatus(name, True, "no stream process runs")
         return
     moved = process.watermark_moved
     yield AlertStatus(
@@ -104,6 +109,7 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         {"deliveries_that_wait": len(away)},
     )
     yield _receivers(overview, limits, now)
+    yield _skew(overview.skew, limits)
 
 
 def _receivers(overview: Overview, limits: Limits, now: datetime) -> AlertStatus:
@@ -115,6 +121,18 @@ def _receivers(overview: Overview, limits: Limits, now: datetime) -> AlertStatus
     ]
     numbers = {"receivers_that_wait": len(away)} if overview.receivers else {}
     return AlertStatus("stream_receivers_receive", not away, "; ".join(away) or "all sources are there", numbers)
+
+
+def _skew(skew: Skew | None, limits: Limits) -> AlertStatus:
+    name: AlertName = "stream_clocks_are_together"
+    if skew is None:
+        return AlertStatus(name, True, "no two clocks to compare")
+    return AlertStatus(
+        name,
+        limits.watermark_skew is None or skew.by <= interval(limits.watermark_skew),
+        f"{skew.behind} is {_ago(skew.by)} behind {skew.ahead}, with which {skew.operator} joins it",
+        {"watermark_skew_seconds": skew.by.total_seconds()},
+    )
 
 
 def _longer(since: datetime | None, limit: str | None, now: datetime) -> bool:

@@ -10,6 +10,7 @@ from streaming.declare import Failure, Pipeline
 from streaming.lake import Lake
 from streaming.service.lease import Holder, holder_of
 from streaming.service.receiver_status import receivers_of
+from streaming.service.skew import Skew, widest_skew
 from streaming.service.status import (
     PROCESS,
     REQUEST,
@@ -46,6 +47,11 @@ class Overview:
     def running(self) -> bool:
         """Whether a supervisor sees to it."""
         return self.holder is not None and self.holder.what == "stream"
+
+    @property
+    def skew(self) -> Skew | None:
+        """How far apart the clocks of streams are that are joined; None where none are, or nothing runs."""
+        return None if self.process is None else widest_skew(self.pipeline, self.process.watermarks)
 
     def lag(self, now: datetime) -> float | None:
         """Seconds from the watermark to `now`; None before there is one."""

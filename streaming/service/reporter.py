@@ -83,7 +83,7 @@ class Reporter:
     def _status_after(self, measures: list[Measure], now: datetime) -> ProcessStatus:
         before, heads = self._status, self._run.heads
         recent = together(self._recent, min(_RATES_OVER, now - before.started).total_seconds())
-        watermark = self._run.watermark
+        watermark, watermarks = self._run.watermark, self._run.watermarks
         last = list(self._recent)[-_SLOW_AFTER:]
         slow = interval(self._run.pipeline.trigger).total_seconds()
         return before.model_copy(
@@ -94,6 +94,7 @@ class Reporter:
                 "queries": self._query_statuses(measures),
                 "newest_batch": max((head.number for head in heads.values()), default=None),
                 "watermark": watermark,
+                "watermarks": watermarks,
                 "watermark_moved": now if watermark != before.watermark else before.watermark_moved,
                 "rejected": before.rejected + sum(measure.rejected or 0 for measure in measures),
                 "late": before.late + sum(measure.late or 0 for measure in measures),

@@ -77,11 +77,16 @@ class Run:
         return {writer.stream.name: writer.head for writer in self.writers if writer.head is not None}
 
     @property
+    def watermarks(self) -> dict[str, datetime]:
+        """The watermark of each stream that has one, by the stream's name."""
+        marks = {name: head.after.watermark for name, head in self.heads.items()}
+        return {name: mark for name, mark in marks.items() if mark is not None}
+
+    @property
     def watermark(self) -> datetime | None:
         """The least watermark of the streams; None until all have one."""
-        marks = [None if writer.head is None else writer.head.after.watermark for writer in self.writers]
-        reached = [mark for mark in marks if mark is not None]
-        return min(reached) if len(reached) == len(marks) else None
+        marks = self.watermarks.values()
+        return min(marks) if len(marks) == len(self.writers) else None
 
     def start_ingest(self, **trigger: Any) -> dict[str, StreamingQuery]:
         """Source to log, for every stream; by the query's name.

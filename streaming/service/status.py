@@ -53,7 +53,7 @@ class ProcessStatus(_File):
     percentile in seconds) are of the last minutes. `backlog` is that of all sources, one for each unit they count in,
     and empty until it was counted; `backlog_grows_since`: more has been waiting each time, since then;
     `catch_up_seconds`: until nothing waits, if it goes on to shrink as it does, null where it does not. `slow`: batches
-    have been outlasting their trigger interval.
+    have been outlasting their trigger interval. `watermark` is the least of `watermarks`, once all streams have one.
     """
 
     pid: int
@@ -64,6 +64,7 @@ class ProcessStatus(_File):
     queries: dict[str, QueryStatus] = {}
     newest_batch: int | None = None
     watermark: datetime | None = None
+    watermarks: dict[str, datetime] = {}
     rejected: int = 0
     late: int = 0
     input_rate: float = 0.0

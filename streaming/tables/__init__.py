@@ -9,20 +9,26 @@ from streaming.tables.listed_files import read_files
 from streaming.tables.log_cleanup import clean_up
 from streaming.tables.storage import location
 from streaming.tables.task_files import TaskFile, TaskFiles
+from streaming.tables.time_ranges import TimeRange, merged, moved, occupied, shifted
 
 __all__ = [
     "FileIndex",
     "TaskFile",
     "TaskFiles",
+    "TimeRange",
     "attempts",
     "clean_up",
     "commits_of",
     "delta",
     "history",
     "location",
+    "merged",
+    "moved",
     "newest_commits",
     "nullable",
     "numbers_of",
+    "occupied",
     "read_files",
+    "shifted",
     "storage",
 ]

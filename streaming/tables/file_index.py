@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from deltalake import DeltaTable
@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from streaming.base import DAY, FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND
 from streaming.tables.history import actions_of
 from streaming.tables.storage import location
+from streaming.tables.time_ranges import TimeRange, overlaps
 
 _ANY_BATCH = (0, 2**63 - 1)
 
@@ -73,11 +74,33 @@ class FileIndex:
             if file.latest >= since and file.earliest <= until and file.first_batch <= through
         ]
 
+    def with_ranges(self, ranges: Sequence[TimeRange], after: int, through: int) -> list[str]:
+        """The files that may have a row with a time in one of the merged `ranges`, of the batches in (after, through].
+
+        What it costs grows with the files of the days that the ranges touch, not with those of the table.
+        """
+        touched = {day for start, end in ranges for day in self._days_within(start.date(), end.date())}
+        return [
+            file.path
+            for day in sorted(touched)
+            for file in self._by_day[day].values()
+            if file.first_batch <= through and file.last_batch > after and overlaps(ranges, file.earliest, file.latest)
+        ]
+
     def with_batches(self, after: int, through: int, *, dated: bool = True) -> list[str]:
         """The files that may have a row of the batches in (after, through], with a day or without one."""
         newer = self._by_last_batch[bisect_right(self._by_last_batch, (after, "\U0010ffff")) :]
         files = (self._files[path] for _, path in newer)
         return [file.path for file in files if file.first_batch <= through and (file.day is not None) == dated]
+
+    def _days_within(self, first: date, last: date) -> Iterator[date]:
+        if (last - first).days >= len(self._by_day):
+            yield from (day for day in self._by_day if first <= day <= last)
+            return
+        for number in range((last - first).days + 1):
+            day = first + timedelta(days=number)
+            if day in self._by_day:
+                yield day
 
     def _load(self) -> DeltaTable:
         table = DeltaTable(location(self._uri))

@@ -13,6 +13,7 @@ from platform_assets.tags import LAYER_TAG
 from streaming import agg
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
+from streaming.examples import clicks
 from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as rooms
 from streaming.lake.lake import Lake
@@ -67,3 +68,13 @@ def test_each_stream_and_each_operator_is_an_asset_and_one_drain_brings_them_up_
         "yards/by_yard_current": 1,
         "yards/by_yard_late": 0,
     }
+
+
+def test_a_join_is_an_asset_below_both_logs_and_what_is_current_of_it_below_its_tables() -> None:
+    graph = pipeline_definitions(clicks.pipeline).resolve_asset_graph()
+    logs = {dg.AssetKey(["clicks", "log"]), dg.AssetKey(["ads", "log"])}
+    tables = {dg.AssetKey(["clicks", f"campaign_clicks{suffix}"]) for suffix in ("", "_unmatched")}
+    assert {key: graph.get(key).parent_keys for key in tables} == dict.fromkeys(tables, logs)
+    assert graph.get(dg.AssetKey(["clicks", "campaign_clicks_current"])).parent_keys == tables
+    lineage = graph.get(dg.AssetKey(["clicks", "campaign_clicks"])).metadata["dagster/column_lineage"].deps_by_column
+    assert {(dep.asset_key, dep.column_name) for dep in lineage["ad_id"]} == {(key, "ad_id") for key in logs}

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prometheus_client import CollectorRegistry, generate_latest
 
+from streaming.examples import tokens
 from streaming.service.metrics import METRICS, StreamCollector
 from streaming.service.overview import Overview
 from streaming.service.status import ProcessStatus, QueryStatus, ReceiverStatus
@@ -57,13 +60,16 @@ def scraped(*streams: Overview) -> str:
 
 
 def test_o7_metrics() -> None:
-    text = scraped(RUNNING)
+    assert RUNNING.process is not None
+    process = RUNNING.process.model_copy(update={"watermarks": {"issued": at(10), "used": at(13)}})
+    text = scraped(RUNNING, replace(RUNNING, pipeline=tokens.pipeline, process=process))
     assert {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")} == set(METRICS)
     for sample in (
         'tidemark_stream_up{pipeline="beats"} 1.0',
         'tidemark_stream_restarts{pipeline="beats"} 2.0',
         'tidemark_stream_rejected_rows{pipeline="beats"} 4.0',
         'tidemark_stream_watermark_lag_seconds{pipeline="beats"} 60.0',
+        'tidemark_stream_watermark_skew_seconds{pipeline="tokens"} 3.0',
         'tidemark_stream_latency_seconds{pipeline="beats",quantile="0.95"} 0.95',
         'tidemark_stream_backlog_files{pipeline="beats"} 8.0',
         'tidemark_stream_backlog_bytes{pipeline="beats"} 9.0',

@@ -1,0 +1,154 @@
+"""What a join makes of rows of both logs: pairs, and rows without a partner in time, as Spark frames."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import reduce
+from operator import and_
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streaming.base import DAY, MICROSECOND, ORIGIN, constant
+from streaming.declare import LEFT_AT, RIGHT_AT, Joined
+
+AT, BATCH, STAMP, WRITTEN_AT = "_at", "_batch", "_watermark", "_written_at"
+Side = Literal["left", "right"]
+OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
+_AT = {"left": LEFT_AT, "right": RIGHT_AT}
+
+
+def side_rows(joined: Joined, side: Side, log: DataFrame) -> DataFrame:
+    """Valid rows of the log of one side, with the names that they have in a pair, and without those left out as late.
+
+    Beside them `_<side>_at`, `_<side>_stamp`, `_<side>_origin` and the keys, `_<side>_key0` and so on.
+    """
+    stream = joined.left if side == "left" else joined.right
+    names = joined.pair.left if side == "left" else joined.pair.right
+    at, stamp = F.col(f"`{stream.event_time}`"), F.col(STAMP)
+    rows = log.where(stamp.isNull() | (at >= stamp)) if joined.late == "leave" else log
+    return rows.select(
+        *(F.col(f"`{name}`").alias(told) for name, told in names.items()),
+        *(F.col(f"`{key[side == 'right']}`").alias(f"_{side}_key{place}") for place, key in enumerate(joined.keys)),
+        at.alias(_AT[side]),
+        stamp.alias(f"_{side}_stamp"),
+        F.col(ORIGIN).alias(f"_{side}_origin"),
+    )
+
+
+def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, *, small: bool) -> DataFrame:
+    """The pairs of rows of both sides; `new` are the ones whose partners are looked for, `small` if they are few."""
+    frames = {"left": left, "right": right}
+    old = OTHER[new]
+    looking, found = _near(joined, new, frames[new], old, frames[old])
+    met = found.join(F.broadcast(looking) if small else looking, _is_pair(joined))
+    return met.drop("_left_near", "_right_near")
+
+
+def plain_pairs(joined: Joined, left: DataFrame, right: DataFrame) -> DataFrame:
+    """The same, as it is declared."""
+    return left.join(right, and_(_equal_keys(joined), _within(joined)))
+
+
+def unmatched(joined: Joined, side: Side, rows: DataFrame, partners: DataFrame | None) -> DataFrame:
+    """Those of the `rows` of one side without a pair with one of the `partners` that came in time for them.
+
+    A partner is in time if its stamp has not passed the last event time at which a row could be a partner.
+    """
+    if partners is None:
+        return rows
+    partners_near, rows_near = _near(joined, OTHER[side], partners, side, rows)
+    met = and_(_is_pair(joined), in_time(joined, side))
+    return rows_near.join(partners_near, met, "left_anti").drop(f"_{side}_near")
+
+
+def without_pair(joined: Joined, rows: DataFrame, partners: DataFrame, more: Column) -> DataFrame:
+    """Those of the `rows` of one side that have no pair of which `more` is true, as it is declared."""
+    return rows.join(partners, reduce(and_, (_equal_keys(joined), _within(joined), more)), "left_anti")
+
+
+def in_time(joined: Joined, side: Side) -> Column:
+    """Whether the partner of a row of the side came before its clock had passed the row's last possible partner."""
+    stamp = F.col(f"_{OTHER[side]}_stamp")
+    return stamp.isNull() | (F.unix_micros(stamp) <= F.unix_micros(_AT[side]) + _micros(reach(joined, side)))
+
+
+def reach(joined: Joined, side: Side) -> timedelta:
+    """How much later than a row of the side its last possible partner is; below zero for earlier."""
+    return joined.upper if side == "left" else -joined.lower
+
+
+def partners_of(joined: Joined, side: Side) -> tuple[timedelta, timedelta]:
+    """How much later than a row of the side its partners are, at least and at most."""
+    return (joined.lower, joined.upper) if side == "left" else (-joined.upper, -joined.lower)
+
+
+def alone(joined: Joined, side: Side, rows: DataFrame, other: DataFrame) -> DataFrame:
+    """Rows of one side in the shape of pairs, null where the other one, of the columns of `other`, would be."""
+    nothing = {field.name: F.lit(None).cast(field.dataType) for field in other.schema.fields}
+    if side == "right":
+        names = joined.pair.left
+        keys = {names[left]: F.col(f"_right_key{place}") for place, (left, _) in enumerate(joined.keys)}
+        nothing |= {name: key.cast(other.schema[name].dataType) for name, key in keys.items()}
+    return rows.withColumns(nothing)
+
+
+def results(joined: Joined, found: DataFrame, batch: int, now: datetime) -> DataFrame:
+    """What is stored of pairs, or of rows alone: the columns that are selected, and where each is from."""
+    at = F.greatest(LEFT_AT, RIGHT_AT)
+    return found.select(
+        *(F.expr(f"({sql}\n)").alias(name) for name, sql in joined.selected.items()),
+        LEFT_AT,
+        RIGHT_AT,
+        at.alias(AT),
+        F.greatest("_left_stamp", "_right_stamp").alias(STAMP),
+        constant(batch, LEFT_AT).alias(BATCH),
+        F.struct(F.col("_left_origin").alias("left"), F.col("_right_origin").alias("right")).alias(ORIGIN),
+        constant(now, LEFT_AT).alias(WRITTEN_AT),
+        F.to_date(at).alias(DAY),
+    )
+
+
+def _near(
+    joined: Joined, looking: Side, rows: DataFrame, found: Side, others: DataFrame
+) -> tuple[DataFrame, DataFrame]:
+    """Rows and the `others` that may be their partners, with a stretch of time that those of a pair have in common.
+
+    A key that half the rows have would otherwise make candidates of all of them, however far apart they are. A stretch
+    is as long as the bounds are apart, so the partners of a row lie in two of them at most.
+    """
+    width = _micros(joined.upper - joined.lower)
+    earliest, latest = (_micros(bound) for bound in partners_of(joined, looking))
+    at = F.unix_micros(_AT[looking])
+    stretches = F.sequence(_stretch(at + earliest, width), _stretch(at + latest, width))
+    return (
+        rows.withColumn(f"_{looking}_near", F.explode(stretches)),
+        others.withColumn(f"_{found}_near", _stretch(F.unix_micros(_AT[found]), width)),
+    )
+
+
+def _stretch(micros: Column, width: int) -> Column:
+    """The number of the stretch in which an instant lies; a division would be inexact far from the epoch."""
+    length = F.lit(width).cast("bigint")
+    return F.call_function("div", micros - F.pmod(micros, length), length)
+
+
+def _is_pair(joined: Joined) -> Column:
+    return reduce(and_, (_equal_keys(joined), F.col("_left_near") == F.col("_right_near"), _within(joined)))
+
+
+def _equal_keys(joined: Joined) -> Column:
+    places = range(len(joined.keys))
+    return reduce(and_, (F.col(f"_left_key{place}") == F.col(f"_right_key{place}") for place in places))
+
+
+def _within(joined: Joined) -> Column:
+    """Whether a pair's event times lie within the bounds, to the microsecond, and its condition holds."""
+    later_by = F.unix_micros(RIGHT_AT) - F.unix_micros(LEFT_AT)
+    within = later_by.between(_micros(joined.lower), _micros(joined.upper))
+    return within if joined.where is None else and_(within, F.expr(f"({joined.where}\n)"))
+
+
+def _micros(length: timedelta) -> int:
+    return length // MICROSECOND

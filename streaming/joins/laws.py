@@ -1,0 +1,114 @@
+"""The audit of a join: what is stored, against both logs joined once more, plainly and as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import EPOCH, ViewError, literal
+from streaming.declare import UNMATCHED, Joined
+from streaming.joins.clock import joint_watermark
+from streaming.joins.current import current_rows
+from streaming.joins.frame import (
+    BATCH,
+    OTHER,
+    WRITTEN_AT,
+    Side,
+    alone,
+    in_time,
+    plain_pairs,
+    results,
+    side_rows,
+    without_pair,
+)
+from streaming.joins.waiting import is_due
+from streaming.lake import Lake
+from streaming.log import valid
+from streaming.operators import Finding, LogAtVersion, Reached, differing_rows, open_beside
+from streaming.tables import delta
+
+
+@dataclass(frozen=True)
+class PinnedJoined:
+    """The tables of a join at versions of one moment, by suffix; `delta.BEFORE` for those not there."""
+
+    joined: Joined
+    versions: Mapping[str, int]
+
+    @classmethod
+    def now(cls, lake: Lake, joined: Joined) -> PinnedJoined:
+        """As it is now."""
+        own = delta.open_table(lake.table(joined))
+        tables = {"": own}
+        if joined.outer_sides:
+            tables[UNMATCHED] = open_beside(own, lake.table(joined, UNMATCHED))
+        return cls(joined, {to: delta.BEFORE if table is None else table.version() for to, table in tables.items()})
+
+
+def audit_joined(
+    spark: SparkSession, lake: Lake, pinned: PinnedJoined, logs: Mapping[str, LogAtVersion]
+) -> Iterator[Finding]:
+    """The laws: each pair once, each row told of alone that had none in time, and what is current is one plain join.
+
+    Raises:
+        ViewError: nothing is joined yet.
+    """
+    joined = pinned.joined
+    if pinned.versions[""] == delta.BEFORE:
+        raise ViewError(
+            f"join {joined.name!r} has joined nothing yet at {lake.table(joined)!r}; run `tidemark run "
+            f"{joined.folder}` first."
+        )
+    at = Reached.of(joined, delta.open_table(lake.table(joined), pinned.versions[""]))
+    sides = {side: _followed(joined, side, logs, at) for side in OTHER}
+    pairs = _comparable(delta.read(spark, lake.table(joined), pinned.versions[""]))
+    expected = _computed(joined, plain_pairs(joined, sides["left"], sides["right"]))
+    yield Finding("cuts", joined.name, pairs.count(), differing_rows(pairs, expected), "pairs: joined again, equal")
+    if not joined.outer_sides:
+        return
+    stored = delta.read(spark, lake.table(joined, UNMATCHED), pinned.versions[UNMATCHED])
+    # Written before the pairs, so it may be a step ahead of them.
+    told = _comparable(stored.where(F.col(BATCH) <= at.batch))
+    alone_in_time = _alone(joined, sides, at, only_in_time=True)
+    yield Finding(
+        "first result",
+        joined.table_name(UNMATCHED),
+        told.count(),
+        differing_rows(told, alone_in_time),
+        "rows without a partner in time: found again, equal",
+    )
+    current = current_rows(pairs, told, joined.outer_sides)
+    whole = expected.unionByName(_alone(joined, sides, at, only_in_time=False))
+    yield Finding(
+        "convergence", joined.name, current.count(), differing_rows(current, whole), "rows: current = one plain join"
+    )
+
+
+def _followed(joined: Joined, side: Side, logs: Mapping[str, LogAtVersion], at: Reached) -> DataFrame:
+    stream = joined.left if side == "left" else joined.right
+    rows = valid(logs[stream.name].rows).where(F.col(BATCH) <= at.through[stream.name])
+    return side_rows(joined, side, rows)
+
+
+def _alone(joined: Joined, sides: Mapping[Side, DataFrame], at: Reached, *, only_in_time: bool) -> DataFrame:
+    """The rows that are due and have no pair; `only_in_time`: none with a partner that came in time."""
+    watermark = joint_watermark(at.watermarks.values())
+    parts = []
+    for side in joined.outer_sides:
+        rows, others = sides[side].where(is_due(joined, side, literal(watermark))), sides[OTHER[side]]
+        more = in_time(joined, side) if only_in_time else F.lit(True)
+        parts.append(alone(joined, side, without_pair(joined, rows, others, more), others))
+    return _computed(joined, reduce(DataFrame.unionByName, parts))
+
+
+def _computed(joined: Joined, found: DataFrame) -> DataFrame:
+    return _comparable(results(joined, found, 0, EPOCH))
+
+
+def _comparable(rows: DataFrame) -> DataFrame:
+    """Without the number of the step, which depends on how the logs go on side by side."""
+    return rows.drop(BATCH, WRITTEN_AT)

@@ -1,0 +1,153 @@
+"""Joins as an operator: what the rooms above know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial, reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import MICROSECOND, ORIGIN, ViewError, from_micros
+from streaming.clocks import latest
+from streaming.declare import CURRENT, LATE, UNMATCHED, Joined, Stream
+from streaming.joins.current import current_rows
+from streaming.joins.explained import explain
+from streaming.joins.frame import AT, BATCH, STAMP, WRITTEN_AT, Side, reach
+from streaming.joins.laws import PinnedJoined, audit_joined
+from streaming.joins.steps import JoinedSteps
+from streaming.lake import Lake
+from streaming.log import read_log, valid
+from streaming.operators import (
+    Finding,
+    LogAtVersion,
+    OperatorRuntime,
+    Reached,
+    Step,
+    check_declaration,
+    generation_of,
+    open_side,
+    runtime_of,
+)
+from streaming.sources import PlacedRows, check_has_side, placed_rows
+from streaming.tables import delta, shifted
+
+_ROWS_PER_CORE = 1_000_000
+"""How much of each log one step takes at most, however far the join is behind."""
+
+
+@runtime_of.register
+def _(operator: Joined, lake: Lake) -> OperatorRuntime:
+    return JoinedRuntime(operator, lake)
+
+
+@placed_rows.register
+def _(of: Joined, lake: Lake, side: str) -> PlacedRows:
+    check_has_side(of.name, "join", side, (table.suffix for table in of.tables))
+    return PlacedRows(
+        uri=lake.table(of, side),
+        unit=BATCH,
+        unit_name="step",
+        written=WRITTEN_AT,
+        at=AT,
+        made_by=f"run `tidemark run {of.folder}` first, so that it has rows",
+        order=(ORIGIN,),
+        instants=False,
+        generation=generation_of,
+    )
+
+
+class JoinedRuntime(OperatorRuntime):
+    """A join runs in steps over both logs; nothing is kept from one to the next."""
+
+    operator: Joined
+
+    def __init__(self, joined: Joined, lake: Lake) -> None:
+        self.operator = joined
+        self.lake = lake
+        self._steps: JoinedSteps | None = None
+
+    def check(self) -> None:
+        check_declaration(self.lake, self.operator)
+
+    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
+        steps, most_rows = self._steps_on(spark), _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
+        for batches in steps.pieces(most_rows):
+            yield Step(batches, partial(steps.step, batches, now))
+
+    def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
+        # The clocks of both streams must pass whatever waits on either side.
+        return latest(*(self._last_due(side, stream, rows) for side in self.operator.outer_sides))
+
+    @property
+    def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
+        late = {LATE: self._late} if self.operator.late == "leave" else {}
+        if not self.operator.outer_sides:
+            return {CURRENT: self._pairs, **late}
+        return {CURRENT: self._current, "pairs": self._pairs, UNMATCHED: self._unmatched, **late}
+
+    def explain(self, spark: SparkSession) -> dict[str, str]:
+        return explain(self.lake, self.operator)
+
+    def pin(self, spark: SparkSession) -> PinnedJoined:
+        return PinnedJoined.now(self.lake, self.operator)
+
+    def laws(self, spark: SparkSession, pinned: PinnedJoined, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+        return audit_joined(spark, self.lake, pinned, logs)
+
+    def refresh(self) -> None:
+        self._steps = None
+
+    def _pairs(self, spark: SparkSession) -> DataFrame:
+        return self._read("", spark).orderBy(BATCH, ORIGIN)
+
+    def _unmatched(self, spark: SparkSession) -> DataFrame:
+        return self._read(UNMATCHED, spark).orderBy(BATCH, ORIGIN)
+
+    def _current(self, spark: SparkSession) -> DataFrame:
+        pairs = self._read("", spark)
+        # They are written before the pairs of their step.
+        at = Reached.of(self.operator, delta.open_table(self.lake.table(self.operator)))
+        unmatched = self._read(UNMATCHED, spark).where(F.col(BATCH) <= at.batch)
+        return current_rows(pairs, unmatched, self.operator.outer_sides).orderBy(AT, ORIGIN)
+
+    def _late(self, spark: SparkSession) -> DataFrame:
+        """Rows that are left out, as JSON, because two streams have columns of their own."""
+        parts = []
+        for stream in self.operator.reads:
+            late = valid(read_log(spark, self.lake, stream)).where(f"`{stream.event_time}` < _watermark")
+            row = F.to_json(F.struct(*(f"`{name}`" for name in stream.columns)))
+            named = (F.lit(stream.name).alias("stream"), F.col(f"`{stream.event_time}`").alias(AT))
+            parts.append(late.select(*named, STAMP, BATCH, row.alias("row")))
+        return reduce(DataFrame.unionAll, parts)
+
+    def _read(self, suffix: str, spark: SparkSession) -> DataFrame:
+        joined = self.operator
+        own = delta.open_table(self.lake.table(joined))
+        table = open_side(self.lake, joined, suffix) if suffix else own
+        if table is None:
+            raise ViewError(
+                f"join {joined.name!r} has no table {self.lake.table(joined, suffix)!r} yet; run `tidemark run "
+                f"{joined.folder}` first, or point TIDEMARK_HOME to the lake that has it."
+            )
+        return delta.read(spark, self.lake.table(joined, suffix), table.version())
+
+    def _last_due(self, side: Side, stream: Stream, rows: DataFrame) -> datetime | None:
+        """The watermark at which no row of the side waits any more; `rows` are those of the log of `stream`."""
+        own = self.operator.left if side == "left" else self.operator.right
+        if own != stream:
+            if not delta.exists(self.lake.log(own)):
+                return None
+            rows = valid(read_log(rows.sparkSession, self.lake, own))
+        greatest = rows.agg(F.unix_micros(F.max(f"`{own.event_time}`"))).first()
+        assert greatest is not None
+        if greatest[0] is None:
+            return None
+        return shifted(from_micros(greatest[0]), reach(self.operator, side) + MICROSECOND)
+
+    def _steps_on(self, spark: SparkSession) -> JoinedSteps:
+        # Kept, because it knows the files of the logs.
+        if self._steps is None:
+            self._steps = JoinedSteps(spark, self.lake, self.operator)
+        return self._steps

@@ -1,0 +1,163 @@
+"""One step of a join: the pairs that new rows of both logs bring, and the rows that have waited for one in vain.
+
+Each pair comes exactly once, with the row that arrives second: new left rows with all right ones, and old left rows
+with new right ones. Nothing is kept from one step to the next. Each table says in its own commit how far it is, the
+pairs last; whatever kills a step, the next one writes only the tables that are not that far yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import reduce
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming.base import EPOCH
+from streaming.declare import UNMATCHED, Joined
+from streaming.joins.frame import AT, BATCH, OTHER, Side, alone, pairs, partners_of, results, side_rows, unmatched
+from streaming.joins.waiting import Due, due
+from streaming.lake import Lake
+from streaming.log import Batch, LogFiles
+from streaming.operators import Batches, Outputs, Reached, Written, create_table
+from streaming.tables import TimeRange, delta, moved
+
+_SHORTEST = timedelta(seconds=1)
+_FEW = 50_000
+"""Up to so many new rows are handed to every task, so that nothing has to be brought together by key."""
+
+
+class JoinedSteps:
+    """The steps of one join in one process."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, joined: Joined) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._joined = joined
+        self._streams = {"left": joined.left, "right": joined.right}
+        logs = {stream.name: LogFiles(lake, stream) for stream in joined.reads}
+        self._logs: dict[Side, LogFiles] = {"left": logs[joined.left.name], "right": logs[joined.right.name]}
+        self._no_rows = {side: side_rows(joined, side, log.none(spark)) for side, log in self._logs.items()}
+        self._outputs = Outputs(lake, joined)
+        # Finer ranges would hardly be shorter, once the bounds are added to them.
+        self._width = max(_SHORTEST, (joined.upper - joined.lower) / 4)
+
+    def pieces(self, most_rows: int) -> Iterator[Batches]:
+        """What is to be followed, in pieces of at most `most_rows` rows of each log."""
+        return self._outputs.pieces(most_rows)
+
+    def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
+        """Follow `batches`, those after the join's own table in order and without a gap.
+
+        Raises:
+            FencedError: another process has taken over.
+        """
+        before, instant = self._outputs.at(""), now()
+        after = before.after(batches)
+        written = 0
+        for suffix in self._outputs.suffixes:
+            stands = self._outputs.at(suffix)
+            if stands.is_behind(after):
+                find = self._unmatched if suffix == UNMATCHED else self._pairs
+                found = find(before, after, batches)
+                rows = None if found is None else results(self._joined, found, after.batch, instant)
+                written = self._commit(suffix, rows, stands, after)
+        return Written(written)
+
+    def _pairs(self, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
+        """The pairs of which a row is new; None where none can be."""
+        parts = [
+            # A pair of two new rows comes with the left one.
+            self._with_partners("left", before, after, after, batches),
+            self._with_partners("right", before, after, before, batches),
+        ]
+        found = [part for part in parts if part is not None]
+        return reduce(DataFrame.unionByName, found) if found else None
+
+    def _with_partners(
+        self, new: Side, before: Reached, after: Reached, partners_at: Reached, batches: Batches
+    ) -> DataFrame | None:
+        """The pairs of the new rows of one side with the other's that have come by `partners_at`."""
+        stream, old = self._streams[new].name, OTHER[new]
+        ranges = self._new_ranges(new, before, after, batches)
+        if not ranges:
+            return None
+        partners = self._rows(old, moved(ranges, *partners_of(self._joined, new)), partners_at)
+        rows = self._rows(new, ranges, after, before.through[stream])
+        if partners is None or rows is None:
+            return None
+        frames = {new: rows, old: partners}
+        few = sum(batch.summary.rows for batch in batches[stream]) <= _FEW
+        return pairs(self._joined, frames["left"], frames["right"], new, small=few)
+
+    def _unmatched(self, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
+        """The rows whose last possible partner both clocks have passed by now; None where none can be."""
+        parts = (self._unmatched_of(side, before, after, batches) for side in self._joined.outer_sides)
+        found = [part for part in parts if part is not None]
+        return reduce(DataFrame.unionByName, found) if found else None
+
+    def _unmatched_of(self, side: Side, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
+        new = self._new_ranges(side, before, after, batches)
+        waited = due(self._joined, side, before, after, new)
+        candidates = self._due_rows(side, waited, before, after)
+        if candidates is None:
+            return None
+        partners = self._rows(OTHER[side], moved(waited.ranges, *partners_of(self._joined, side)), after)
+        lonely = unmatched(self._joined, side, candidates, partners)
+        return alone(self._joined, side, lonely, self._no_rows[OTHER[side]])
+
+    def _due_rows(self, side: Side, waited: Due, before: Reached, after: Reached) -> DataFrame | None:
+        name = self._streams[side].name
+        known = self._rows(side, waited.ripe, after)
+        came_late = self._rows(side, waited.late, after, before.through[name])
+        parts = [
+            *([] if known is None else [known.where(waited.is_ripe(side))]),
+            *([] if came_late is None else [came_late.where(waited.is_late(side))]),
+        ]
+        return reduce(DataFrame.unionByName, parts) if parts else None
+
+    def _new_ranges(self, side: Side, before: Reached, after: Reached, batches: Batches) -> list[TimeRange]:
+        """The stretches of event time in which the new rows of a side lie."""
+        name = self._streams[side].name
+        if not _has_rows(batches[name]):
+            return []
+        return self._logs[side].occupied(before.through[name], after.through[name], self._width)
+
+    def _rows(self, side: Side, ranges: Sequence[TimeRange], at: Reached, after: int = -1) -> DataFrame | None:
+        rows = self._logs[side].within(self._spark, ranges, at.through[self._streams[side].name], after)
+        return None if rows is None else side_rows(self._joined, side, rows)
+
+    def _commit(self, suffix: str, rows: DataFrame | None, at: Reached, after: Reached) -> int:
+        there = replace(after, counts=at.counts, generation=at.generation)
+        metadata = {"through": dict(after.through), "after": dict(at.through)}
+        uri = self._created(suffix)
+
+        def fence(table: DeltaTable) -> None:
+            at.fence(self._joined, table)
+
+        if rows is None:
+            delta.note(uri, metadata=metadata, numbers=there.numbers(), fence=fence)
+            return 0
+        return delta.append(
+            rows,
+            uri,
+            txn=None,
+            metadata=lambda: metadata,
+            statistics=(AT, BATCH),
+            numbers=there.numbers,
+            fence=fence,
+        )
+
+    def _created(self, suffix: str) -> str:
+        uri = self._lake.table(self._joined, suffix)
+        if delta.exists(uri):
+            return uri
+        found = pairs(self._joined, self._no_rows["left"], self._no_rows["right"], "left", small=True)
+        schema = results(self._joined, found, 0, EPOCH).schema
+        return create_table(self._lake, self._joined, suffix, schema)
+
+
+def _has_rows(batches: Sequence[Batch]) -> bool:
+    return any(batch.summary.rows > batch.rejected for batch in batches)

@@ -1,0 +1,86 @@
+"""How far a table is in each of the logs that its operator reads: the table says so itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from deltalake import DeltaTable
+
+from streaming.base import FencedError, FrozenMapping, optional_instant, to_micros
+from streaming.declare import Operator
+from streaming.log import Batch
+from streaming.operators.filtered import FilterCounts
+from streaming.operators.generations import generation_of
+
+_THROUGH, _WATERMARK, _BATCH, _ROWS_IN, _KEPT = "through.{}", "watermark.{}", "batch", "rows_in", "kept"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The batches of each stream's log up to `through` are followed; -1 where none is.
+
+    `watermarks`: each stream's after that batch, null before there is one. `batch` is the newest of the table's own
+    sequence: of one stream that of its log, of several the number of the step. `counts`: what the table's filter did.
+    """
+
+    through: Mapping[str, int] = field(default_factory=lambda: FrozenMapping({}))
+    watermarks: Mapping[str, datetime | None] = field(default_factory=lambda: FrozenMapping({}))
+    batch: int = -1
+    counts: FilterCounts = field(default_factory=FilterCounts)
+    generation: int = 0
+
+    @classmethod
+    def of(cls, operator: Operator, table: DeltaTable | None) -> Reached:
+        """What an open table says; nothing is followed where there is no table yet."""
+
+        def number(name: str) -> int | None:
+            return None if table is None else table.transaction_version(name)
+
+        names = [stream.name for stream in operator.reads]
+        through = {name: number(_THROUGH.format(name)) for name in names}
+        batch = number(_BATCH)
+        return cls(
+            FrozenMapping({name: -1 if newest is None else newest for name, newest in through.items()}),
+            FrozenMapping({name: optional_instant(number(_WATERMARK.format(name))) for name in names}),
+            -1 if batch is None else batch,
+            FilterCounts(number(_ROWS_IN) or 0, number(_KEPT) or 0),
+            generation_of(table),
+        )
+
+    def is_behind(self, other: Reached) -> bool:
+        """Whether `other` has followed a batch that is not followed here."""
+        return any(self.through[name] < number for name, number in other.through.items())
+
+    def after(self, batches: Mapping[str, Sequence[Batch]]) -> Reached:
+        """Where the table is once it has followed these `batches` as well, by stream."""
+        newest = {name: each[-1] for name, each in batches.items() if each}
+        through = FrozenMapping({**self.through, **{name: batch.number for name, batch in newest.items()}})
+        marks = {name: batch.after.watermark for name, batch in newest.items()}
+        return replace(
+            self,
+            through=through,
+            watermarks=FrozenMapping({**self.watermarks, **marks}),
+            batch=self.batch + 1 if len(through) > 1 else max(through.values()),
+        )
+
+    def numbers(self) -> dict[str, int]:
+        """All of it but the generation, as a table keeps it, watermarks in microseconds since the epoch."""
+        through = {_THROUGH.format(name): number for name, number in self.through.items()}
+        marks = {_WATERMARK.format(name): to_micros(mark) for name, mark in self.watermarks.items() if mark is not None}
+        return {**through, **marks, _BATCH: self.batch, _ROWS_IN: self.counts.rows_in, _KEPT: self.counts.kept}
+
+    def fence(self, operator: Operator, table: DeltaTable) -> None:
+        """Refuse to write what follows from here where the table is elsewhere by now.
+
+        Raises:
+            FencedError: another process has taken over.
+        """
+        there = Reached.of(operator, table)
+        if there != self:
+            raise FencedError(
+                f"view {operator.name!r} was at batch {self.batch} and is at batch {there.batch} now, so another "
+                "process has taken over while this one was away. Nothing is lost; let the other one run, or stop it "
+                f"and start again (`tidemark status {operator.folder}` names it)."
+            )

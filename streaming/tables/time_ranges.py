@@ -1,0 +1,84 @@
+"""Stretches of time that are occupied by rows, so that one very late row does not stretch what is read."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, MICROSECOND, from_micros
+
+TimeRange = tuple[datetime, datetime]
+"""From an instant to another one, both included."""
+
+
+def merged(ranges: Iterable[TimeRange]) -> list[TimeRange]:
+    """The same instants in as few ranges as possible, in order; those that touch are one."""
+    found: list[TimeRange] = []
+    for start, end in sorted(ranges):
+        if found and start - found[-1][1] <= MICROSECOND:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def moved(ranges: Iterable[TimeRange], lower: timedelta, upper: timedelta) -> list[TimeRange]:
+    """The instants from `lower` to `upper` after some instant of the `ranges`, merged."""
+    return merged((shifted(start, lower), shifted(end, upper)) for start, end in ranges)
+
+
+def shifted(instant: datetime, by: timedelta) -> datetime:
+    """The instant that lies `by` later, or the first or last one that Python knows."""
+    if by < timedelta():
+        return instant + by if instant - FIRST_INSTANT >= -by else FIRST_INSTANT
+    return instant + by if LAST_MILLISECOND - instant >= by else max(instant, LAST_MILLISECOND)
+
+
+def overlaps(ranges: Sequence[TimeRange], start: datetime, end: datetime) -> bool:
+    """Whether an instant from `start` to `end`, both included, is in one of the `ranges`, which are merged."""
+    place = bisect_right(ranges, end, key=lambda each: each[0]) - 1
+    return place >= 0 and ranges[place][1] >= start
+
+
+def occupied(
+    files: fs.FileSystem, paths: Iterable[str], time: str, after: int, through: int, width: timedelta
+) -> list[TimeRange]:
+    """Ranges of whole `width`s that hold the times of all rows of the batches in (after, through] in some log files."""
+    micros = width // MICROSECOND
+    buckets = [_buckets(files, path, time, after, through, micros) for path in paths]
+    if not buckets:
+        return []
+    distinct = np.unique(np.concatenate(buckets))
+    if not len(distinct):
+        return []
+    # Neighbours in a row are one range.
+    starts = np.flatnonzero(np.diff(distinct, prepend=distinct[0] - 2) > 1)
+    ends = [*(starts[1:] - 1), len(distinct) - 1]
+    return [
+        (_instant(int(distinct[start]) * micros), _instant((int(distinct[end]) + 1) * micros - 1))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _buckets(
+    files: fs.FileSystem, path: str, time: str, after: int, through: int, micros: int
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    with pq.ParquetFile(files.open_input_file(path), coerce_int96_timestamp_unit="us") as file:
+        rows = file.read(columns=[time, "_batch"])
+    wanted = pc.and_(pc.greater(rows["_batch"], after), pc.less_equal(rows["_batch"], through))
+    times = rows[time].filter(wanted).drop_null()
+    instants: np.ndarray[tuple[int], np.dtype[np.int64]] = (
+        pc.cast(pc.cast(times, pa.timestamp("us", times.type.tz)), pa.int64()).combine_chunks().to_numpy()
+    )
+    return np.unique(instants // micros)
+
+
+def _instant(micros: int) -> datetime:
+    return min(from_micros(micros), LAST_MILLISECOND)

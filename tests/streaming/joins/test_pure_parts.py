@@ -1,0 +1,149 @@
+"""What of a join needs no Spark, in a thousand cases: ranges of time, the joint clock, and which rows are due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming import BoundedOutOfOrderness, Files, Joined, Json, Stream
+from streaming.base.frozen_mapping import FrozenMapping
+from streaming.base.intervals import FIRST_INSTANT, LAST_MILLISECOND, MICROSECOND
+from streaming.joins.clock import joint_watermark
+from streaming.joins.frame import reach
+from streaming.joins.waiting import due
+from streaming.operators.reached import Reached
+from streaming.tables.time_ranges import TimeRange, merged, moved, occupied, overlaps, shifted
+from tests.support.instants import at
+
+many = settings(max_examples=1000, derandomize=True, database=None, deadline=None)
+
+MICROS = st.integers(-30, 30)
+RANGES = st.lists(st.tuples(MICROS, st.integers(0, 8)).map(lambda drawn: (drawn[0], drawn[0] + drawn[1])), max_size=6)
+
+left = Stream(
+    name="left_rows",
+    source=Files("landing/left_rows"),
+    format=Json("n bigint, at timestamp not null"),
+    event_time="at",
+    clock=BoundedOutOfOrderness("10 seconds"),
+)
+right = replace(left, name="right_rows")
+
+
+def instant(micros: int) -> datetime:
+    return at(0) + micros * MICROSECOND
+
+
+def as_ranges(numbers: Sequence[tuple[int, int]]) -> list[TimeRange]:
+    return [(instant(start), instant(end)) for start, end in numbers]
+
+
+@many
+@given(RANGES, MICROS, MICROS, MICROS)
+def test_merged_ranges_hold_the_same_instants_and_tell_what_overlaps_them(
+    numbers: list[tuple[int, int]], lower: int, more: int, probe: int
+) -> None:
+    ranges = merged(as_ranges(numbers))
+    members = {micros for start, end in numbers for micros in range(start, end + 1)}
+    assert {micros for micros in range(-40, 50) if overlaps(ranges, instant(micros), instant(micros))} == members
+    assert all(later[0] - earlier[1] > MICROSECOND for earlier, later in pairwise(ranges))
+    end = probe + abs(more)
+    assert overlaps(ranges, instant(probe), instant(end)) == any(probe <= micros <= end for micros in members)
+    upper = lower + abs(more)
+    wider = moved(ranges, lower * MICROSECOND, upper * MICROSECOND)
+    partners = {micros + by for micros in members for by in range(lower, upper + 1)}
+    assert {m for m in range(-120, 120) if overlaps(wider, instant(m), instant(m))} == partners
+
+
+def test_instants_are_moved_no_further_than_python_knows_any() -> None:
+    century = timedelta(days=40_000)
+    assert shifted(FIRST_INSTANT + MICROSECOND, -century) == FIRST_INSTANT
+    assert shifted(LAST_MILLISECOND - MICROSECOND, century) == LAST_MILLISECOND
+    assert shifted(shifted(at(0), century), -century) == at(0)
+
+
+@pytest.mark.parametrize("before_epoch", [False, True])
+def test_occupied_ranges_hold_the_rows_of_the_asked_batches_and_leave_out_what_is_empty(
+    tmp_path_factory: pytest.TempPathFactory, *, before_epoch: bool
+) -> None:
+    start = datetime(1969, 12, 31, 23, 59, 58, tzinfo=at(0).tzinfo) if before_epoch else at(0)
+    seconds = (0.0, 0.5, 1.0, 1.999999, 100.0, 3.0)
+    times = [start + timedelta(seconds=second) for second in seconds]
+    folder = tmp_path_factory.mktemp("occupied")
+    columns = {"at": pa.array(times, pa.timestamp("us", "UTC")), "_batch": [3, 3, 4, 4, 4, 5]}
+    pq.write_table(pa.table(columns), folder / "rows.parquet")
+    files = pa_fs.SubTreeFileSystem(str(folder), pa_fs.LocalFileSystem())
+
+    def found(after: int, through: int) -> list[TimeRange]:
+        return occupied(files, ["rows.parquet"], "at", after, through, timedelta(seconds=1))
+
+    def whole(first: int, last: int) -> TimeRange:
+        return start + timedelta(seconds=first), start + timedelta(seconds=last) - MICROSECOND
+
+    assert found(2, 4) == [whole(0, 2), whole(100, 101)]
+    assert found(3, 5) == [whole(1, 2), whole(3, 4), whole(100, 101)]
+    assert found(5, 9) == []
+
+
+def test_the_joint_clock_is_the_slower_one_once_both_go() -> None:
+    assert joint_watermark([at(5), None]) is None
+    assert joint_watermark([]) is None
+    assert joint_watermark([at(5), at(3)]) == at(3)
+    assert joint_watermark([at(5), at(3)], [timedelta(seconds=-4), timedelta()]) == at(1)
+
+
+MARKS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=6)
+
+
+@many
+@given(
+    rows=st.lists(st.tuples(st.integers(-20, 30), st.integers(0, 5)), max_size=12),
+    advances=MARKS,
+    bounds=st.tuples(st.integers(-5, 5), st.integers(1, 5)),
+    first=st.booleans(),
+)
+def test_each_row_is_due_in_one_step_as_soon_as_both_clocks_have_passed_its_last_partner(
+    rows: list[tuple[int, int]], advances: list[tuple[int, int]], bounds: tuple[int, int], first: bool
+) -> None:
+    lower, length = bounds
+    joined = Joined(
+        "j",
+        left,
+        right,
+        ("n",),
+        (f"{'-' * (lower < 0)}{abs(lower)} seconds", f"{'-' * (lower + length < 0)}{abs(lower + length)} seconds"),
+        "outer",
+    )
+    side, stamps = ("left" if first else "right"), [Reached(watermarks=marks(None, None))]
+    clocks = [0, 0]
+    for one, other in advances:
+        clocks = [clocks[0] + one, clocks[1] + other]
+        stamps.append(Reached(watermarks=marks(*clocks)))
+    told: dict[int, list[int]] = {row: [] for row in range(len(rows))}
+    for step, (before, after) in enumerate(pairwise(stamps)):
+        new = merged((at(second), at(second)) for second, came in rows if came == step)
+        waited = due(joined, side, before, after, new)
+        for row, (second, came) in enumerate(rows):
+            ripe = came <= step and overlaps(waited.ripe, at(second), at(second))
+            late = came == step and overlaps(waited.late, at(second), at(second))
+            told[row] += [step] * (ripe + late)
+    joint = [joint_watermark(each.watermarks.values()) for each in stamps[1:]]
+    for row, (second, came) in enumerate(rows):
+        last = at(second) + reach(joined, side)
+        passed = [step for step, mark in enumerate(joint) if step >= came and mark is not None and mark > last]
+        assert told[row] == passed[:1]
+
+
+def marks(one: int | None, other: int | None) -> FrozenMapping[str, datetime | None]:
+    return FrozenMapping(
+        {"left_rows": None if one is None else at(one), "right_rows": None if other is None else at(other)}
+    )

@@ -1,0 +1,263 @@
+"""Joins on Spark: against an oracle at cuts and kills, laws that see what is wrong, chains and deliveries."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from streaming import BoundedOutOfOrderness, Files, Joined, Json, Lake, Pipeline, Stream, Table, drain
+from streaming.audit.laws import audit
+from streaming.base.errors import ChangedDeclaration
+from streaming.declare.delivery import Delivery
+from streaming.joins import operator
+from streaming.joins.operator import JoinedRuntime
+from streaming.log import batches_after, files
+from streaming.operations.rebuild import rebuild
+from streaming.operators.runtime import runtime_of
+from streaming.sinks.files import JsonLines
+from tests.streaming.joins import oracle
+from tests.streaming.joins.oracle import Row
+from tests.support.delivering import Courier
+from tests.support.feeds import land_all
+from tests.support.instants import NOW, at
+from tests.support.killed import Killed, killed_at
+from tests.support.runs import tuples
+
+left = Stream(
+    name="left_rows",
+    source=Files("landing/left_rows", files_per_batch=1),
+    format=Json("n bigint not null, key string, at timestamp not null"),
+    event_time="at",
+    clock=BoundedOutOfOrderness("10 seconds"),
+)
+right = replace(left, name="right_rows", source=Files("landing/right_rows", files_per_batch=1))
+LOWER, UPPER = timedelta(seconds=-20), timedelta(seconds=10)
+both = Joined(
+    "both", left, right, ("key",), ("-20 seconds", "10 seconds"), "outer", where="(left_n + right_n) % 7 <> 0"
+)
+BATCHES = 6
+LEFT, RIGHT = (list(oracle.drawn(Random(seed), BATCHES, first)) for seed, first in ((5, 100), (9, 200)))
+
+
+def of_both(*operators: Joined) -> Pipeline:
+    return Pipeline(name="joining", streams=(left, right), operators=operators)
+
+
+joining = of_both(both)
+
+
+def payloads(batches: Sequence[Sequence[Row]]) -> Iterator[list[dict[str, Any]]]:
+    for batch in batches:
+        yield [{"n": row.n, "key": row.key, "at": row.at.isoformat()} for row in batch]
+
+
+def meets(one: Row, other: Row) -> bool:
+    return (one.n + other.n) % 7 != 0
+
+
+def expected() -> dict[str, set[tuple[int | None, int | None]]]:
+    """The numbers of both rows: pairs, rows that were told of alone, and what is current."""
+    (lefts, left_mark), (rights, right_mark) = oracle.log_of(LEFT), oracle.log_of(RIGHT)
+    assert left_mark is not None and right_mark is not None
+    clock, found = min(left_mark, right_mark), oracle.pairs(lefts, rights, LOWER, UPPER, meets)
+    numbered: set[tuple[int | None, int | None]] = {(one.n, other.n) for one, other in found}
+    told, still = oracle.unmatched(lefts, lambda row: {other for one, other in found if one == row}, UPPER, clock)
+    also_told, also_still = oracle.unmatched(
+        rights, lambda row: {one for one, other in found if other == row}, -LOWER, clock
+    )
+    alone = {(row.n, None) for row in told} | {(None, row.n) for row in also_told}
+    lonely = {(row.n, None) for row in still} | {(None, row.n) for row in also_still}
+    return {"pairs": numbered, "unmatched": alone, "current": numbered | lonely}
+
+
+def told(spark: SparkSession, lake: Lake, of: Joined) -> dict[str, Any]:
+    """The same of the tables; a row that is there twice is told."""
+    readable = runtime_of(of, lake).readable
+    numbers = {
+        what: [tuple(row) for row in readable[what](spark).select("left_n", "right_n").collect()] for what in EXPECTED
+    }
+    return {what: set(rows) if len(set(rows)) == len(rows) else rows for what, rows in numbers.items()}
+
+
+EXPECTED = expected()
+
+
+def follow(spark: SparkSession, lake: Lake, of: Joined) -> None:
+    for step in runtime_of(of, lake).steps(spark, lambda: NOW):
+        step.run()
+
+
+@pytest.fixture(scope="module")
+def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with the batches in both logs, which were joined in one step."""
+    lake = Lake(str(tmp_path_factory.mktemp("logged") / "lake"))
+    land_all(lake, left, *payloads(LEFT))
+    land_all(lake, right, *payloads(RIGHT))
+    drain(spark, lake, joining, now=lambda: NOW)
+    return lake
+
+
+@pytest.fixture
+def copied(logged: Lake, tmp_path: Path) -> Lake:
+    """A copy of it, which a test may change."""
+    shutil.copytree(logged.root, tmp_path / "copy", ignore=shutil.ignore_patterns("landing"))
+    return Lake(str(tmp_path / "copy"))
+
+
+def test_one_step_tells_what_every_row_against_every_other_one_tells(spark: SparkSession, logged: Lake) -> None:
+    assert told(spark, logged, both) == EXPECTED
+    voided = EXPECTED["unmatched"] - EXPECTED["current"]
+    assert EXPECTED["pairs"] and EXPECTED["current"] & EXPECTED["unmatched"], "every table has something to lose"
+    assert {one is None for one, _ in voided} == {True, False}, "late partners have voided rows of both sides"
+    assert [finding for finding in audit(spark, logged, joining) if not finding.holds] == []
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_steps_at_any_cuts_that_are_killed_anywhere_tell_the_same(
+    spark: SparkSession, logged: Lake, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random, of = Random(seed), replace(both, name=f"cut_{seed}")
+    waiting = {stream.name: batches_after(logged, stream, -1) for stream in of.reads}
+    runtime = runtime_of(of, logged)
+    assert isinstance(runtime, JoinedRuntime)
+    steps = runtime._steps_on(spark)
+    for number in count():
+        cut = {name: random.randint(0, 3) for name in waiting}
+        taken = {name: batches[: cut[name]] for name, batches in waiting.items()}
+        if number == 3:
+            # Between the two commits of a step, or before both of them.
+            with monkeypatch.context() as dying:
+                killed_at(1 + seed % 2, dying)
+                with pytest.raises(Killed):
+                    steps.step({name: batches or waiting[name][:1] for name, batches in taken.items()}, lambda: NOW)
+            break
+        steps.step(taken, lambda: NOW)
+        waiting = {name: batches[cut[name] :] for name, batches in waiting.items()}
+    monkeypatch.setattr(operator, "_ROWS_PER_CORE", 2)
+    follow(spark, logged, of)
+    assert told(spark, logged, of) == EXPECTED
+
+
+def test_a_stream_joins_itself_and_rows_that_came_late_may_be_left_out(spark: SparkSession, logged: Lake) -> None:
+    itself = Joined("itself", left, left, ("key",), ("0 seconds", "30 seconds"), where="left_n < right_n")
+    in_time = Joined("in_time", left, right, ("key",), ("-20 seconds", "10 seconds"), late="leave")
+    for of in (itself, in_time):
+        follow(spark, logged, of)
+    rows, _ = oracle.log_of(LEFT)
+    met = oracle.pairs(rows, rows, timedelta(), timedelta(seconds=30), lambda one, other: one.n < other.n)
+    assert tuples(runtime_of(itself, logged).readable["current"](spark), "left_n", "right_n") == sorted(
+        (one.n, other.n) for one, other in met
+    )
+    others, _ = oracle.log_of(RIGHT)
+    on_time = [[row for row in side if row.stamp is None or row.at >= row.stamp] for side in (rows, others)]
+    found = tuples(runtime_of(in_time, logged).readable["current"](spark), "left_n", "right_n")
+    assert found == sorted((one.n, other.n) for one, other in oracle.pairs(*on_time, LOWER, UPPER))
+    late = runtime_of(in_time, logged).readable["late"](spark)
+    assert late.count() == len(rows) + len(others) - sum(map(len, on_time))
+    assert all(finding.holds for finding in audit(spark, logged, of_both(itself, in_time)))
+
+
+def test_a_very_late_row_reads_the_files_near_it_and_not_those_between(
+    spark: SparkSession, copied: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = [[Row(900 + hour, "c", at(hour * 3_600))] for hour in range(1, 9)]
+    Path(left.source.location(copied)).mkdir(parents=True)
+    land_all(copied, right, *payloads(hours))
+    near = of_both(replace(both, name="near", kind="inner"))
+    drain(spark, copied, near, now=lambda: NOW)
+    land_all(copied, left, *payloads([[Row(998, "c", at(8 * 3_600)), Row(999, "c", at(3_600))]]))
+    read: list[int] = []
+    reading = files.read_files
+
+    def counting(spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str]) -> Any:
+        if uri == copied.log(right):
+            read.append(len(paths))
+        return reading(spark, table, uri, paths)
+
+    monkeypatch.setattr(files, "read_files", counting)
+    drain(spark, copied, near, now=lambda: NOW)
+    assert sum(read) == 2
+
+
+def test_what_is_missing_in_a_table_is_seen_by_the_audit(spark: SparkSession, copied: Lake) -> None:
+    voided = EXPECTED["unmatched"] - EXPECTED["current"]
+    (number, _) = next(row for row in voided if row[0] is not None)
+    for suffix, condition in (("", "true"), ("unmatched", f"left_n = {number}")):
+        table = DeltaTable(copied.table(both, suffix))
+        table.alter.set_table_properties({"delta.appendOnly": "false"})
+        table.delete(condition)
+    broken = {(each.law, each.subject) for each in audit(spark, copied, joining) if each.broken}
+    assert broken == {("cuts", "both"), ("first result", "both_unmatched"), ("convergence", "both")}
+
+
+def test_a_process_that_was_away_is_refused_and_changed_bounds_are_built_anew(
+    spark: SparkSession, copied: Lake
+) -> None:
+    Path(right.source.location(copied)).mkdir(parents=True)
+    land_all(copied, left, *payloads([[Row(997, "d", at(200))]]))
+    drain(spark, copied, of_both(replace(both, name="other")))
+    (away,) = runtime_of(both, copied).steps(spark, lambda: NOW)
+    follow(spark, copied, both)
+    # What it was about to write is there: nothing is written twice.
+    away.run()
+    assert told(spark, copied, both) == {**EXPECTED, **told(spark, copied, replace(both, name="other"))}
+    wider = replace(both, between=("-20 seconds", "11 seconds"))
+    with pytest.raises(ChangedDeclaration, match="between was -20 seconds, 10 seconds and is -20 seconds, 11 seconds"):
+        runtime_of(wider, copied).check()
+    runtime_of(replace(both, every="1 minute", description="Other words."), copied).check()
+    changed = of_both(wider)
+    rebuild(spark, copied, changed, wider, now=lambda: NOW)
+    assert [finding for finding in audit(spark, copied, changed) if not finding.holds] == []
+    assert "built anew 1 time" in runtime_of(wider, copied).explain(spark)["position"]
+
+
+def test_joins_chain_to_three_streams_and_are_delivered_once(spark: SparkSession, copied: Lake) -> None:
+    third = replace(left, name="third_rows", source=Files("landing/third_rows"))
+    followed = Stream(
+        name="met",
+        source=Table(both),
+        format=Json("key string, left_n bigint, right_n bigint"),
+        derived={"met_at": "_origin.at"},
+        event_time="met_at",
+        clock=BoundedOutOfOrderness("1 minute"),
+    )
+    three = Joined("three", followed, third, ("key",), ("-1 second", "1 second"))
+    (lefts, _), (rights, _) = oracle.log_of(LEFT), oracle.log_of(RIGHT)
+    pairs = oracle.pairs(lefts, rights, LOWER, UPPER, meets)
+    met = min(max(one.at, other.at) for one, other in pairs)
+    thirds = [Row(1, "a", met), Row(2, "b", met)]
+    land_all(copied, third, *payloads([thirds]))
+    chain = Pipeline(name="chain", streams=(followed, third), operators=(three,))
+    drain(spark, copied, chain, now=lambda: NOW)
+    wanted = [
+        (one.n, other.n, row.n)
+        for one, other in pairs
+        for row in thirds
+        if row.key == one.key and abs(max(one.at, other.at) - row.at) <= timedelta(seconds=1)
+    ]
+    assert wanted
+    found = tuples(runtime_of(three, copied).readable["current"](spark), "left_n", "right_n", "n")
+    assert sorted(found) == sorted(wanted)
+    assert [finding for finding in audit(spark, copied, chain) if not finding.holds] == []
+
+    for output, what in (("", "pairs"), ("unmatched", "unmatched")):
+        delivery = Delivery(
+            f"{what}_out", both, JsonLines(what, by="none"), output=output, select=("left_n", "right_n")
+        )
+        courier = Courier(spark, copied, delivery)
+        assert (courier.deliver(), courier.deliver()) == (1, 0)
+        paths = [path for path in Path(copied.root, what).rglob("*.json") if path.parent.name != "_delivered"]
+        lines = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+        arrived = [(line.get("left_n"), line.get("right_n")) for line in lines]
+        assert (len(arrived), set(arrived)) == (len(EXPECTED[what]), EXPECTED[what])

@@ -59,9 +59,9 @@ def late_key(view: Windowed) -> dg.AssetKey:
     return table_key(view, LATE)
 
 
-def corrections_key(view: Windowed) -> dg.AssetKey:
-    """The corrections of a view."""
-    return table_key(view, CORRECTIONS)
+def corrections_key(operator: Operator) -> dg.AssetKey:
+    """The corrections of an operator."""
+    return table_key(operator, CORRECTIONS)
 
 
 def current_keys(operator: Operator) -> list[dg.AssetKey]:

@@ -1,4 +1,4 @@
-"""The days of a view's corrections, one partition each."""
+"""The days of an operator's corrections, one partition each."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import dagster as dg
 
 from platform_assets.errors import BadDay
 from platform_assets.keys import dagster_name
-from streaming import Windowed
+from streaming.declare import Operator
 
 
-def days_of(view: Windowed) -> dg.DynamicPartitionsDefinition:
+def days_of(operator: Operator) -> dg.DynamicPartitionsDefinition:
     """One partition per day that ever had late pairs, added as they are found.
 
     Not a calendar: event time knows no first and no last day, and a day without late pairs has nothing to correct.
     So a partition that is missing in the UI is exactly a day that still waits for its first correction.
     """
-    return dg.DynamicPartitionsDefinition(name=dagster_name("days", view.of.name, view.name))
+    return dg.DynamicPartitionsDefinition(name=dagster_name("days", operator.folder, operator.name))
 
 
-def add_days(instance: dg.DagsterInstance, view: Windowed, days: Iterable[date]) -> None:
-    """Make `days` partitions of the view's corrections; those that are there already stay."""
-    name = days_of(view).name
+def add_days(instance: dg.DagsterInstance, operator: Operator, days: Iterable[date]) -> None:
+    """Make `days` partitions of the operator's corrections; those that are there already stay."""
+    name = days_of(operator).name
     existing = set(instance.get_dynamic_partitions(str(name)))
     new = [day.isoformat() for day in sorted(days) if day.isoformat() not in existing]
     if new:

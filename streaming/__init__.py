@@ -4,6 +4,7 @@ from streaming.base import ReceiverError, StreamingError
 from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.declare import (
     Aggregate,
+    CoGrouped,
     Delivery,
     Joined,
     Keyed,
@@ -17,6 +18,7 @@ from streaming.declare import (
     Subscriptions,
     Windowed,
     WindowFunction,
+    WindowJoined,
     broken_modules,
     declared_pipelines,
     epoch_millis,
@@ -68,6 +70,7 @@ __all__ = [
     "Avro",
     "BoundedOutOfOrderness",
     "Clock",
+    "CoGrouped",
     "CommittedOffsets",
     "Connector",
     "Console",
@@ -120,6 +123,7 @@ __all__ = [
     "Websocket",
     "Window",
     "WindowFunction",
+    "WindowJoined",
     "Windowed",
     "agg",
     "broken_modules",

@@ -14,9 +14,10 @@ from typing import Any
 
 import dagster as dg
 
-from platform_assets.keys import late_key
+from platform_assets.keys import corrections_key, late_key
 from streaming import Lake, Pipeline, Windowed
-from streaming.log import newest_late
+from streaming.declare import Operator
+from streaming.log import head, newest_late
 from streaming.operators import PendingDay, generation_of
 from streaming.tables import delta
 from streaming.views import corrected_through, ended_since
@@ -57,9 +58,16 @@ def backlog_metadata(lake: Lake, view: Windowed, backlog: Iterable[PendingDay], 
     }
 
 
-def settled_metadata(through: int) -> dict[str, Any]:
-    """That every late pair of the batches up to `through` is corrected, in the words that `settled_through` reads."""
-    return {_SETTLED: through}
+def settled_now(lake: Lake, operator: Operator) -> dict[str, Any]:
+    """That every late pair up to the newest batches is corrected, as metadata; nothing while a log is empty.
+
+    Of a view it is the batch, in the words that `settled_through` reads, of others the batch of each log by stream.
+    """
+    newest = {stream.name: head(lake, stream) for stream in operator.reads}
+    numbers = {name: batch.number for name, batch in newest.items() if batch is not None}
+    if len(numbers) < len(newest):
+        return {}
+    return {_SETTLED: numbers[operator.of.name] if isinstance(operator, Windowed) else dg.MetadataValue.json(numbers)}
 
 
 def settled_through(instance: dg.DagsterInstance, pipeline: Pipeline) -> int | None:
@@ -80,8 +88,12 @@ def settled_through(instance: dg.DagsterInstance, pipeline: Pipeline) -> int | N
     return min(settled, default=None)
 
 
-def waiting(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waiting | None:
-    """What the view needs corrected, as far as late pairs tell, or None when nothing is."""
+def waiting(instance: dg.DagsterInstance, lake: Lake, operator: Operator) -> Waiting | None:
+    """What the operator needs corrected, as far as late pairs tell, or None when nothing is."""
+    return _of_view(instance, lake, operator) if isinstance(operator, Windowed) else _of_logs(instance, lake, operator)
+
+
+def _of_view(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waiting | None:
     log = delta.open_table(lake.log(view.of)) if view.corrected else None
     if log is None:
         return None
@@ -96,19 +108,50 @@ def waiting(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waiting
     return Waiting(tuple(sorted(open_days)), max(open_days.values()), identity) if open_days else None
 
 
-def may_need_corrections(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> bool:
+def _of_logs(instance: dg.DagsterInstance, lake: Lake, operator: Operator) -> Waiting | None:
+    """Of an operator over several logs no days are known: whoever corrects them plans them."""
+    late = _newest_late(lake, operator)
+    settled = _settled(instance, operator) or {}
+    if all(batch <= settled.get(name, -1) for name, batch in late.items()):
+        return None
+    # Whichever log has more late pairs, the sum is another one.
+    return Waiting((), sum(late.values()), str(_table_id(lake.log(operator.reads[0]))))
+
+
+def may_need_corrections(instance: dg.DagsterInstance, lake: Lake, operator: Operator) -> bool:
     """Whether the planner could find a day: late pairs wait, were never counted, or a session in a correction ended.
 
     False is certain; it costs no Spark to know.
     """
-    log = _table_id(lake.log(view.of)) if view.corrected else None
+    if not isinstance(operator, Windowed):
+        # A batch without late rows may move the joint clock past a window that has some.
+        newest = settled_now(lake, operator).get(_SETTLED)
+        return (
+            bool(_newest_late(lake, operator)) and newest is not None and newest.value != _settled(instance, operator)
+        )
+    log = _table_id(lake.log(operator.of)) if operator.corrected else None
     if log is None:
         return False
-    if _valid_count(instance, lake, view, log) is None or waiting(instance, lake, view) is not None:
+    if _valid_count(instance, lake, operator, log) is None or waiting(instance, lake, operator) is not None:
         return True
-    ended = ended_since(lake, view)
-    done = corrected_through(lake, view, ended)
+    ended = ended_since(lake, operator)
+    done = corrected_through(lake, operator, ended)
     return any(batch > done.get(day, -1) for day, batch in ended.items())
+
+
+def _newest_late(lake: Lake, operator: Operator) -> dict[str, int]:
+    """The newest batch that brought late pairs, of each log that has some, by stream; reads no commit."""
+    logs = {stream.name: delta.open_table(lake.log(stream)) for stream in operator.reads}
+    late = {name: newest_late(log, operator.name) for name, log in logs.items() if log is not None}
+    return {name: batch for name, batch in late.items() if batch is not None}
+
+
+def _settled(instance: dg.DagsterInstance, operator: Operator) -> dict[str, int] | None:
+    """The batches of each log up to which the days of an operator over several were planned and corrected last."""
+    records = instance.fetch_observations(corrections_key(operator), limit=_LOOKED_BACK).records
+    events = (record.event_log_entry.asset_observation for record in records)
+    told = (event.metadata[_SETTLED].value for event in events if event is not None and _SETTLED in event.metadata)
+    return next((value for value in told if isinstance(value, dict)), None)
 
 
 def _valid_count(instance: dg.DagsterInstance, lake: Lake, view: Windowed, log: str) -> dict[str, Any] | None:

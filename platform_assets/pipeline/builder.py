@@ -26,7 +26,8 @@ from platform_assets.pipeline.sources import arrivals_sensor, source_assets
 from platform_assets.pipeline.stream import control_job, keeper_sensor, stream_job
 from platform_assets.reports.report import Report
 from quality import Suite, judged_tables, role_of_corrections, role_of_log, suites_for
-from streaming import Lake, Pipeline, Windowed
+from streaming import Lake, Pipeline
+from streaming.declare import Operator
 
 if TYPE_CHECKING:
     from platform_assets.pipeline.jobs import AssetJob
@@ -36,14 +37,14 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
     """Assets, checks, jobs, sensors and schedule of a pipeline and of the `reports` on it."""
     suites = suites_for(pipeline)
     drain = drain_job(pipeline)
-    corrections = corrections_job(pipeline, lambda view: _checks_of_corrections(pipeline, view, suites))
+    corrections = corrections_job(pipeline, lambda operator: _checks_of_corrections(pipeline, operator, suites))
     stream, maintenance = stream_job(pipeline), maintenance_job(pipeline)
     own = dg.Definitions(
         assets=[
             source_assets(pipeline),
             drain_assets(pipeline),
             *current_assets(pipeline),
-            *(corrections_asset(pipeline, view) for view in pipeline.corrected),
+            *(corrections_asset(pipeline, operator) for operator in pipeline.backfilled),
             trend_asset(pipeline),
             *delivery_specs(pipeline),
         ],
@@ -88,10 +89,13 @@ def roles(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
     return logs | results
 
 
-def _checks_of_corrections(pipeline: Pipeline, view: Windowed, suites: dict[str, Suite]) -> Evaluate:
-    role, key = role_of_corrections(view.name), keys.corrections_key(view)
+def _checks_of_corrections(pipeline: Pipeline, operator: Operator, suites: dict[str, Suite]) -> Evaluate:
+    role, key = role_of_corrections(operator.name), keys.corrections_key(operator)
 
     def evaluate(spark: SparkSession, lake: Lake, run_id: str) -> Iterable[dg.AssetCheckEvaluation]:
+        # Of what is no view, only a project's own module says what must hold.
+        if role not in suites:
+            return ()
         return evaluations_of(check_table(pipeline, role, key, suites[role], lake, lambda: spark, run_id).values())
 
     return evaluate

@@ -9,7 +9,7 @@ from pydantic import Field
 from pyspark.sql import SparkSession
 
 from platform_assets import keys
-from platform_assets.events.backlog import settled_metadata
+from platform_assets.events.backlog import settled_now
 from platform_assets.events.counts import count_late
 from platform_assets.events.current import report_current
 from platform_assets.events.metadata import partitioned_metadata
@@ -17,10 +17,11 @@ from platform_assets.lineage import lineage_from_logs
 from platform_assets.partitions import add_days, days_of, parse_days
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
-from streaming import Lake, Pipeline, Windowed, correct, plan
+from streaming import Lake, Pipeline, Windowed
 from streaming.base import utc_now
-from streaming.declare import CORRECTIONS
+from streaming.declare import CORRECTIONS, Operator
 from streaming.log import head
+from streaming.operators import runtime_of
 
 Evaluate = Callable[[SparkSession, Lake, str], Iterable[dg.AssetCheckEvaluation]]
 
@@ -33,97 +34,105 @@ class CorrectionsConfig(dg.Config):
     )
 
 
-def corrections_asset(pipeline: Pipeline, view: Windowed) -> dg.AssetsDefinition:
-    """The corrections of a view; any range of its days is one run, and so one JVM."""
+def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefinition:
+    """The corrections of an operator; any range of its days is one run, and so one JVM."""
 
-    columns = view.columns_of(CORRECTIONS)
+    columns = operator.columns_of(CORRECTIONS)
+    late = [keys.late_key(operator)] if isinstance(operator, Windowed) else []
     spec = asset_spec(
         pipeline,
-        keys.corrections_key(view),
+        keys.corrections_key(operator),
         "corrections",
-        f"The windows of {view.name} that have late pairs, recomputed from all their rows. A day is replaced "
+        f"The windows of {operator.name} that have late pairs, recomputed from all their rows. A day is replaced "
         "whole, so running it again changes nothing.",
         {"spark", "delta"},
-        [keys.log_key(view.of), keys.late_key(view)],
+        [*map(keys.log_key, operator.reads), *late],
         columns,
         lineage_from_logs(pipeline, columns),
-        partitions_def=days_of(view),
+        partitions_def=days_of(operator),
     )
 
     # With one asset only: `asset` would derive the step's name from the key, which is not unambiguous.
     @dg.multi_asset(
-        name=keys.dagster_name("backfill", view.of.name, view.name),
+        name=keys.dagster_name("backfill", operator.folder, operator.name),
         specs=[spec],
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def run(context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource) -> dg.MaterializeResult:
-        done = _correct(context, lake.lake, spark, view, parse_days(context.partition_keys))
+        done = _correct(context, lake.lake, spark, operator, parse_days(context.partition_keys))
         for day, metadata in done.items():
             context.add_asset_metadata(metadata, partition_key=day.isoformat())
-        report_current(context, spark.spark_session, lake.lake, view)
-        return dg.MaterializeResult(metadata=partitioned_metadata(lake.lake.corrections(view)))
+        report_current(context, spark.spark_session, lake.lake, operator)
+        return dg.MaterializeResult(metadata=partitioned_metadata(lake.lake.corrections(operator)))
 
     return run
 
 
-def corrections_op(view: Windowed, evaluate: Evaluate) -> dg.OpDefinition:
+def corrections_op(operator: Operator, evaluate: Evaluate) -> dg.OpDefinition:
     """A step that corrects any set of days, next to each other or not, and marks exactly those partitions.
 
     Dagster itself would start one run, and so one JVM, per unbroken range of days. `evaluate` runs the checks of the
     corrections, which an asset's own run would bring along.
     """
 
-    @dg.op(name=correct_step(view), out=dg.Out(dg.Nothing))
+    @dg.op(name=correct_step(operator), out=dg.Out(dg.Nothing))
     def run(
         context: dg.OpExecutionContext, config: CorrectionsConfig, lake: LakeResource, spark: SparkResource
     ) -> None:
         where = lake.lake
-        asked, newest = parse_days(config.days), head(where, view.of)
-        settled = {} if asked or newest is None else settled_metadata(newest.number)
+        asked = parse_days(config.days)
+        settled = {} if asked else settled_now(where, operator)
         if not asked:
-            planned = plan(spark.spark_session, where, view)
+            planned = runtime_of(operator, where).plan(spark.spark_session)
             asked = [entry.day for entry in planned]
-            context.log.info(f"{view.name}: planned {', '.join(map(str, asked)) or 'nothing, all is corrected'}")
+            context.log.info(f"{operator.name}: planned {', '.join(map(str, asked)) or 'nothing, all is corrected'}")
         if asked:
-            add_days(context.instance, view, asked)
-            done = _correct(context, where, spark, view, asked)
-            table = partitioned_metadata(where.corrections(view))
+            add_days(context.instance, operator, asked)
+            done = _correct(context, where, spark, operator, asked)
+            table = partitioned_metadata(where.corrections(operator))
             for day, metadata in done.items():
                 context.log_event(
                     dg.AssetMaterialization(
-                        keys.corrections_key(view), partition=day.isoformat(), metadata={**table, **metadata}
+                        keys.corrections_key(operator), partition=day.isoformat(), metadata={**table, **metadata}
                     )
                 )
-            report_current(context, spark.spark_session, where, view)
+            report_current(context, spark.spark_session, where, operator)
         # Observed, not materialized: the corrections made of it would look outdated at once.
-        left = count_late(context.instance, spark.spark_session, where, view)
-        context.log_event(dg.AssetObservation(keys.late_key(view), metadata={**left, **settled}))
+        if isinstance(operator, Windowed):
+            left = count_late(context.instance, spark.spark_session, where, operator)
+            context.log_event(dg.AssetObservation(keys.late_key(operator), metadata={**left, **settled}))
+        elif settled:
+            context.log_event(dg.AssetObservation(keys.corrections_key(operator), metadata=settled))
         if asked:
             failed = []
             for evaluation in evaluate(spark.spark_session, where, context.run_id):
                 context.log_event(evaluation)  # type: ignore[arg-type]
                 failed += [] if evaluation.passed else [f"{evaluation.check_name}: {evaluation.description}"]
             if failed:
-                raise dg.Failure(f"corrections of {view.name} broke {'; '.join(failed)}", allow_retries=False)
+                raise dg.Failure(f"corrections of {operator.name} broke {'; '.join(failed)}", allow_retries=False)
 
     return run
 
 
-def correct_step(view: Windowed) -> str:
+def correct_step(operator: Operator) -> str:
     """The name of the step, which run configurations speak of."""
-    return keys.dagster_name("correct", view.of.name, view.name)
+    return keys.dagster_name("correct", operator.folder, operator.name)
 
 
 def _correct(
-    context: Any, lake: Lake, spark: SparkResource, view: Windowed, days: list[date]
+    context: Any, lake: Lake, spark: SparkResource, operator: Operator, days: list[date]
 ) -> dict[date, dict[str, Any]]:
     def tell(day: date, windows: int) -> None:
-        context.log.info(f"{view.name} {day}: {windows} windows corrected")
+        context.log.info(f"{operator.name} {day}: {windows} windows corrected")
 
-    corrected = correct(spark.spark_session, lake, view, days, utc_now, tell)
-    newest = head(lake, view.of)
-    through = {} if newest is None else {"through_batch": newest.number}
+    corrected = runtime_of(operator, lake).correct(spark.spark_session, days, utc_now, tell)
+    through = {stream.name: head(lake, stream) for stream in operator.reads}
+    named = {
+        "through_batch" if len(through) == 1 else f"through_batch_of_{name}": newest.number
+        for name, newest in through.items()
+        if newest is not None
+    }
     return {
-        day: {"dagster/partition_row_count": windows, "corrected_windows": windows, **through}
+        day: {"dagster/partition_row_count": windows, "corrected_windows": windows, **named}
         for day, windows in corrected.items()
     }

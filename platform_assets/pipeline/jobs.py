@@ -12,7 +12,8 @@ from platform_assets.pipeline.corrections import Evaluate, correct_step, correct
 from platform_assets.pipeline.drain import drain_step
 from platform_assets.reports.report import Report
 from platform_assets.tags import PIPELINE_TAG
-from streaming import Pipeline, Windowed
+from streaming import Pipeline
+from streaming.declare import Operator
 from streaming.service import ALERTS
 
 if TYPE_CHECKING:
@@ -34,28 +35,29 @@ def drain_config(pipeline: Pipeline, *, end_of_input: bool) -> dict[str, Any]:
     return {"ops": {drain_step(pipeline): {"config": {"end_of_input": end_of_input}}}}
 
 
-def corrections_job(pipeline: Pipeline, evaluate: Callable[[Windowed], Evaluate]) -> dg.JobDefinition:
-    """Any set of days in one run; `evaluate` gives the checks of a view's corrections."""
+def corrections_job(pipeline: Pipeline, evaluate: Callable[[Operator], Evaluate]) -> dg.JobDefinition:
+    """Any set of days in one run; `evaluate` gives the checks of an operator's corrections."""
 
     @dg.job(
         name=keys.dagster_name("corrections", pipeline.name),
         description=(
-            "Correct the given days of each view, or, without days, those that the planner finds to have late pairs "
-            "newer than their correction. One run and one JVM, whatever the days."
+            "Correct the given days of each view and join, or, without days, those that the planner finds to have late "
+            "pairs newer than their correction. One run and one JVM, whatever the days."
         ),
         tags={PIPELINE_TAG: pipeline.name},
         executor_def=dg.in_process_executor,
     )
     def corrections() -> None:
-        for view in pipeline.corrected:
-            corrections_op(view, evaluate(view))()
+        for operator in pipeline.backfilled:
+            corrections_op(operator, evaluate(operator))()
 
     return corrections
 
 
 def corrections_config(pipeline: Pipeline, days: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The run configuration of a corrections job: ISO days per view's name, none where they are to be planned."""
-    steps = {correct_step(pipeline.view(view)): list(chosen) for view, chosen in days.items()}
+    """The run configuration of a corrections job: ISO days by operator, none where they are to be planned."""
+    operators = {operator.name: operator for operator in pipeline.backfilled}
+    steps = {correct_step(operators[name]): list(chosen) for name, chosen in days.items()}
     return {"ops": {step: {"config": {"days": chosen}} for step, chosen in steps.items()}}
 
 

@@ -32,7 +32,7 @@ def next_corrections(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipelin
     """The decision of the hour: a run that plans the days, unless it is certain that it would find none."""
     if in_progress(instance, pipeline):
         return dg.SkipReason(f"a run of {pipeline.name} is in progress")
-    if not any(may_need_corrections(instance, lake, view) for view in pipeline.corrected):
+    if not any(may_need_corrections(instance, lake, operator) for operator in pipeline.backfilled):
         return dg.SkipReason(f"every late pair of {pipeline.name} is corrected")
     return dg.RunRequest()
 

@@ -39,10 +39,10 @@ def backlog_sensor(pipeline: Pipeline, job: dg.JobDefinition) -> dg.SensorDefini
         if in_progress(context.instance, pipeline):
             return dg.SkipReason(f"a run of {pipeline.name} is in progress")
         backlogs: dict[str, Waiting] = {}
-        for view in pipeline.views:
-            backlog = waiting(context.instance, lake.lake, view)
+        for operator in pipeline.backfilled:
+            backlog = waiting(context.instance, lake.lake, operator)
             if backlog is not None:
-                backlogs[view.name] = backlog
+                backlogs[operator.name] = backlog
         if not backlogs:
             return dg.SkipReason(f"every late pair of {pipeline.name} is corrected")
         return dg.RunRequest(

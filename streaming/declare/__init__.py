@@ -3,10 +3,12 @@
 from streaming.declare import aggregates
 from streaming.declare.aggregates import Aggregate
 from streaming.declare.callables import described
+from streaming.declare.co_grouped import CoGrouped, CoGroupFunction
 from streaming.declare.columns import ColumnSpec, log_columns
 from streaming.declare.delivered import CHANGES, DEAD, PROGRESS, What
 from streaming.declare.delivery import Delivery
 from streaming.declare.functions import RowFunction, WindowFunction
+from streaming.declare.input_side import InputSide
 from streaming.declare.joined import Joined
 from streaming.declare.joined_columns import LEFT_AT, RIGHT_AT, UNMATCHED
 from streaming.declare.keyed import FAILED, Keyed, micros
@@ -24,6 +26,8 @@ from streaming.declare.selected_columns import ELEMENT
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream, epoch_millis
 from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, STATE, UPDATES
+from streaming.declare.two_sided import TwoSided
+from streaming.declare.window_joined import WindowJoined
 from streaming.declare.windowed import Windowed
 
 __all__ = [
@@ -44,10 +48,13 @@ __all__ = [
     "UNMATCHED",
     "UPDATES",
     "Aggregate",
+    "CoGroupFunction",
+    "CoGrouped",
     "ColumnSpec",
     "Delivery",
     "ExponentialBackoff",
     "Failure",
+    "InputSide",
     "Joined",
     "Keyed",
     "Limits",
@@ -61,8 +68,10 @@ __all__ = [
     "Stream",
     "Subscriptions",
     "TableSpec",
+    "TwoSided",
     "What",
     "WindowFunction",
+    "WindowJoined",
     "Windowed",
     "aggregates",
     "broken_modules",

@@ -156,6 +156,11 @@ class Pipeline:
         return tuple(view for view in self.views if view.corrected)
 
     @property
+    def backfilled(self) -> tuple[Operator, ...]:
+        """All operators that have corrections: views, and whatever else brings late rows in."""
+        return tuple(operator for operator in self.operators if operator.corrected)
+
+    @property
     def updated(self) -> tuple[Windowed, ...]:
         """The views that the stream process itself updates."""
         return tuple(view for view in self.views if view.updated)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 from streaming.base import DeclarationError
-from streaming.declare import Delivery, Joined, Keyed, Operator, Selected, Stream, Windowed
+from streaming.declare import Delivery, Joined, Keyed, Operator, Selected, Stream, TwoSided, Windowed
 from streaming.deliveries.changes import ChangesOutbox
 from streaming.deliveries.joins import JoinOutbox
 from streaming.deliveries.keyed import KeyedOutbox
@@ -14,6 +14,7 @@ from streaming.deliveries.outbox import Outbox
 from streaming.deliveries.refused import RefusedOutbox
 from streaming.deliveries.results import FirstOutbox
 from streaming.deliveries.selections import SelectionOutbox
+from streaming.deliveries.two_sided import TwoSidedOutbox
 from streaming.lake import Lake
 
 
@@ -68,3 +69,8 @@ def _(of: Selected, delivery: Delivery, lake: Lake) -> Outbox:
 @outbox_for.register
 def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
     return JoinOutbox(lake, delivery, of)
+
+
+@outbox_for.register
+def _(of: TwoSided, delivery: Delivery, lake: Lake) -> Outbox:
+    return TwoSidedOutbox(lake, of)

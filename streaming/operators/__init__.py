@@ -11,7 +11,7 @@ from streaming.operators.declaration import (
 from streaming.operators.filtered import FilterCounts
 from streaming.operators.finding import Finding
 from streaming.operators.generations import GENERATION, generation_of, open_beside, open_side
-from streaming.operators.outputs import Batches, Outputs
+from streaming.operators.outputs import Outputs
 from streaming.operators.reached import Reached
 from streaming.operators.runtime import (
     LogAtVersion,
@@ -21,7 +21,7 @@ from streaming.operators.runtime import (
     Written,
     runtime_of,
 )
-from streaming.operators.slices import slices
+from streaming.operators.slices import Batches, in_pieces, slices
 from streaming.operators.state import clean_state
 from streaming.operators.switching import make_ready, next_of, ready_generation, remove_next, switch
 
@@ -44,6 +44,7 @@ __all__ = [
     "differences",
     "differing_rows",
     "generation_of",
+    "in_pieces",
     "make_ready",
     "next_of",
     "open_beside",

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator
 
 from streaming.declare import Operator
 from streaming.lake import Lake
-from streaming.log import Batch, batches_after
+from streaming.log import batches_after
 from streaming.operators.reached import Reached
-from streaming.operators.slices import slices
+from streaming.operators.slices import Batches, in_pieces
 from streaming.tables import delta
-
-Batches = Mapping[str, Sequence[Batch]]
-"""Batches of several logs, by stream."""
 
 
 class Outputs:
@@ -35,9 +31,7 @@ class Outputs:
         Where a step died between two of its commits, the next one ends where that one was to end.
         """
         for end in dict.fromkeys((self._next_end(), None)):
-            cut = {name: slices(batches, most_rows) for name, batches in self._behind(end).items()}
-            for piece in zip_longest(*cut.values(), fillvalue=()):
-                yield dict(zip(cut, piece, strict=True))
+            yield from in_pieces(self._behind(end), most_rows)
 
     def _next_end(self) -> Reached | None:
         """Where the next step must end, because a table is there already; None where none is ahead."""

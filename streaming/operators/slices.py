@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from streaming.log import Batch
+
+Batches = Mapping[str, Sequence[Batch]]
+"""Batches of several logs, by stream."""
 
 
 def slices(batches: Sequence[Batch], most_rows: int) -> Iterator[Sequence[Batch]]:
@@ -17,3 +21,10 @@ def slices(batches: Sequence[Batch], most_rows: int) -> Iterator[Sequence[Batch]
         rows += batch.summary.rows
     if batches:
         yield batches[begin:]
+
+
+def in_pieces(behind: Batches, most_rows: int) -> Iterator[Batches]:
+    """What is to be followed, in pieces of at most `most_rows` rows of each log."""
+    cut = [slices(batches, most_rows) for batches in behind.values()]
+    for piece in zip_longest(*cut, fillvalue=()):
+        yield dict(zip(behind, piece, strict=True))

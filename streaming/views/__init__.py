@@ -1,16 +1,26 @@
 """Windowed results: first results, updates, open windows, corrections, and what is current."""
 
-from streaming.views.corrections import correct, corrected_through, ended_since, plan, read_corrections
+from streaming.views.corrections import (
+    correct,
+    corrected_through,
+    days_of_session,
+    ended_since,
+    plan,
+    read_corrections,
+)
 from streaming.views.current import current_results, current_with_reasons
 from streaming.views.first_results import read_first
+from streaming.views.kinds import OfWindows, kind_of
 from streaming.views.late import late_pairs, late_rows
 from streaming.views.laws import PinnedView
 from streaming.views.operator import WindowedRuntime
 from streaming.views.position import Position
-from streaming.views.results import aggregate, assign, group, pairs
+from streaming.views.results import aggregate, assign, ends_within, group, pairs
+from streaming.views.sessions import merged_sessions
 from streaming.views.updates import read_updates, updated_through
 
 __all__ = [
+    "OfWindows",
     "PinnedView",
     "Position",
     "WindowedRuntime",
@@ -20,10 +30,14 @@ __all__ = [
     "corrected_through",
     "current_results",
     "current_with_reasons",
+    "days_of_session",
     "ended_since",
+    "ends_within",
     "group",
+    "kind_of",
     "late_pairs",
     "late_rows",
+    "merged_sessions",
     "pairs",
     "plan",
     "read_corrections",

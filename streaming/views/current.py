@@ -8,15 +8,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.declare import Windowed
-from streaming.views.kinds import kind_of
+from streaming.views.kinds import OfWindows, kind_of
 from streaming.views.results import RETRACTED
 
 _WINDOW_ID = "_window_id"
 
 
 def current_results(
-    first: DataFrame, corrections: DataFrame | None, view: Windowed, updates: DataFrame | None = None
+    first: DataFrame, corrections: DataFrame | None, view: OfWindows, updates: DataFrame | None = None
 ) -> DataFrame:
     """First results overlaid with updates and corrections: the view's `columns`, `_day`, and `_corrected` (boolean).
 
@@ -29,7 +28,7 @@ def current_results(
 
 
 def current_with_reasons(
-    first: DataFrame, corrections: DataFrame | None, view: Windowed, updates: DataFrame | None = None
+    first: DataFrame, corrections: DataFrame | None, view: OfWindows, updates: DataFrame | None = None
 ) -> DataFrame:
     """The same with `_reason` instead: whether the newest result is the `first`, an `update` or a `correction`."""
     columns = [*view.columns, "_day", "_reason"]
@@ -49,7 +48,7 @@ def current_with_reasons(
     return _not_corrected(layers[0], corrected, view).unionByName(corrected).where("_shown").select(*columns)
 
 
-def _newest(layers: list[DataFrame], view: Windowed) -> DataFrame:
+def _newest(layers: list[DataFrame], view: OfWindows) -> DataFrame:
     """Of each window the results of the layer that has seen most batches; of two that have, those of the later one."""
     results = reduce(
         DataFrame.unionByName, [layer.withColumn("_layer", F.lit(number)) for number, layer in enumerate(layers)]
@@ -59,7 +58,7 @@ def _newest(layers: list[DataFrame], view: Windowed) -> DataFrame:
     return identified.withColumn("_rank", F.rank().over(same)).where("_rank = 1").drop("_rank", "_layer", _WINDOW_ID)
 
 
-def _not_corrected(first: DataFrame, corrected: DataFrame, view: Windowed) -> DataFrame:
+def _not_corrected(first: DataFrame, corrected: DataFrame, view: OfWindows) -> DataFrame:
     """The first results for whose window nothing else stands."""
     same_key = [first[key].eqNullSafe(corrected[key]) for key in view.by]
     return first.join(corrected, [*same_key, kind_of(view).same_window(first, corrected)], "left_anti")

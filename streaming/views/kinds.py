@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
 from streaming.base import WINDOW
-from streaming.declare import Windowed
+from streaming.windows import Window
 
 SESSION = "_session_number"
 _EVERYTHING = "_everything"
+
+
+class OfWindows(Protocol):
+    """What an operator says of its results that belong to a key and a window."""
+
+    @property
+    def window(self) -> Window:
+        """The windows."""
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The key columns."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a result that are a function of the rows."""
 
 
 class WindowKind(ABC):
@@ -91,6 +108,6 @@ def with_sessions(frame: DataFrame, keys: Sequence[str], start: Column, end: Col
 _FIXED, _MERGING = FixedWindows(), MergingWindows()
 
 
-def kind_of(view: Windowed) -> WindowKind:
+def kind_of(view: OfWindows) -> WindowKind:
     """The kind of the view's windows."""
     return _MERGING if view.window.merging else _FIXED

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -75,13 +77,18 @@ class OpenSessions:
 
     def _merged(self, sessions: DataFrame) -> DataFrame:
         """One row for those of a key that overlap or touch."""
-        start, end = F.col(f"{WINDOW}.start"), F.col(f"{WINDOW}.end")
-        numbered = with_sessions(sessions, self._view.by, start, end)
-        window = F.struct(F.min(start).alias("start"), F.max(end).alias("end")).alias(WINDOW)
-        merged = numbered.groupBy(*self._view.by, SESSION).agg(window, *self._kept.merged)
+        merged = merged_sessions(sessions, self._view.by, self._kept.merged)
         # A sum of decimals is a wider decimal each time, and the table keeps its types.
         return merged.select(*(F.col(field.name).cast(field.dataType) for field in self._schema.fields))
 
     def _is_closed(self, at: Position) -> Column:
         by = None if at.watermark is None else self._view.window.closed_by(at.watermark)
         return F.lit(False) if by is None else F.col(f"{WINDOW}.end") <= constant(by, f"{WINDOW}.end")
+
+
+def merged_sessions(sessions: DataFrame, keys: Sequence[str], kept: Sequence[Column]) -> DataFrame:
+    """One row for the sessions of a key that overlap or touch: the keys, `_window`, and the aggregates `kept`."""
+    start, end = F.col(f"{WINDOW}.start"), F.col(f"{WINDOW}.end")
+    window = F.struct(F.min(start).alias("start"), F.max(end).alias("end")).alias(WINDOW)
+    numbered = with_sessions(sessions, keys, start, end)
+    return numbered.groupBy(*keys, SESSION).agg(window, *kept).drop(SESSION)

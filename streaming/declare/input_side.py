@@ -1,0 +1,17 @@
+"""One of the two inputs of an operator that brings rows of two streams together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from streaming.declare.stream import Stream
+
+
+@dataclass(frozen=True)
+class InputSide:
+    """The rows of a stream that come in on the `left` or `right`, with the columns that are its keys."""
+
+    name: Literal["left", "right"]
+    stream: Stream
+    keys: tuple[str, ...]

@@ -1,0 +1,104 @@
+"""The declaration of a window join: the pairs of rows of two streams that share a key and a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from streaming.base import DeclarationError, FrozenMapping, check_mapping
+from streaming.declare.columns import ColumnSpec
+from streaming.declare.two_sided import TwoSided
+from streaming.declare.two_sided_checks import check_selected, columns_read
+
+JoinKind = Literal["inner", "left", "outer"]
+
+
+@dataclass(frozen=True)
+class WindowJoined(TwoSided):
+    """Every row of `left` with every row of `right` that has the same key and lies in the same window.
+
+    A result is a pair, once for each window that holds both rows. `kind="left"` also gives a row of the left side
+    whose window has none on the right, with nulls in its place, and `"outer"` those of either side. A key with a null
+    equals no other, as in SQL. Semantics as Flink's `join(...).where(...).equalTo(...).window(...)`.
+
+    `select` maps names to SQL over the two rows, such as `{"paid": "right.amount"}`; left out, all columns but the
+    keys, as `left_<column>` and `right_<column>`.
+
+    **On time.** A row is late for a window by the clock of its own log: the window's end is not after the row's stamp
+    (for sessions: its event time is before it). A pair is on time if both of its rows are, and a row without a partner
+    is published if it is on time and none that is on time matches it. So what is published depends on rows and stamps
+    alone, however the logs are cut into batches and whichever is ahead. It is published once the clocks of both logs
+    have passed the window's end. With `late="correct"` a window with late rows is then computed from all its rows, by
+    the correction of its day, which replaces all that was published of the key and window.
+
+    `every` (an interval of processing time): how often a running pipeline steps it at most.
+
+    Raises:
+        DeclarationError: an unknown column, keys that cannot be equal, a name that is taken, or a policy that there is
+            not.
+    """
+
+    select: Mapping[str, str] | None = None
+    kind: JoinKind = "inner"
+
+    kind_name = "window join"
+
+    def __post_init__(self) -> None:
+        self._check_inputs()
+        of = f"of window join {self.name!r}"
+        if self.kind not in get_args(JoinKind):
+            raise DeclarationError(
+                f"kind={self.kind!r} {of} is unknown; use one of: {', '.join(map(repr, get_args(JoinKind)))}. For a "
+                "right join exchange the two streams."
+            )
+        if self.select is not None:
+            check_mapping(f"select {of}", self.select, str, "a dict from name to SQL, such as {'paid': 'right.amount'}")
+            if not self.select:
+                raise DeclarationError(f"select {of} names no column; leave it out to keep all.")
+            object.__setattr__(self, "select", FrozenMapping(self.select))
+        self._check_values()
+        # Each expression is checked as its type is told.
+        _ = self.types
+
+    @property
+    def selected(self) -> Mapping[str, str]:
+        """The columns of a pair, each with its SQL over `left` and `right`."""
+        if self.select is not None:
+            return self.select
+        return {
+            f"{side.name}_{name}": f"{side.name}.`{name}`"
+            for side in self.sides
+            for name in side.stream.columns
+            if name not in side.keys
+        }
+
+    @cached_property
+    def types(self) -> dict[str, str | None]:
+        """The Spark type of each of them; None where only Spark knows it."""
+        of = f"window join {self.name!r}"
+        return {
+            name: check_selected(f"column {name!r} of {of}", sql, self.left, self.right)
+            for name, sql in self.selected.items()
+        }
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns of a pair."""
+        return tuple(self.selected)
+
+    def value_columns(self) -> tuple[ColumnSpec, ...]:
+        """What is selected of the two rows."""
+        streams = {side.name: side.stream for side in self.sides}
+        specs = []
+        for name, sql in self.selected.items():
+            read = ((streams[side], column) for side, column in columns_read(sql))  # type: ignore[index]
+            of = ((stream.name, column if column in stream.types else stream.event_time) for stream, column in read)
+            specs.append(ColumnSpec(name, f"`{sql}`.", self.types[name], tuple(dict.fromkeys(of))))
+        return tuple(specs)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """All but what says when results appear, and whether late rows are left out: that changes no result."""
+        return {**super().fingerprint, "join": self.kind, "column": dict(self.selected)}

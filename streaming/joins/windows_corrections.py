@@ -1,0 +1,119 @@
+"""Corrections: the windows of a day that have late rows, recomputed from all their rows and put in place whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import DAY, WINDOW, FencedError, ViewError, date_literal, literal
+from streaming.declare import CORRECTIONS, CoGrouped, TwoSided
+from streaming.joins.windows_function import function_errors
+from streaming.joins.windows_late import logs_of
+from streaming.joins.windows_plan import corrected_numbers, is_closed, until
+from streaming.joins.windows_position import JointPosition
+from streaming.joins.windows_results import bounded, finish
+from streaming.joins.windows_rows import LATE, group, pairs
+from streaming.lake import Lake
+from streaming.operators import check_declaration, create_table, generation_of, open_side
+from streaming.tables import delta
+from streaming.views import kind_of
+
+_LATE_ROWS, _RETRACTED = "_late_rows", "_retracted"
+
+
+def correct(
+    spark: SparkSession,
+    lake: Lake,
+    operator: TwoSided,
+    days: Iterable[date],
+    now: Callable[[], datetime],
+    on_day: Callable[[date, int], None] = lambda day, rows: None,
+) -> dict[date, int]:
+    """Replace the corrections of each of `days`, one commit a day; returns the corrected results per day.
+
+    Idempotent and restartable: a day is a function of the logs up to the batches that the commit names.
+
+    Raises:
+        LogError: one of the streams has no log yet.
+        ViewError: late rows are dropped by the declaration.
+        ChangedDeclaration: it is not the one that made the tables.
+        FencedError: the tables were built anew meanwhile.
+        FunctionError: the function raised.
+    """
+    if not operator.corrected:
+        raise ViewError(
+            f"{operator.kind_name} {operator.name!r} is declared with late='drop', so nothing is corrected; declare "
+            "late='correct' to have its late rows counted, they are all in the logs."
+        )
+    generation = generation_of(delta.open_table(lake.table(operator)))
+    check_declaration(lake, operator)
+    at = JointPosition.at_heads(lake, operator)
+    logs = logs_of(spark, lake, operator)
+
+    def fence(table: DeltaTable) -> None:
+        if generation_of(table) != generation:
+            raise FencedError(
+                f"{operator.kind_name} {operator.name!r} was built anew while it was corrected, and what was computed "
+                f"is of the old one; run `tidemark correct {operator.folder}` again."
+            )
+
+    corrected: dict[date, int] = {}
+    for day in sorted(set(days)):
+        rows = correction(logs, operator, day, at).withColumn("_corrected_at", literal(now()))
+        with function_errors():
+            corrected[day] = delta.replace_days(
+                rows,
+                create_table(lake, operator, CORRECTIONS, rows.schema),
+                [day],
+                metadata={"through": {day.isoformat(): dict(at.through)}, "view": operator.name},
+                numbers=corrected_numbers(day, at),
+                fence=fence,
+            )
+        on_day(day, corrected[day])
+    return corrected
+
+
+def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at: JointPosition) -> DataFrame:
+    """The correction of one day as a pure function of the `logs`, by stream, up to `at`.
+
+    The operator's columns, `_late_rows` (those in the window), `_retracted`, `_through_left`, `_through_right`, `_day`.
+    A retracted row has no values: it stands for results that are void, of a window for which the function gives none,
+    or of a session that a late row has joined to one still open.
+    """
+    near = {name: rows.where(operator.window.rows_for_day(day)) for name, rows in until(logs, at).items()}
+    merges, closed = kind_of(operator).merges, is_closed(operator, at)
+    of_day = (F.to_date(f"{WINDOW}.start") == date_literal(day)) & (F.col(_LATE_ROWS) > 0)
+    groups = group(pairs(operator, near), operator, **{_LATE_ROWS: F.count_if(LATE)})
+    late = groups.where(of_day if merges else of_day & closed)
+    results = finish(late.where(closed) if merges else late, operator, _LATE_ROWS)
+    results = results.withColumn(_RETRACTED, F.lit(False))
+    # The rows of a fixed window only become more, so that a join that had a result there has one again.
+    if merges or isinstance(operator, CoGrouped):
+        start = F.to_date("window_start").alias(DAY)
+        windows = bounded(late).select(*operator.identity, _LATE_ROWS, start)
+        same = [windows[name].eqNullSafe(results[name]) for name in operator.identity]
+        without = windows.join(results, same, "left_anti").withColumn(_RETRACTED, F.lit(True))
+        results = results.unionByName(without, allowMissingColumns=True)
+    through = {f"_through_{side.name}": F.lit(at.through[side.stream.name]).cast("bigint") for side in operator.sides}
+    return results.withColumns(through).select(*operator.columns, _LATE_ROWS, _RETRACTED, *through, DAY)
+
+
+def read_corrections(
+    spark: SparkSession, lake: Lake, operator: TwoSided, version: int | None = None
+) -> DataFrame | None:
+    """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
+    table = open_side(lake, operator, CORRECTIONS, version)
+    return None if table is None else delta.read(spark, lake.corrections(operator), table.version())
+
+
+def numbered(corrections: DataFrame | None) -> DataFrame | None:
+    """Corrections with `_through_batch`, by which the newer of two is told: the batches of both logs together.
+
+    Neither log ever becomes shorter, so that a later correction never has a lower number.
+    """
+    through = F.col("_through_left") + F.col("_through_right")
+    return None if corrections is None else corrections.withColumn("_through_batch", through)

@@ -1,0 +1,47 @@
+"""How a window join or a co-group is computed, in words, and how far it is."""
+
+from __future__ import annotations
+
+from streaming.base import counted
+from streaming.declare import STATE, CoGrouped, TwoSided, described
+from streaming.joins.windows_position import JointPosition
+from streaming.lake import Lake
+from streaming.log import require_log
+from streaming.tables import delta
+
+
+def explain(lake: Lake, operator: TwoSided) -> dict[str, str]:
+    """By heading; the tables may be there or not.
+
+    Raises:
+        LogError: one of its streams has no log yet.
+    """
+    for stream in operator.reads:
+        require_log(lake, stream)
+    state = delta.open_table(lake.table(operator, STATE)) if operator.window.merging else None
+    keys = ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in operator.sides_on.items())
+    what = f"what {described(operator.function)} gives" if isinstance(operator, CoGrouped) else "pairs"
+    waits = "they wait for the correction of their window's day"
+    return {
+        "results": f"{what} of {operator.left.name} (left) and {operator.right.name} (right) by {keys} and window, "
+        f"{operator.window.fingerprint}",
+        "computed": "open sessions are kept in a table, with their rows; each step merges its rows into them"
+        if operator.window.merging
+        else "when the clocks of both logs have passed the end of a window, its rows are read from the logs",
+        "state": "none"
+        if state is None
+        else f"{delta.size(lake.table(operator, STATE)):,} bytes in {operator.table_name(STATE)}",
+        "late rows": "are dropped from the results; they stay in the logs" if operator.late == "drop" else waits,
+        "steps": "after each batch of either log" if operator.every is None else f"at most every {operator.every}",
+        "position": _position(JointPosition.now(lake, operator), JointPosition.at_heads(lake, operator)),
+    }
+
+
+def _position(at: JointPosition, heads: JointPosition) -> str:
+    places = []
+    for name, number in at.through.items():
+        clock = at.clocks[name]
+        watermark = "none" if clock is None else f"{clock:%Y-%m-%d %H:%M:%S}"
+        places.append(f"batch {number:,} of {heads.through[name]:,} of {name}, watermark {watermark}")
+    generation = f"; built anew {counted(at.generation, 'time')}" if at.generation else ""
+    return f"{'; '.join(places)}{generation}"

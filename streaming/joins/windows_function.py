@@ -1,0 +1,90 @@
+"""The function of a co-group, called for each key and window in Spark's Python workers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PythonException
+
+from streaming.base import FunctionError, from_micros
+from streaming.declare import CoGroupFunction, described
+from streaming.joins.windows_rows import LEFT, RIGHT
+from streaming.keyed import encoder, python_values, row_class
+
+
+@dataclass(frozen=True)
+class CallPerWindow:
+    """Give the results of groups: those of their columns that are `kept`, then the columns of `results`."""
+
+    function: CoGroupFunction
+    keys: tuple[str, ...]
+    kept: tuple[str, ...]
+    results: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield self._of_groups(batch)
+
+    def _of_groups(self, groups: pa.RecordBatch) -> pa.RecordBatch:
+        kind = pa.struct(list(self.results))
+        encode = encoder(kind)
+        keys = _rows(self.keys, (python_values(groups.column(name)) for name in self.keys))
+        bounds = (python_values(groups.column(name)) for name in ("window_start", "window_end"))
+        sides = (map(_as_rows, python_values(groups.column(name))) for name in (LEFT, RIGHT))
+        results: list[Any] = []
+        places: list[int] = []
+        for place, given in enumerate(zip(keys, *bounds, *sides, strict=True)):
+            given_back = [encode(each) for each in self._called(*given)]
+            results += given_back
+            places += [place] * len(given_back)
+        values = pa.RecordBatch.from_struct_array(pa.array(results, kind))
+        kept = groups.select(list(self.kept)).take(pa.array(places, pa.int64()))
+        return pa.RecordBatch.from_arrays([*kept.columns, *values.columns], names=[*self.kept, *self.results.names])
+
+    def _called(self, key: Any, start: int, end: int, left: list[Any], right: list[Any]) -> list[Any]:
+        try:
+            given = list(self.function(key, start, end, left, right))
+            if None in given:
+                raise ValueError("it gave None in place of a result")
+            return given
+        # Whatever a user's function raises is told with the key and window that it was called for.
+        except Exception as error:
+            values = ", ".join(f"{name}={value!r}" for name, value in zip(self.keys, key, strict=True))
+            raise FunctionError(
+                f"function {described(self.function)} failed for ({values}) and the window from {from_micros(start)} "
+                f"to {from_micros(end)}: {type(error).__name__}: {error}. Nothing of its step was written; correct it "
+                "and run again."
+            ) from error
+
+
+@contextmanager
+def function_errors() -> Iterator[None]:
+    """What a function raised in Spark's workers as it was told there, without the traces around it.
+
+    Raises:
+        FunctionError: instead of Spark's error.
+    """
+    try:
+        yield
+    except PythonException as error:
+        told = re.search(rf"{FunctionError.__name__}: (.*)", str(error))
+        if told is None:
+            raise
+        raise FunctionError(told[1]) from error
+
+
+def _as_rows(rows: list[dict[str, Any]]) -> list[Any]:
+    if not rows:
+        return []
+    as_row = partial(tuple.__new__, row_class(tuple(rows[0])))
+    return [as_row(row.values()) for row in rows]
+
+
+def _rows(names: tuple[str, ...], columns: Iterable[list[Any]]) -> Iterator[Any]:
+    return map(partial(tuple.__new__, row_class(names)), zip(*columns, strict=True))

@@ -1,0 +1,142 @@
+"""Window joins and co-groups as an operator: what the rooms above know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import WINDOW, ViewError, earlier, from_micros, literal
+from streaming.declare import Stream, TwoSided
+from streaming.joins.windows_corrections import correct, numbered, read_corrections
+from streaming.joins.windows_explained import explain
+from streaming.joins.windows_first import read_first
+from streaming.joins.windows_late import counts, late_pairs, logs_of
+from streaming.joins.windows_laws import PinnedTwoSided, audit_two_sided
+from streaming.joins.windows_plan import plan
+from streaming.joins.windows_rows import pairs
+from streaming.joins.windows_steps import WindowSteps
+from streaming.lake import Lake
+from streaming.log import OperatorCounts, read_log, valid
+from streaming.operators import (
+    Finding,
+    LogAtVersion,
+    OperatorRuntime,
+    PendingDay,
+    Step,
+    check_declaration,
+    in_pieces,
+    runtime_of,
+)
+from streaming.tables import delta
+from streaming.views import current_results
+
+_ROWS_PER_CORE = 1_000_000
+"""How much of a log one step takes at most, so that its memory is bounded however far it is behind."""
+
+
+@runtime_of.register
+def _(operator: TwoSided, lake: Lake) -> OperatorRuntime:
+    return TwoSidedRuntime(operator, lake)
+
+
+class TwoSidedRuntime(OperatorRuntime):
+    """It runs in steps over both logs; its corrections are batch reads of them."""
+
+    operator: TwoSided
+
+    def __init__(self, operator: TwoSided, lake: Lake) -> None:
+        self.operator = operator
+        self.lake = lake
+        self._steps: WindowSteps | None = None
+
+    def check(self) -> None:
+        check_declaration(self.lake, self.operator)
+
+    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
+        steps, most_rows = self._steps_on(spark), _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
+        for batches in in_pieces(steps.behind(), most_rows):
+            yield Step(batches, partial(steps.step, batches, now))
+
+    def counts(self, stream: Stream) -> OperatorCounts | None:
+        return counts(self.operator, stream)
+
+    def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
+        """The latest end of a window that is open, over both logs: each has to be past it."""
+        operator, spark = self.operator, rows.sparkSession
+        others = (other for other in operator.reads if other != stream and delta.exists(self.lake.log(other)))
+        logs = {stream.name: rows} | {other.name: valid(read_log(spark, self.lake, other)) for other in others}
+        if len(logs) < len(operator.reads):
+            return None
+        earliest = earlier(watermark, operator.window.reach)
+        if earliest is not None:
+            near = {each.name: F.col(f"`{each.event_time}`") >= literal(earliest) for each in operator.reads}
+            logs = {name: log.where(near[name]) for name, log in logs.items()}
+        window_end = F.col(f"{WINDOW}.end")
+        still_open = pairs(operator, logs).where(window_end > literal(operator.window.closed_by(watermark)))
+        latest = still_open.agg(F.unix_micros(F.max(window_end))).first()
+        return None if latest is None or latest[0] is None else from_micros(latest[0])
+
+    @property
+    def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
+        return {
+            "current": self._current,
+            "first": lambda spark: read_first(spark, self.lake, self.operator).orderBy("window_start", *self._by),
+            "late": lambda spark: late_pairs(self.operator, logs_of(spark, self.lake, self.operator)),
+            "corrections": self._corrections,
+        }
+
+    def explain(self, spark: SparkSession) -> dict[str, str]:
+        return explain(self.lake, self.operator)
+
+    def plan(self, spark: SparkSession) -> list[PendingDay]:
+        return plan(spark, self.lake, self.operator)
+
+    def correct(
+        self,
+        spark: SparkSession,
+        days: Iterable[date],
+        now: Callable[[], datetime],
+        on_day: Callable[[date, int], None] = lambda day, rows: None,
+    ) -> dict[date, int]:
+        return correct(spark, self.lake, self.operator, days, now, on_day)
+
+    def refresh(self) -> None:
+        self._steps = None
+
+    def pin(self, spark: SparkSession) -> PinnedTwoSided:
+        return PinnedTwoSided.now(self.lake, self.operator)
+
+    def laws(self, spark: SparkSession, pinned: PinnedTwoSided, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+        return audit_two_sided(spark, self.lake, pinned, logs)
+
+    @property
+    def _by(self) -> tuple[str, ...]:
+        return self.operator.by
+
+    def _current(self, spark: SparkSession) -> DataFrame:
+        at = self.pin(spark)
+        corrections = numbered(read_corrections(spark, self.lake, self.operator, at.corrections))
+        first = read_first(spark, self.lake, self.operator, at.first)
+        return current_results(first, corrections, self.operator).orderBy("window_start", *self._by)
+
+    def _corrections(self, spark: SparkSession) -> DataFrame:
+        corrections = read_corrections(spark, self.lake, self.operator)
+        if corrections is None:
+            raise ViewError(
+                f"{self.operator.kind_name} {self.operator.name!r} has no corrections at "
+                f"{self.lake.corrections(self.operator)!r} yet; run `tidemark correct {self.operator.folder}` first, "
+                "or point TIDEMARK_HOME to the lake that has them."
+            )
+        return corrections.orderBy("window_start", *self._by)
+
+    def _steps_on(self, spark: SparkSession) -> WindowSteps:
+        # Kept, because it knows the files of the logs.
+        if self._steps is None:
+            steps = WindowSteps(spark, self.lake, self.operator)
+            steps.repair()
+            self._steps = steps
+        return self._steps

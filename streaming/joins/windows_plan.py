@@ -1,0 +1,133 @@
+"""Which days need a correction: those with late rows, on either side, that their correction has not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import WINDOW, from_micros, literal, optional_instant, to_micros
+from streaming.declare import CORRECTIONS, TwoSided
+from streaming.joins.windows_late import logs_of
+from streaming.joins.windows_position import JointPosition
+from streaming.joins.windows_rows import LATE, SIDE, pairs
+from streaming.lake import Lake
+from streaming.operators import PendingDay, open_side
+from streaming.views import days_of_session, kind_of
+
+_THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """How far a day is corrected: the batch of each stream's log, -1 for none, and the joint clock by then."""
+
+    through: Mapping[str, int]
+    watermark: datetime | None
+
+    @classmethod
+    def of(cls, operator: TwoSided, day: date, table: DeltaTable | None) -> Corrected:
+        """What an open table of corrections says of the day."""
+        names = {stream.name: _THROUGH.format(day.isoformat(), stream.name) for stream in operator.reads}
+        through = {name: None if table is None else table.transaction_version(key) for name, key in names.items()}
+        clock = None if table is None else table.transaction_version(_CLOCK.format(day.isoformat()))
+        return cls(
+            {name: -1 if number is None else number for name, number in through.items()}, optional_instant(clock)
+        )
+
+
+def corrected_numbers(day: date, at: JointPosition) -> dict[str, int]:
+    """What the table keeps of a day that is corrected up to `at`."""
+    through = {_THROUGH.format(day.isoformat(), name): number for name, number in at.through.items()}
+    return through if at.watermark is None else through | {_CLOCK.format(day.isoformat()): to_micros(at.watermark)}
+
+
+def is_closed(operator: TwoSided, at: JointPosition) -> Column:
+    """Whether the joint clock has passed the end of a pair's or group's window."""
+    if at.watermark is None:
+        return F.lit(False)
+    return F.col(f"{WINDOW}.end") <= literal(operator.window.closed_by(at.watermark))
+
+
+def until(logs: Mapping[str, DataFrame], at: JointPosition) -> dict[str, DataFrame]:
+    """The rows of the `logs`, by stream, of the batches up to `at`."""
+    return {name: rows.where(F.col("_batch") <= at.through[name]) for name, rows in logs.items()}
+
+
+def plan(spark: SparkSession, lake: Lake, operator: TwoSided) -> list[PendingDay]:
+    """The days that need a correction, oldest first.
+
+    Raises:
+        LogError: one of the streams has no log yet.
+    """
+    if not operator.corrected:
+        return []
+    at = JointPosition.at_heads(lake, operator)
+    return pending(logs_of(spark, lake, operator), operator, at, open_side(lake, operator, CORRECTIONS))
+
+
+def pending(
+    logs: Mapping[str, DataFrame], operator: TwoSided, at: JointPosition, corrections: DeltaTable | None
+) -> list[PendingDay]:
+    """The same of the `logs` up to `at`, given the open table of corrections.
+
+    A day waits if late rows are newer than its correction, or if the joint clock has passed by now, and had not then,
+    the end of a window that has some: what is late by its own clock may be early by the joint one. Batch numbers are
+    those of the log that is further behind.
+    """
+    found = []
+    for row in _late_days(until(logs, at), operator, at).collect():
+        corrected = Corrected.of(operator, row["day"], corrections)
+        newest = {
+            name: at.through[name] if _has_closed(operator, row["closed"], corrected) else row[side]
+            for side, name in ((side.name, side.stream.name) for side in operator.sides)
+        }
+        behind = _furthest_behind(newest, corrected)
+        if behind is not None:
+            through = corrected.through[behind]
+            found.append(PendingDay(row["day"], row["late_pairs"], newest[behind], None if through < 0 else through))
+    return found
+
+
+def _late_days(logs: Mapping[str, DataFrame], operator: TwoSided, at: JointPosition) -> DataFrame:
+    """Days with late pairs: how many, the newest batch of each side that brought one, the latest end that is closed.
+
+    Windows that are open wait until they are closed; but sessions, because a late row may have joined one still open
+    with one that was published.
+    """
+    merges, closed = kind_of(operator).merges, is_closed(operator, at)
+    newest = {
+        side.name: F.max(F.when(F.col(LATE) & (F.col(SIDE) == side.name), F.col("_batch"))) for side in operator.sides
+    }
+    aggregates = [F.count_if(LATE).alias("late_pairs"), *(column.alias(name) for name, column in newest.items())]
+    of = pairs(operator, logs)
+    windows = kind_of(operator).group(of if merges else of.where(LATE), operator.by, aggregates)
+    late = windows.where((F.col("late_pairs") > 0) & (F.lit(True) if merges else closed))
+    days = days_of_session() if merges else F.to_date(f"{WINDOW}.start")
+    ends = F.when(closed, F.unix_micros(f"{WINDOW}.end")).alias("closed")
+    return (
+        late.select(days.alias("day"), "late_pairs", *newest, ends)
+        .groupBy("day")
+        .agg(F.sum("late_pairs").alias("late_pairs"), *(F.max(name).alias(name) for name in (*newest, "closed")))
+        .orderBy("day")
+    )
+
+
+def _has_closed(operator: TwoSided, latest_end: int | None, corrected: Corrected) -> bool:
+    """Whether the latest end of a closed window was not closed when the day was corrected."""
+    if latest_end is None:
+        return False
+    then = corrected.watermark
+    return then is None or from_micros(latest_end) > operator.window.closed_by(then)
+
+
+def _furthest_behind(newest: Mapping[str, Any], corrected: Corrected) -> str | None:
+    """The stream whose correction lacks most batches; None where none lacks any."""
+    lacking = {name: number - corrected.through[name] for name, number in newest.items() if number is not None}
+    furthest = max(lacking, key=lambda name: lacking[name], default=None)
+    return furthest if furthest is not None and lacking[furthest] > 0 else None

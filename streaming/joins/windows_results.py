@@ -1,0 +1,79 @@
+"""Results of groups that hold the rows of both sides: joined rows, or what a function makes of them.
+
+First results, corrections and the audit all go this way, so that they agree.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from streaming.base import DAY, ORDER, WINDOW, arrow_schema
+from streaming.declare import CoGrouped, TwoSided, WindowJoined
+from streaming.joins.windows_function import CallPerWindow
+from streaming.joins.windows_rows import LEFT, RIGHT, ROWS
+
+_MEETING = "_meeting"
+
+
+def finish(groups: DataFrame, operator: TwoSided, *extra: str) -> DataFrame:
+    """Results of `groups`: the operator's columns, those of `extra`, `_day`."""
+    results = _joined(groups, operator, extra) if isinstance(operator, WindowJoined) else groups
+    if isinstance(operator, CoGrouped):
+        results = _called(groups, operator, extra)
+    return results.select(*operator.columns, *extra, F.to_date("window_start").alias(DAY))
+
+
+def bounded(groups: DataFrame) -> DataFrame:
+    """`groups` with `window_start` and `window_end`."""
+    return groups.withColumns({"window_start": F.col(f"{WINDOW}.start"), "window_end": F.col(f"{WINDOW}.end")})
+
+
+def _joined(groups: DataFrame, operator: WindowJoined, extra: tuple[str, ...]) -> DataFrame:
+    left, right = F.col(LEFT), F.col(RIGHT)
+    apart = F.array(
+        F.struct(left.alias(LEFT), F.slice(right, 1, 0).alias(RIGHT)),
+        F.struct(F.slice(left, 1, 0).alias(LEFT), right.alias(RIGHT)),
+    )
+    together = F.array(F.struct(left.alias(LEFT), right.alias(RIGHT)))
+    # A null equals nothing, so that rows of such a key are by themselves.
+    has_null = reduce(or_, (F.col(key).isNull() for key in operator.by))
+    kept = [*operator.by, "window_start", "window_end", *extra]
+    meetings = bounded(groups).select(*kept, F.explode(F.when(has_null, apart).otherwise(together)).alias(_MEETING))
+    wanted = meetings.where(_has_results(operator)).select(*kept, f"{_MEETING}.*")
+    by_left = wanted.select(*kept, RIGHT, F.explode_outer(LEFT).alias("left"))
+    pairs = by_left.select(*kept, "left", F.explode_outer(RIGHT).alias("right"))
+    return pairs.select(*kept, *(F.expr(sql).alias(name) for name, sql in operator.selected.items()))
+
+
+def _has_results(operator: WindowJoined) -> Column:
+    has_left, has_right = (F.size(F.col(_MEETING)[side]) > 0 for side in ROWS.values())
+    return {"inner": has_left & has_right, "left": has_left, "outer": has_left | has_right}[operator.kind]
+
+
+def _called(groups: DataFrame, operator: CoGrouped, extra: tuple[str, ...]) -> DataFrame:
+    rows = [_in_order(F.col(ROWS[side.name]), side.stream.columns).alias(ROWS[side.name]) for side in operator.sides]
+    kept = [*operator.by, "window_start", "window_end", *extra]
+    given = bounded(groups).select(*kept, *rows)
+    results = arrow_schema(operator.result)
+    fields = [given.schema[name] for name in kept]
+    schema = StructType([*fields, *from_arrow_schema(results, prefer_timestamp_ntz=False).fields])
+    return given.mapInArrow(CallPerWindow(operator.function, operator.by, tuple(kept), results), schema)
+
+
+def _in_order(rows: Column, columns: tuple[str, ...]) -> Column:
+    """The rows of one side by event time, then in the order of their log, with the columns that a function sees."""
+
+    def compared(one: Column, other: Column) -> Column:
+        return F.when(one[ORDER] < other[ORDER], -1).when(one[ORDER] > other[ORDER], 1).otherwise(0)
+
+    def shown(row: Column) -> Column:
+        return F.struct(*(row[name].alias(name) for name in columns))
+
+    # Not sorted as they are: a row may hold a map, which has no order.
+    return F.transform(F.array_sort(rows, compared), shown)

@@ -1,0 +1,61 @@
+"""The rows of both sides with their windows, and what of them belongs together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streaming.base import END_OF_EVENT_TIMES, EVENT_TIME, FIRST_EVENT_TIME, ORDER, ORIGIN, WINDOW, literal
+from streaming.declare import InputSide, TwoSided
+from streaming.views import kind_of
+
+LEFT, RIGHT, SIDE, LATE = "_left", "_right", "_side", "_late"
+ROWS = {"left": LEFT, "right": RIGHT}
+"""The columns that hold the row of a pair, or in a group the rows, of either side."""
+
+
+def pairs(operator: TwoSided, rows: Mapping[str, DataFrame]) -> DataFrame:
+    """The (valid row, window) pairs of both sides, of the `rows` of each stream's log.
+
+    The keys, `_window`, `_late`, `_side`, `_left` or `_right` with the row (null in the other), `_batch`, `_watermark`.
+
+    A pair is late by the clock of the row's own log, whichever log is ahead: by its stamp it is known for certain.
+    """
+    left, right = (_of_side(side, operator, rows[side.stream.name]) for side in operator.sides)
+    return left.unionByName(right, allowMissingColumns=True)
+
+
+def group(of: DataFrame, operator: TwoSided, **extra: Column) -> DataFrame:
+    """One row per key and window of the pairs `of`: the keys, `_window`, the rows of each side, `extra` aggregates."""
+    rows = [F.collect_list(column).alias(column) for column in ROWS.values()]
+    extras = [column.alias(name) for name, column in extra.items()]
+    return kind_of(operator).group(of, operator.by, [*rows, *extras])
+
+
+def is_counted(side: InputSide) -> Column:
+    """True for the valid rows of a side's log at a time around which there are days; false or null for all others."""
+    event_time = F.col(f"`{side.stream.event_time}`")
+    timed = (event_time >= literal(FIRST_EVENT_TIME)) & (event_time < literal(END_OF_EVENT_TIMES))
+    return F.col("_day").isNotNull() & timed
+
+
+def _of_side(side: InputSide, operator: TwoSided, rows: DataFrame) -> DataFrame:
+    event_time = F.col(f"`{side.stream.event_time}`")
+    # Not over every row: what made a row rejected may make a window overflow.
+    windows = F.explode(F.when(is_counted(side), operator.window.bounds(event_time)))
+    row = F.struct(
+        *(f"`{name}`" for name in side.stream.columns),
+        event_time.alias(EVENT_TIME),
+        F.struct(event_time.alias("at"), "_batch", ORIGIN).alias(ORDER),
+    )
+    paired = rows.select(
+        *(F.col(f"`{theirs}`").alias(ours) for ours, theirs in zip(operator.by, side.keys, strict=True)),
+        row.alias(ROWS[side.name]),
+        F.lit(side.name).alias(SIDE),
+        "_batch",
+        "_watermark",
+        windows.alias(WINDOW),
+    )
+    return paired.withColumn(LATE, operator.window.late(F.col(WINDOW), F.col("_watermark")))

@@ -1,0 +1,130 @@
+"""One step of a window join or a co-group: from where it is to a batch of each log.
+
+Windows with fixed bounds need no state: those that the joint clock closes on the way are computed from the logs. Of
+sessions what is open is a table. Whatever kills a step, the next one goes on from what the tables say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.storagelevel import StorageLevel
+
+from streaming.base import constant, utc_now
+from streaming.declare import STATE, TwoSided
+from streaming.joins.windows_function import function_errors
+from streaming.joins.windows_position import JointPosition
+from streaming.joins.windows_results import finish
+from streaming.joins.windows_rows import group, pairs
+from streaming.joins.windows_sessions import OpenJointSessions
+from streaming.lake import Lake
+from streaming.log import LogFiles, batches_after
+from streaming.operators import Batches, Written, clean_state, create_table
+from streaming.tables import delta
+from streaming.views import ends_within
+
+_CLEANED_EVERY = timedelta(minutes=10)
+
+
+class WindowSteps:
+    """The steps of one window join or co-group in one process."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, operator: TwoSided) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._operator = operator
+        self._logs = {stream.name: LogFiles(lake, stream) for stream in operator.reads}
+        # No row, but the columns that groups and results have.
+        nothing = group(pairs(operator, {name: log.none(spark) for name, log in self._logs.items()}), operator)
+        self._nothing = finish(nothing, operator)
+        self._open = OpenJointSessions(spark, lake, operator, nothing.schema) if operator.window.merging else None
+        self._cleaned_at = utc_now()
+
+    def position(self) -> JointPosition:
+        """The batches after which the next step begins."""
+        return JointPosition.now(self._lake, self._operator)
+
+    def behind(self) -> Batches:
+        """The batches of each log that are to be followed."""
+        through = self.position().through
+        return {stream.name: batches_after(self._lake, stream, through[stream.name]) for stream in self._operator.reads}
+
+    def repair(self) -> None:
+        """Make state fit to what is published, whatever became of either; before the first step of a process."""
+        if self._open is None:
+            return
+        published, kept = self.position(), self._open.repaired(self.position())
+        if kept != published:
+            self._open.write_open(self._sessions(self._open, kept, published), kept, published)
+
+    def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
+        """Follow `batches`, those after the position in order and without a gap, in one go.
+
+        Raises:
+            FencedError: another process has taken over.
+            FunctionError: the function raised.
+        """
+        before = self.position()
+        after = before.after(batches)
+        if self._open is None:
+            return Written(self._publish(self._closed(before, after), before, after, now()))
+        sessions = self._sessions(self._open, before, after).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            closed = finish(self._open.closed(sessions, after), self._operator)
+            rows = self._publish(closed, before, after, now())
+            written = Written(rows, self._open.write_open(sessions, before, after), self._open.size())
+        finally:
+            sessions.unpersist()
+        self._clean(now())
+        return written
+
+    def _closed(self, before: JointPosition, after: JointPosition) -> DataFrame | None:
+        """Results of the windows that the joint clock closes on the way; None where there can be none.
+
+        A row of a later batch is late for all of them, because its stamp is not below its own log's clock, and that is
+        not below the joint one.
+        """
+        window = self._operator.window
+        if after.watermark is None or after.watermark == before.watermark:
+            return None
+        since = None if before.watermark is None else window.closed_by(before.watermark)
+        by = window.closed_by(after.watermark)
+        if since is not None and not window.ends_between(since, by):
+            return None
+        times = window.times_for_ends(since, by)
+        rows = {name: log.with_times(self._spark, *times, after.through[name]) for name, log in self._logs.items()}
+        on_time = pairs(self._operator, rows).where(ends_within(since, by)).where("not _late")
+        return finish(group(on_time, self._operator), self._operator)
+
+    def _sessions(self, open_: OpenJointSessions, before: JointPosition, after: JointPosition) -> DataFrame:
+        rows = {
+            name: log.with_batches(self._spark, before.through[name], after.through[name])
+            for name, log in self._logs.items()
+        }
+        return open_.with_rows(pairs(self._operator, rows).where("not _late"), before)
+
+    def _publish(self, results: DataFrame | None, before: JointPosition, after: JointPosition, now: datetime) -> int:
+        """Append first results, null for none, in one commit that also says how far it is; returns their rows."""
+        written = (self._nothing if results is None else results).withColumn("_written_at", constant(now, "window_end"))
+        uri = create_table(self._lake, self._operator, "", written.schema)
+        metadata = {"through": dict(after.through), "after": dict(before.through)}
+        if results is None:
+            delta.note(uri, metadata=metadata, numbers=after.numbers(), fence=lambda t: before.fence(self._operator, t))
+            return 0
+        with function_errors():
+            return delta.append(
+                written,
+                uri,
+                txn=None,
+                metadata=lambda: metadata,
+                statistics=("window_start", "window_end"),
+                numbers=after.numbers,
+                fence=lambda table: before.fence(self._operator, table),
+            )
+
+    def _clean(self, now: datetime) -> None:
+        if now - self._cleaned_at >= _CLEANED_EVERY:
+            self._cleaned_at = now
+            clean_state(self._lake.table(self._operator, STATE), now)

@@ -1,0 +1,106 @@
+"""Declarations of window joins and co-groups: what they tell of their results, and what is refused, in words."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from streaming import BoundedOutOfOrderness, CoGrouped, Files, Json, SessionWindow, Stream, Tumbling, WindowJoined
+from streaming.base.errors import DeclarationError
+from streaming.declare.columns import ColumnSpec
+from streaming.declare.delivery import Delivery
+from streaming.declare.suffixes import CORRECTIONS
+from streaming.declare.two_sided import TwoSided
+from streaming.lake.lake import Lake
+from streaming.sinks.files import JsonLines
+from streaming.sources import placed_rows
+
+clock = BoundedOutOfOrderness("1 second")
+clicks = Stream("clicks", Files("clicks"), Json("visitor string, at timestamp, page string, n bigint"), "at", clock)
+orders = Stream("orders", Files("orders"), Json("buyer string, at timestamp, amount double"), "at", clock)
+ON = {"visitor": "buyer"}
+HOUR = Tumbling("1 hour")
+
+
+def nothing(key: Any, start: int, end: int, left: list[Any], right: list[Any]) -> Iterator[dict[str, Any]]:
+    yield from ()
+
+
+bought = WindowJoined("bought", clicks, orders, ON, HOUR, {"after": "right.at - left._event_time", "n": "left.n * 2"})
+counted = CoGrouped("counted", clicks, orders, ON, HOUR, "n bigint comment 'How many.'", nothing)
+
+
+def test_it_is_a_value_whose_description_and_late_policy_change_no_result() -> None:
+    for one in (bought, counted):
+        assert pickle.loads(pickle.dumps(one)) == one
+        assert hash(one) == hash(one.renamed(one.name))
+    again = WindowJoined(
+        "bought", clicks, orders, ON, Tumbling("60 minutes"), bought.selected, late="drop", every="1 day"
+    )
+    assert again.fingerprint == bought.fingerprint
+    assert [table.suffix for table in again.tables] == [""]
+    second = CoGrouped("counted", clicks, orders, ON, HOUR, counted.result, nothing, version=2)
+    assert second.fingerprint != counted.fingerprint
+
+
+def test_columns_tell_what_they_are_computed_from() -> None:
+    columns = {spec.name: spec for spec in bought.columns_of()}
+    assert list(columns) == ["visitor", "window_start", "window_end", "after", "n", "_written_at", "_day"]
+    assert columns["visitor"].of == (("clicks", "visitor"), ("orders", "buyer"))
+    assert columns["after"].of == (("orders", "at"), ("clicks", "at"))
+    assert columns["n"] == ColumnSpec("n", "`left.n * 2`.", "bigint", (("clicks", "n"),))
+    assert "How many." in {spec.name: spec for spec in counted.columns_of(CORRECTIONS)}["n"].meaning
+    whole = WindowJoined("whole", clicks, orders, ON, HOUR)
+    assert whole.values == ("left_at", "left_page", "left_n", "right_at", "right_amount")
+
+
+def test_both_sides_may_be_one_stream() -> None:
+    pairs = WindowJoined("pairs", clicks, clicks, ("visitor",), HOUR, {"from": "left.page", "to": "right.page"})
+    assert pairs.reads == (clicks,)
+
+
+def test_other_streams_follow_first_results_and_a_delivery_carries_them_alone() -> None:
+    placed = placed_rows(bought, Lake("."), "")
+    assert (placed.unit, placed.order) == ("window_end", ("visitor", "window_start", "window_end"))
+    assert Delivery("out", bought, JsonLines("out")).what == "first"
+    with pytest.raises(DeclarationError, match="current"):
+        Delivery("out", bought, JsonLines("out"), what="current")
+    with pytest.raises(DeclarationError, match="of a window join its first results can be followed"):
+        placed_rows(bought, Lake("."), "late")
+
+
+def joined(**given: Any) -> WindowJoined:
+    return WindowJoined(**{"name": "bought", "left": clicks, "right": orders, "on": ON, "window": HOUR, **given})
+
+
+@pytest.mark.parametrize(
+    ("declare", "told"),
+    [
+        (lambda: joined(on=()), "on of window join 'bought' is empty, so that every row would meet every other"),
+        (lambda: joined(on="visitor"), "write a tuple of the columns that both streams have"),
+        (lambda: joined(on=("visitor",)), "at the right of window join 'bought', reads unknown column 'visitor'"),
+        (lambda: joined(on={"n": "amount"}), "compares 'n' of stream 'clicks', which is bigint, with 'amount'"),
+        (lambda: joined(on={"visitor": "buyer", "page": "buyer"}), "names a key of stream 'orders' twice"),
+        (lambda: joined(right=HOUR), "the stream whose rows come in on that side"),
+        (lambda: joined(window=SessionWindow(seconds_of="n")), "at the right, reads unknown column 'n'"),
+        (lambda: joined(kind="right"), "use one of: 'inner', 'left', 'outer'. For a right join exchange the two"),
+        (lambda: joined(late="update"), "use one of: 'correct', 'drop'. Only a view over one stream is updated"),
+        (lambda: joined(select={}), "names no column"),
+        (lambda: joined(select={"n": "n"}), "Columns there are: left, right"),
+        (lambda: joined(select={"x": "right.page"}), "columns there are: right.buyer, right.at, right.amount"),
+        (lambda: joined(select={"x": "left"}), "columns there are: left.visitor, left.at, left.page, left.n"),
+        (lambda: joined(select={"x": "sum(left.n)"}), "takes many rows together"),
+        (lambda: joined(select={"visitor": "left.n"}), "has the name of a key, a window column or another result"),
+        (lambda: joined(name="No"), "'No' cannot name a window join"),
+        (lambda: CoGrouped("c", clicks, orders, ON, HOUR, "n bigint", lambda *given: []), "cannot find by its name"),
+        (lambda: CoGrouped("c", clicks, orders, ON, HOUR, "window_end bigint", nothing), "has the name of a key"),
+        (lambda: CoGrouped("c", clicks, orders, ON, HOUR, "n bigint", nothing, version=0), "is no version"),
+    ],
+)
+def test_what_cannot_be_is_refused(declare: Callable[[], TwoSided], told: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        declare()
+    assert told in str(refused.value)

@@ -1,0 +1,288 @@
+"""Window joins and co-groups on Spark: steps that are cut or killed anywhere, late rows on either side."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from streaming import (
+    BoundedOutOfOrderness,
+    CoGrouped,
+    Files,
+    Json,
+    Pipeline,
+    SessionWindow,
+    Sliding,
+    Stream,
+    Table,
+    Tumbling,
+    Windowed,
+    WindowJoined,
+    agg,
+    drain,
+)
+from streaming.audit.laws import audit
+from streaming.base.errors import ChangedDeclaration, FencedError, FunctionError
+from streaming.declare.delivery import Delivery
+from streaming.declare.operator import Operator
+from streaming.declare.two_sided import TwoSided
+from streaming.joins.windows_steps import WindowSteps
+from streaming.lake.lake import Lake
+from streaming.log.read import read_log, valid
+from streaming.operations.left import left_tables
+from streaming.operations.rebuild import rebuild
+from streaming.operators.runtime import runtime_of
+from streaming.sinks.files import JsonLines
+from tests.streaming.joins import windows_oracle as oracle
+from tests.streaming.joins.windows_oracle import Row, Side
+from tests.support.feeds import land_all
+from tests.support.instants import NOW, T0, at
+from tests.support.killed import Killed, killed_at
+from tests.support.runs import tuples
+
+SEED = 24
+DELAYS = {"ours": 2, "theirs": 6}
+
+
+def unequal(key: Any, start: int, end: int, left: list[Any], right: list[Any]) -> Iterator[dict[str, Any]]:
+    if len(left) != len(right):
+        # Equal times have an order of their own in each log.
+        ordered = [sorted(rows, key=lambda row: (row.at, row.v)) for rows in (left, right)]
+        yield {name: [row.v for row in rows] for name, rows in zip(("a", "b"), ordered, strict=True)}
+
+
+ours, theirs = (
+    Stream(
+        name,
+        Files(f"landing/{name}", files_per_batch=1),
+        Json(f"{key} string, at timestamp not null, v string"),
+        "at",
+        BoundedOutOfOrderness(f"{DELAYS[name]} seconds"),
+    )
+    for name, key in (("ours", "k"), ("theirs", "id"))
+)
+CLOCK = BoundedOutOfOrderness("0 seconds")
+ON = {"k": "id"}
+VALUES = {"a": "left.v", "b": "right.v"}
+outer = WindowJoined("outer_fives", ours, theirs, ON, Tumbling("5 seconds"), VALUES, "outer")
+sliding = WindowJoined("sliding", ours, theirs, ON, Sliding("10 seconds", "5 seconds"), VALUES, "left", late="drop")
+sessions = CoGrouped(
+    "visits", ours, theirs, ON, SessionWindow("3 seconds"), "a array<string>, b array<string>", unequal
+)
+OPERATORS: tuple[TwoSided, ...] = (outer, sliding, sessions)
+PIPELINE = Pipeline(name="meeting", streams=(ours, theirs), operators=OPERATORS)
+
+
+def drawn(draw: random.Random, name: str, delay: int) -> Side:
+    """Batches whose rows move on in time, many of them behind the clock."""
+    batches, number = [], 0
+    for first in range(0, 40, 8):
+        batch = []
+        for _ in range(draw.randrange(2, 6)):
+            number += 1
+            time = first + draw.randrange(9) - draw.choice([0, 0, 0, 12, 25])
+            batch.append(Row(draw.choice("pq"), time, f"{name}{number:02}"))
+        batches.append(batch)
+    return Side(batches, delay)
+
+
+SIDES = [drawn(random.Random(f"{SEED} {name}"), name[0], delay) for name, delay in DELAYS.items()]
+
+
+def expected(of: TwoSided, *, late: bool) -> oracle.Results:
+    left, right = SIDES
+    if of is sessions:
+        return oracle.sessions(left, right, 3, oracle.unequal, late=late)
+    size, lists = (5, oracle.outer) if of is outer else (10, oracle.left_outer)
+    return oracle.fixed(left, right, oracle.sliding(size, 5), lists, late=late)
+
+
+def found(spark: SparkSession, lake: Lake, of: TwoSided, what: str) -> oracle.Results:
+    rows = tuples(runtime_of(of, lake).readable[what](spark), "k", "window_start", "window_end", "a", "b")
+    seconds = (
+        (key, *((each - T0).total_seconds() for each in bounds), values)
+        for key, *bounds, values in ((row[0], row[1], row[2], row[3:]) for row in rows)
+    )
+    return sorted(((key, int(start), int(end), values) for key, start, end, values in seconds), key=repr)
+
+
+def payloads(side: Side, key: str) -> list[list[dict[str, Any]]]:
+    return [[{key: row.key, "at": at(row.at).isoformat(), "v": row.value} for row in batch] for batch in side.batches]
+
+
+def tables(lake: Lake, of: TwoSided) -> dict[str, list[str]]:
+    """The rows of its own table and of its state, but for when they were written."""
+    rows = {}
+    for suffix in ("", *(["state"] if of.window.merging else [])):
+        table = DeltaTable(lake.table(of, suffix)).to_pyarrow_table()
+        kept = [name for name in table.column_names if name != "_written_at"]
+        rows[suffix] = sorted(_text(row) for row in table.select(kept).to_pylist())
+    return rows
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    # A list that is kept as state has no order of its own.
+    return str({k: sorted(map(str, v)) if k.startswith("_") and isinstance(v, list) else v for k, v in row.items()})
+
+
+@pytest.fixture(scope="module")
+def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with five batches in each log, which all operators have followed in one step."""
+    lake = Lake(str(tmp_path_factory.mktemp("logged")))
+    for side, stream, key in zip(SIDES, (ours, theirs), ("k", "id"), strict=True):
+        land_all(lake, stream, *payloads(side, key))
+    drain(spark, lake, PIPELINE, now=lambda: NOW)
+    return lake
+
+
+def only_logs_of(logged: Lake, root: Path) -> Lake:
+    lake = Lake(str(root))
+    for stream in (ours, theirs):
+        shutil.copytree(logged.log(stream), lake.log(stream))
+    return lake
+
+
+def test_first_results_are_of_the_rows_on_time_by_their_own_clock(spark: SparkSession, logged: Lake) -> None:
+    for of in OPERATORS:
+        first = found(spark, logged, of, "first")
+        assert first == expected(of, late=False), of.name
+        assert first and first != expected(of, late=True), "some rows are late"
+
+
+def test_steps_cut_anywhere_leave_the_same_tables_whichever_log_is_ahead(
+    spark: SparkSession, logged: Lake, tmp_path: Path
+) -> None:
+    draw = random.Random(SEED)
+    for of in OPERATORS:
+        lake = only_logs_of(logged, tmp_path / of.name)
+        steps = WindowSteps(spark, lake, of)
+        ends = [tuple(sorted(draw.sample(range(1, 5), 2))) for _ in range(2)]
+        for cut in (*zip(*ends, strict=True), (5, 5)):
+            behind = steps.behind()
+            wanted = dict(zip(behind, cut, strict=True))
+            steps.step(
+                {name: [b for b in each if b.number < wanted[name]] for name, each in behind.items()}, lambda: NOW
+            )
+        assert tables(lake, of) == tables(logged, of), of.name
+
+
+@pytest.mark.parametrize(("of", "kills"), [(outer, (1, 2)), (sessions, (2, 3, 4))], ids=["outer", "sessions"])
+def test_a_step_that_is_killed_at_any_commit_is_made_up_for(
+    spark: SparkSession, logged: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: TwoSided, kills: tuple[int]
+) -> None:
+    for kill in kills:
+        lake = only_logs_of(logged, tmp_path / str(kill))
+        steps = WindowSteps(spark, lake, of)
+        behind = steps.behind()
+        half = {name: each[:3] for name, each in behind.items()}
+        rest = {name: each[3:] for name, each in behind.items()}
+        with monkeypatch.context() as dying, pytest.raises(Killed):
+            killed_at(kill, dying)
+            steps.step(half, lambda: NOW)
+            steps.step(rest, lambda: NOW)
+        for step in runtime_of(of, lake).steps(spark, lambda: NOW):
+            step.run()
+        assert tables(lake, of) == tables(logged, of), kill
+
+
+def test_a_process_that_was_away_is_refused(spark: SparkSession, logged: Lake, tmp_path: Path) -> None:
+    lake = only_logs_of(logged, tmp_path / "away")
+    steps = WindowSteps(spark, lake, outer)
+    before = steps.position()
+    steps.step({name: each[:1] for name, each in steps.behind().items()}, lambda: NOW)
+    with pytest.raises(FencedError, match="window join 'outer_fives' was at batch -1 of ours and batch -1 of theirs"):
+        steps._publish(None, before, before, NOW)
+
+
+def test_late_rows_of_either_side_are_corrected_by_day_and_current_then(spark: SparkSession, logged: Lake) -> None:
+    late = tuples(runtime_of(outer, logged).readable["late"](spark), "_side", "left.v", "right.v")
+    assert {side for side, *_ in late} == {"left", "right"}
+    for of in (outer, sessions):
+        runtime = runtime_of(of, logged)
+        days = [pending.day for pending in runtime.plan(spark)]
+        assert days, of.name
+        runtime.correct(spark, days, lambda: NOW)
+        assert runtime.plan(spark) == []
+        assert found(spark, logged, of, "current") == expected(of, late=True), of.name
+    broken = [finding for finding in audit(spark, logged, PIPELINE) if not finding.holds]
+    assert broken == []
+
+
+def equal(key: Any, start: int, end: int, left: list[Any], right: list[Any]) -> Iterator[dict[str, Any]]:
+    if len(left) == len(right):
+        yield {"rows": len(left)}
+
+
+def test_a_silent_side_holds_what_depends_on_its_clock_and_no_more(spark: SparkSession, lake: Lake) -> None:
+    even = CoGrouped("even", ours, theirs, ON, Tumbling("5 seconds"), "rows bigint", equal)
+    alone = Windowed("alone", ours, Tumbling("5 seconds"), {"rows": agg.count()}, by=("k",))
+    delivery = Delivery("out", outer, JsonLines("out", by="none"), select=("k", "a", "b"))
+    pipeline = Pipeline(name="meeting", streams=(ours, theirs), operators=(outer, even, alone), deliveries=(delivery,))
+
+    def arrive(stream: Stream, seconds: float, value: str) -> None:
+        key = "k" if stream is ours else "id"
+        land_all(lake, stream, [{key: "p", "at": at(seconds).isoformat(), "v": value}])
+
+    def current(of: Operator, *columns: str) -> list[tuple[Any, ...]]:
+        return tuples(runtime_of(of, lake).readable["current"](spark), "window_start", *columns)
+
+    arrive(ours, 1, "a1")
+    arrive(ours, 30, "a30")
+    arrive(ours, 2, "a2")
+    arrive(theirs, 3, "b3")
+    drain(spark, lake, pipeline, now=lambda: NOW)
+    # Their clock is at -3. The row a2 is late by the clock of its own log, which is at 28.
+    assert current(alone, "rows") == [(at(0), 1)]
+    assert current(outer, "a", "b") == current(even, "rows") == []
+    assert [row[0] for row in tuples(runtime_of(outer, lake).readable["late"](spark), "left.v")] == ["a2"]
+    assert runtime_of(outer, lake).plan(spark) == [], "its window is not published yet"
+    arrive(theirs, 40, "b40")
+    drain(spark, lake, pipeline, now=lambda: NOW)
+    assert current(outer, "a", "b") == [(at(0), "a1", "b3")]
+    assert current(even, "rows") == [(at(0), 1)]
+    for of in (outer, even):
+        (pending,) = runtime_of(of, lake).plan(spark)
+        runtime_of(of, lake).correct(spark, [pending.day], lambda: NOW)
+        assert runtime_of(of, lake).plan(spark) == []
+    assert current(outer, "a", "b") == [(at(0), "a1", "b3"), (at(0), "a2", "b3")]
+    # For two rows and one the function gives nothing, so that what was published is void.
+    assert current(even, "rows") == []
+    lines = [line for path in sorted(Path(lake.root, "out").rglob("*.json")) for line in path.read_text().splitlines()]
+    assert [json.loads(line) for line in lines if '"a"' in line] == [{"k": "p", "a": "a1", "b": "b3"}]
+    pairs = Stream(
+        "pairs", Table(outer), Json("k string, a string, b string, window_end timestamp"), "window_end", CLOCK
+    )
+    drain(
+        spark, lake, Pipeline(pairs, (Windowed("n", pairs, Tumbling("1 hour"), {"n": agg.count()}),)), now=lambda: NOW
+    )
+    assert tuples(valid(read_log(spark, lake, pairs)), "window_end", "k", "a", "b") == [(at(5), "p", "a1", "b3")]
+    changed = replace(outer, kind="left")
+    with pytest.raises(ChangedDeclaration, match="join was outer and is left"):
+        runtime_of(changed, lake).check()
+    other = Pipeline(name="meeting", streams=(ours, theirs), operators=(changed, even, alone))
+    rebuild(spark, lake, other, changed, now=lambda: NOW)
+    assert current(changed, "a", "b") == [(at(0), "a1", "b3"), (at(0), "a2", "b3")]
+    assert not any(table.operator == outer.name for table in left_tables(lake, other))
+
+
+def raises(key: Any, start: int, end: int, left: list[Any], right: list[Any]) -> Iterator[dict[str, Any]]:
+    raise ValueError("no")
+
+
+def test_what_a_function_raises_is_told_with_its_key_and_window(
+    spark: SparkSession, logged: Lake, tmp_path: Path
+) -> None:
+    lake = only_logs_of(logged, tmp_path / "raises")
+    failing = CoGrouped("failing", ours, theirs, ON, Tumbling("1 day"), "n bigint", raises)
+    steps = runtime_of(failing, lake).steps(spark, lambda: NOW)
+    with pytest.raises(FunctionError, match=r"raises failed for \(k='[pq]'\) and the window from 2025-12-31 .*: no\."):
+        [step.run() for step in steps]

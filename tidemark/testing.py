@@ -22,7 +22,7 @@ from streaming.operators import runtime_of
 from streaming.service.drain import Drained
 from tidemark.played import Moment as Moment
 from tidemark.played import Played as Played
-from tidemark.played import play as play
+from tidemark.player import play as play
 
 Payload = Mapping[str, Any] | str | bytes
 """A line of a file: a mapping becomes JSON, text and bytes are written as they are."""

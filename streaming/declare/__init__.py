@@ -16,6 +16,7 @@ from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.packages import modules, package_of, packages
+from streaming.declare.pinned import Pinned
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.receiver import SUBSCRIPTIONS, Receiver, Subscriptions
 from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
@@ -59,6 +60,7 @@ __all__ = [
     "Keyed",
     "Limits",
     "Operator",
+    "Pinned",
     "Pipeline",
     "Receiver",
     "RowFunction",

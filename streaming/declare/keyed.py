@@ -1,4 +1,4 @@
-"""The declaration of a keyed function: state and timers per key, over the rows of one stream."""
+"""The declaration of a keyed function: state and timers per key, over the rows of one stream or several."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from streaming.base import MICROSECOND, FrozenMapping, arrow_schema, check_name, interval
+from streaming.base import MICROSECOND, FrozenMapping, arrow_schema, check_name, check_type, interval
 from streaming.declare.callables import described
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.keyed_checks import (
     check_choices,
+    check_connected,
     check_functions,
     check_keyed_types,
     check_keys_are_exact,
     check_outputs,
+    check_rules,
     check_state,
 )
 from streaming.declare.keyed_columns import keyed_columns
 from streaming.declare.operator import Operator, TableSpec
+from streaming.declare.pinned import Pinned
 from streaming.declare.stream import Stream
 from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, STATE
 
@@ -61,6 +64,11 @@ class Keyed(Operator):
     `order="arrival"`: rows come in the order of the log, also late ones, for which `key.late` is true; before a row
     come the key's timers up to the row's stamp. `order="event"`: rows come by event time, each once the clock has
     passed it, and before a row come the timers up to its time; late rows are left out, and can be read as `late`.
+    Of several streams, which have the keys in common, rows come by event time (of one time by stream, as they are named
+    in `of`) once the clocks of all have passed them; `key.stream` is the name of the row's. A stream without rows holds
+    up the others, unless its clock has `heartbeat_after`.
+
+    `rules` are set by a control stream: `key.rules` has those in force for the row, by their keys.
     `idle` forgets a key once it had no row for that long in event time.
 
     `on_error="side"` sends a row for which the function raises to the side output `failed`, as if it had never come;
@@ -74,7 +82,7 @@ class Keyed(Operator):
     """
 
     name: str
-    of: Stream
+    of: Stream | tuple[Stream, ...]
     by: tuple[str, ...]
     state: str
     result: str
@@ -83,6 +91,7 @@ class Keyed(Operator):
     order: Order = "arrival"
     idle: str | None = None
     sides: Mapping[str, str] = field(default_factory=dict)
+    rules: Pinned | None = None
     on_error: OnError = "fail"
     version: int = 1
     description: str = ""
@@ -96,7 +105,11 @@ class Keyed(Operator):
         object.__setattr__(self, "sides", FrozenMapping(self.sides))
         check_choices(self.name, self.order, self.on_error, self.version)
         check_functions(self.name, self.on_row, self.timers)
-        check_keys_are_exact(self.name, self.by, self.of.types)
+        check_connected(self.name, self.by, self.order, self.streams)
+        check_keys_are_exact(f"keyed function {self.name!r}", self.by, self.streams[0].types)
+        if self.rules is not None:
+            check_type(f"rules of keyed function {self.name!r}", self.rules, Pinned, "Pinned(thresholds, by=('id',))")
+            check_rules(self.name, self.streams, self.rules.of)
         check_state(self.name, self.by, self.state_schema)
         reserved = {FAILED, STATE, LATE}
         check_outputs(
@@ -110,8 +123,18 @@ class Keyed(Operator):
 
     @property
     def reads(self) -> tuple[Stream, ...]:
-        """The one stream."""
-        return (self.of,)
+        """The streams, and then the control stream."""
+        return (*self.streams, *self.pins)
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The streams whose rows it is called for."""
+        return self.of if isinstance(self.of, tuple) else (self.of,)
+
+    @property
+    def pins(self) -> tuple[Stream, ...]:
+        """The control stream, if it has rules."""
+        return () if self.rules is None else (self.rules.of,)
 
     @property
     def tables(self) -> tuple[TableSpec, ...]:
@@ -136,14 +159,15 @@ class Keyed(Operator):
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """Keys, `_at`, what is emitted, and when it was written; none of its state, which is for the function."""
         emitted = self._emitted.get(suffix)
-        return () if emitted is None else keyed_columns(self.of, self.by, emitted)
+        return () if emitted is None else keyed_columns(self.streams, self.by, emitted)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """All but what says when results appear."""
         return {
-            "stream": self.of.name,
-            "event time": self.of.event_time,
+            "stream": ", ".join(stream.name for stream in self.streams),
+            "event time": ", ".join(stream.event_time for stream in self.streams),
+            "rules": None if self.rules is None else self.rules.fingerprint,
             "by": list(self.by),
             "state": self.state,
             "result": self.result,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from streaming.declare.callables import check_callable
 from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys
 
-API = ("key", "at", "late", "emit", "timer", "cancel", "pending", "clear")
+API = ("key", "at", "late", "stream", "rules", "emit", "timer", "cancel", "pending", "clear")
 """What a key has besides its state."""
 
 _INEXACT = ("double", "float", "array", "map", "struct", "variant")
@@ -33,7 +33,12 @@ def check_keyed_types(given: Mapping[str, object]) -> None:
         DeclarationError: with the value, and what to write.
     """
     of, function = f"of keyed function {given['name']!r}", "a dict such as {'silent': on_silent}"
-    check_type(f"of= {of}", given["of"], Stream, "the stream that it reads")
+    advice = "the stream that it reads, or a tuple of several"
+    check_type(f"of= {of}", given["of"], (Stream, tuple), advice)
+    if isinstance(given["of"], tuple):
+        check_tuple(f"of= {of}", given["of"], Stream, advice)
+        if not given["of"]:
+            raise DeclarationError(f"of= {of} is empty; write {advice}.")
     check_tuple(f"by {of}", given["by"], str, "a tuple of column names, such as ('id',), or () for one key in all")
     for part in ("state", "result"):
         check_type(f"{part} {of}", given[part], str, "its columns as Spark DDL, such as 'previous double'")
@@ -57,6 +62,56 @@ def check_choices(name: str, order: object, on_error: object, version: object) -
         raise DeclarationError(f"version={version!r} of keyed function {name!r} is no version; use 1, 2, 3, ...")
 
 
+def check_connected(name: str, by: tuple[str, ...], order: str, streams: Sequence[Stream]) -> None:
+    """Refuse several streams that have no key in common, or whose rows would come in no order that can be repeated.
+
+    Raises:
+        DeclarationError: with what to key by, or which order to use.
+    """
+    names = [stream.name for stream in streams]
+    if len(names) == 1:
+        return
+    both = ", ".join(map(repr, names))
+    for each in names:
+        if names.count(each) > 1:
+            raise DeclarationError(f"keyed function {name!r} reads stream {each!r} twice; name each once.")
+    common = [column for column in streams[0].types if len(_types_of(column, streams)) == 1]
+    if not by or any(column not in common for column in by):
+        raise DeclarationError(
+            f"keyed function {name!r} reads {both} by {', '.join(map(repr, by)) or 'no key'}, so which of their rows "
+            "belong together would be left to chance; key them by columns that all of them have, of the same type: "
+            f"{', '.join(common) or 'none so far, so derive one'}."
+        )
+    if order == "arrival":
+        raise DeclarationError(
+            f"keyed function {name!r} reads {both} in order 'arrival', but how rows of several logs came after one "
+            "another follows from none of them; use order='event', or, where one of them only sets rules for the "
+            "other, rules=Pinned(...)."
+        )
+
+
+def check_rules(name: str, streams: Sequence[Stream], control: Stream) -> None:
+    """Refuse rules for several streams, and a stream that is its own rules.
+
+    Raises:
+        DeclarationError: with what to do instead.
+    """
+    if len(streams) > 1:
+        raise DeclarationError(
+            f"keyed function {name!r} has rules and reads {len(streams)} streams; let one function have the rules, and "
+            "another one connect the streams."
+        )
+    if control in streams:
+        raise DeclarationError(
+            f"the rules of keyed function {name!r} are those of {control.name!r}, which is the stream it reads; name a "
+            "stream that sets rules."
+        )
+
+
+def _types_of(column: str, streams: Sequence[Stream]) -> set[str | None]:
+    return {stream.types.get(column, "missing") for stream in streams}
+
+
 def check_functions(name: str, on_row: object, timers: Mapping[str, object]) -> None:
     """Refuse what cannot be called, or cannot be found by its name in another process.
 
@@ -69,20 +124,20 @@ def check_functions(name: str, on_row: object, timers: Mapping[str, object]) -> 
         check_callable(f"{what} of keyed function {name!r}", function)
 
 
-def check_keys_are_exact(name: str, by: tuple[str, ...], types: Types) -> None:
+def check_keys_are_exact(what: str, by: tuple[str, ...], types: Types) -> None:
     """Refuse a key that is no column, comes twice, or is of a type whose equal values are not always the same.
 
     Raises:
         DeclarationError: with what to key by instead.
     """
-    check_keys(f"by of keyed function {name!r}", by, types)
+    check_keys(f"by of {what}", by, types)
     if len(set(by)) != len(by):
-        raise DeclarationError(f"by={by!r} of keyed function {name!r} repeats a key; name each once.")
+        raise DeclarationError(f"by={by!r} of {what} repeats a key; name each once.")
     for column in by:
         kind = (types.get(column) or "").partition("<")[0]
         if kind in _INEXACT:
             raise DeclarationError(
-                f"by of keyed function {name!r} has {column!r}, of type {kind}, whose equal values are not always the "
+                f"by of {what} has {column!r}, of type {kind}, whose equal values are not always the "
                 "same key; derive a column of text, whole numbers or decimals in the stream, and key by that."
             )
 

@@ -48,6 +48,11 @@ class Operator(ABC):
         """The streams whose logs it reads."""
 
     @property
+    def pins(self) -> tuple[Stream, ...]:
+        """Those of them that are control streams: each batch of the others records how far their logs are."""
+        return ()
+
+    @property
     @abstractmethod
     def tables(self) -> tuple[TableSpec, ...]:
         """The tables that it writes as it is declared, its own first."""

@@ -169,6 +169,17 @@ class Pipeline:
         """The operators that read the stream."""
         return tuple(operator for operator in self.operators if stream in operator.reads)
 
+    def pinned_by(self, stream: Stream) -> tuple[Stream, ...]:
+        """The control streams of which each batch of the stream records how far they are."""
+        readers = (operator for operator in self.operators_of(stream) if stream not in operator.pins)
+        return tuple(dict.fromkeys(pinned for operator in readers for pinned in operator.pins))
+
+    @property
+    def control_streams(self) -> tuple[Stream, ...]:
+        """The streams that others pin."""
+        pinned = {stream for operator in self.operators for stream in operator.pins}
+        return tuple(stream for stream in self.streams if stream in pinned)
+
     def delivery(self, name: str) -> Delivery:
         """The delivery of that name.
 

@@ -6,6 +6,7 @@ from streaming.keyed.key import FOREVER, NEVER, Key, Output
 from streaming.keyed.latest import latest
 from streaming.keyed.operator import KeyedRuntime
 from streaming.keyed.rows import row_class
+from streaming.keyed.rules import PinnedRules, Pins, RuleHistory
 from streaming.keyed.schemas import AT, WRITTEN_AT
 from streaming.keyed.steps import NEWEST_INSTANT
 from streaming.keyed.values import encoder, python_values, read_back
@@ -20,6 +21,9 @@ __all__ = [
     "Key",
     "KeyedRuntime",
     "Output",
+    "PinnedRules",
+    "Pins",
+    "RuleHistory",
     "count_window",
     "encoder",
     "latest",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from streaming.declare import STATE, Keyed
+from dataclasses import replace
+
+from streaming.declare import STATE, Keyed, Pinned
+from streaming.keyed.reached import Reached
 from streaming.lake import Lake
 from streaming.log import head, require_log
 from streaming.tables import delta
-from streaming.views import Position
 
 
 def explain(lake: Lake, keyed: Keyed) -> dict[str, str]:
@@ -15,29 +17,38 @@ def explain(lake: Lake, keyed: Keyed) -> dict[str, str]:
     Raises:
         LogError: nothing has been ingested yet.
     """
-    require_log(lake, keyed.of)
+    for stream in keyed.streams:
+        require_log(lake, stream)
     return {
         "results": _results(keyed),
         "computed": _computed(keyed),
+        **({} if keyed.rules is None else {"rules": _rules(keyed.rules)}),
         "state": _state(lake, keyed),
         "late rows": _late(keyed),
         "errors": "go to the side output 'failed'" if keyed.on_error == "side" else "stop the step",
-        "steps": "after each batch of the log" if keyed.every is None else f"at most every {keyed.every}",
+        "steps": "after each batch of a log" if keyed.every is None else f"at most every {keyed.every}",
         "position": _position(lake, keyed),
     }
 
 
 def _results(keyed: Keyed) -> str:
+    names = " and ".join(stream.name for stream in keyed.streams)
     keys = f"per {', '.join(keyed.by)}" if keyed.by else "for one key in all"
     sides = f"; side outputs: {', '.join(keyed.sides)}" if keyed.sides else ""
-    return f"what {keyed.fingerprint['function']} emits {keys} over {keyed.of.name}{sides}"
+    return f"what {keyed.fingerprint['function']} emits {keys} over {names}{sides}"
 
 
 def _computed(keyed: Keyed) -> str:
     order = (
         "the order of the log" if keyed.order == "arrival" else "order of event time, once the clock has passed them"
     )
+    if len(keyed.streams) > 1:
+        order = "order of event time, once the clocks of all streams have passed them"
     return f"rows in {order}; each step folds the rows that are due onto the state, in one pass"
+
+
+def _rules(pinned: Pinned) -> str:
+    return f"{pinned.fingerprint}; each batch says how far they were, and its rows see those"
 
 
 def _state(lake: Lake, keyed: Keyed) -> str:
@@ -60,8 +71,8 @@ def _late(keyed: Keyed) -> str:
 
 
 def _position(lake: Lake, keyed: Keyed) -> str:
-    newest, at = head(lake, keyed.of), Position.of(delta.open_table(lake.table(keyed)))
-    assert newest is not None
+    at = Reached.of(keyed, delta.open_table(lake.table(keyed)))
+    newest = {stream.name: batch.number for stream in keyed.streams if (batch := head(lake, stream)) is not None}
     watermark = "none" if at.watermark is None else f"{at.watermark:%Y-%m-%d %H:%M:%S}"
     generation = f"; built anew {at.generation} times" if at.generation else ""
-    return f"batch {at.batch:,} of {newest.number:,}, watermark {watermark}{generation}"
+    return f"batch {at} of {replace(at, through=newest)}, watermark {watermark}{generation}"

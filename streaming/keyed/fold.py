@@ -12,6 +12,7 @@ from streaming.base import FunctionError
 from streaming.declare import FAILED, Keyed
 from streaming.keyed.key import FOREVER, NEVER, Key, Output, key_class
 from streaming.keyed.rows import as_dict
+from streaming.keyed.rules import PinnedRules
 from streaming.keyed.values import encoder, normalizer
 
 IDLE = "_idle"
@@ -36,13 +37,21 @@ class Fold:
 
     For each key: `begin`, then `row` for each of its rows in order, then `advance` to the clock after the last batch,
     and `kept`. What was emitted gathers in `outputs`, from which the caller takes it whenever it likes. `observe` is
-    told of each row and timer once it was handled: the key, and the timer's name, None for a row.
+    told of each row and timer once it was handled: the key, and the timer's name, None for a row. `rules` are those for
+    the rows and timers to come, where the declaration has some.
     """
 
-    def __init__(self, keyed: Keyed, observe: Callable[[Key, str | None], None] | None = None) -> None:
+    def __init__(
+        self,
+        keyed: Keyed,
+        rules: PinnedRules | None = None,
+        observe: Callable[[Key, str | None], None] | None = None,
+    ) -> None:
         self.outputs: list[Output] = []
         self._observe = observe
+        self._rules = None if rules is None else rules.opened()
         self._name = keyed.name
+        self._streams = tuple(stream.name for stream in keyed.streams)
         self._on_row = keyed.on_row
         self._timers = dict(keyed.timers)
         self._by_event_time = keyed.order == "event"
@@ -62,7 +71,9 @@ class Fold:
     def begin(self, values: tuple[Any, ...], state: Sequence[Any] = (), timers: Mapping[str, int] | None = None) -> Key:
         """The key with these values of `by`, with the state and timers that were kept of it, if any."""
         key = self._class()
-        key.key, key.at, key.late = values, NEVER, False
+        key.key, key.at, key.late, key.stream = values, NEVER, False, None
+        if self._rules is not None:
+            key.rules = self._rules.none
         for place, name in enumerate(key._fields):
             setattr(key, name, state[place] if state else None)
         key._timers = dict(timers or {})
@@ -71,12 +82,17 @@ class Fold:
         key._out, key._encoders, key._timer_names = self.outputs, self._encoders, frozenset(self._timers)
         return key
 
-    def row(self, key: Key, at: int, stamp: int, row: Any) -> None:
-        """The next row of the key: its event time, its stamp (`NEVER` where it has none), and what it holds."""
+    def row(self, key: Key, at: int, stamp: int, row: Any, batch: int = 0, of: int = 0) -> None:
+        """The next row of the key: its event time, its stamp (`NEVER` where it has none), and what it holds.
+
+        `batch` is the one that brought it, to the stream at place `of` in the declaration.
+        """
         before = at if self._by_event_time else stamp
         if key._due <= before:
             self.advance(key, before)
-        key.at, key.late = at, at < stamp
+        key.at, key.late, key.stream = at, at < stamp, self._streams[of]
+        if self._rules is not None:
+            key.rules = self._rules.of_batch(batch)
         key._earliest = at if self._by_event_time or at < stamp else stamp
         if self._idle is not None:
             key._set(IDLE, max(at + self._idle, key._timers.get(IDLE, NEVER)))
@@ -89,7 +105,9 @@ class Fold:
         while key._due <= clock:
             at, name = min((at, name) for name, at in key._timers.items())
             key.cancel(name)
-            key.at, key.late, key._earliest = at, False, at + 1
+            key.at, key.late, key._earliest, key.stream = at, False, at + 1, None
+            if self._rules is not None:
+                key.rules = self._rules.of_time(at, key.rules)
             if name == IDLE:
                 key.clear()
             elif name in self._timers:

@@ -2,65 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.declare import Keyed
-from streaming.keyed.partition import BATCH, DUE, ORIGIN, STAMP, TIME, TIMERS, key_column, state_column
+from streaming.declare import Keyed, Stream
+from streaming.keyed.partition import (
+    BATCH,
+    DUE,
+    ORIGIN,
+    STAMP,
+    STREAM,
+    TIME,
+    TIMERS,
+    key_column,
+    state_column,
+    value_column,
+)
 from streaming.log import LogFiles
 
 
 @dataclass(frozen=True)
 class Range:
-    """What a step follows: the batches in (after, through], while the watermark goes from `since` to `until`."""
+    """What a step follows of each log, by stream: the batches in (after, through].
 
-    after: int
-    through: int
+    Meanwhile the watermark, of several streams the least of theirs, goes from `since` to `until`.
+    """
+
+    after: Mapping[str, int]
+    through: Mapping[str, int]
     since: datetime | None
     until: datetime | None
 
 
-def rows_due(spark: SparkSession, keyed: Keyed, log: LogFiles, within: Range) -> DataFrame:
-    """The valid rows of the log that a step handles.
+def rows_due(spark: SparkSession, keyed: Keyed, stream: Stream, log: LogFiles, within: Range) -> DataFrame:
+    """The valid rows of a log that a step handles.
 
     Order `arrival`: those of its batches. Order `event`: those on time that the clock passes on the way, whichever
     batch brought them. A row of a later batch is never one of them, because its stamp is not below `until`.
     """
+    through = within.through[stream.name]
     if keyed.order == "arrival":
-        return log.with_batches(spark, within.after, within.through)
+        return log.with_batches(spark, within.after[stream.name], through)
     if within.until is None:
         return log.none(spark)
-    return log.with_times(spark, within.since, within.until, within.through).where(is_on_time(keyed))
+    return log.with_times(spark, within.since, within.until, through).where(is_on_time(stream))
 
 
-def is_on_time(keyed: Keyed) -> Column:
-    """Whether a row of the log came before the clock had passed it."""
+def is_on_time(stream: Stream) -> Column:
+    """Whether a row of the log came before the clock of its stream had passed it."""
     stamp = F.col("_watermark")
-    return stamp.isNull() | (F.col(keyed.of.event_time) >= stamp)
+    return stamp.isNull() | (F.col(stream.event_time) >= stamp)
 
 
-def in_order(keyed: Keyed, state: DataFrame, rows: DataFrame) -> DataFrame:
-    """State and rows, all of a key in one partition, its state first and then its rows in their order."""
+def in_order(keyed: Keyed, state: DataFrame, rows: Mapping[str, DataFrame]) -> DataFrame:
+    """State and the rows of each stream, all of a key in one partition, its state first and then its rows in order."""
     keys = [key_column(place) for place in range(len(keyed.by))]
-    named = [F.col(f"`{name}`").alias(key) for name, key in zip(keyed.by, keys, strict=True)]
     fields = [f"`{name}`" for name in keyed.state_schema.names]
     kept = [state_column(place) for place in range(len(fields))]
-    others = [f"`{name}`" for name in keyed.of.columns if name not in keyed.by]
-    new = rows.select(
-        *named,
-        F.col(keyed.of.event_time).alias(TIME),
+    named = [F.col(f"`{name}`").alias(key) for name, key in zip(keyed.by, keys, strict=True)]
+    fields_of = [F.col(field).alias(name) for field, name in zip(fields, kept, strict=True)]
+    new = [_rows_of(keyed, place, rows[stream.name]) for place, stream in enumerate(keyed.streams)]
+    parts = [state.select(*named, *fields_of, TIMERS, DUE), *new]
+    all_rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+    time = [F.col(TIME).asc_nulls_first()] if keyed.order == "event" else []
+    placed = all_rows.repartition(*keys) if keys else all_rows.repartition(1)
+    origins = [f"{ORIGIN}{place}" for place in range(len(new))]
+    within_time = [F.col(name).asc_nulls_first() for name in (STREAM, BATCH)]
+    ordered = placed.sortWithinPartitions(*keys, *time, *within_time, *origins)
+    columns = (*keys, *kept, TIMERS, DUE, TIME, STAMP, BATCH, STREAM)
+    values = [name for place in range(len(new)) for name in _values(keyed, place)]
+    return ordered.select(*columns, *values)
+
+
+def _rows_of(keyed: Keyed, place: int, rows: DataFrame) -> DataFrame:
+    """The rows of one stream: keys, what orders them, and the stream's other columns under names of their own."""
+    stream = keyed.streams[place]
+    return rows.select(
+        *(F.col(f"`{name}`").alias(key_column(each)) for each, name in enumerate(keyed.by)),
+        F.col(stream.event_time).alias(TIME),
         F.col("_watermark").alias(STAMP),
         BATCH,
-        ORIGIN,
-        *others,
+        F.lit(place).alias(STREAM),
+        F.col(ORIGIN).alias(f"{ORIGIN}{place}"),
+        *(F.col(f"`{column}`").alias(name) for name, column in _values(keyed, place).items()),
     )
-    fields_of = [F.col(field).alias(name) for field, name in zip(fields, kept, strict=True)]
-    both = state.select(*named, *fields_of, TIMERS, DUE).unionByName(new, allowMissingColumns=True)
-    time = [F.col(TIME).asc_nulls_first()] if keyed.order == "event" else []
-    placed = both.repartition(*keys) if keys else both.repartition(1)
-    ordered = placed.sortWithinPartitions(*keys, *time, F.col(BATCH).asc_nulls_first(), ORIGIN)
-    columns = (*keys, *kept, TIMERS, DUE, TIME, STAMP, BATCH)
-    return ordered.select(*columns, *others)
+
+
+def _values(keyed: Keyed, place: int) -> dict[str, str]:
+    """The columns of a stream that are no keys, by the names under which they go into the fold."""
+    others = (name for name in keyed.streams[place].columns if name not in keyed.by)
+    return {value_column(place, each): name for each, name in enumerate(others)}

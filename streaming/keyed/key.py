@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.base import LAST_MILLISECOND, FunctionError, to_micros
+from streaming.keyed.rules import RulesInForce
 from streaming.keyed.values import Encoder
 
 NEVER = -(1 << 62)
@@ -31,15 +32,22 @@ class Key:
     """One key. Its state fields are attributes, None where they are unset; times are microseconds since the epoch.
 
     `key`: the values of the columns in `by`. `at`: the event time of the row, or the time for which the timer was set.
-    `late`: whether the row's event time is before its stamp, so that the clock had passed it when it came.
+    `late`: whether the row's event time is before its stamp, so that the clock had passed it when it came. `stream`:
+    the name of the stream that the row is of; None for a timer. `rules`: those in force (`rules=Pinned(...)`), rows of
+    the control stream by their keys, such as `key.rules.get(key.key)`.
     """
 
-    __slots__ = ("_due", "_earliest", "_encoders", "_out", "_timer_names", "_timers", "at", "key", "late")
+    __slots__ = (
+        *("_due", "_earliest", "_encoders", "_out", "_timer_names", "_timers"),
+        *("at", "key", "late", "rules", "stream"),
+    )
     _fields: tuple[str, ...] = ()
 
     key: tuple[Any, ...]
     at: int
     late: bool
+    stream: str | None
+    rules: RulesInForce
     _due: int
     _earliest: int
     _encoders: Mapping[str, Mapping[str, Encoder]]

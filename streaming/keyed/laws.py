@@ -11,15 +11,17 @@ from pyspark.sql import functions as F
 
 from streaming.base import ViewError, literal, optional_micros
 from streaming.declare import STATE, Keyed
+from streaming.keyed.control import rules_of_logs
 from streaming.keyed.frame import in_order, is_on_time
 from streaming.keyed.key import NEVER
+from streaming.keyed.partition import BATCH
+from streaming.keyed.reached import Reached
 from streaming.keyed.schemas import WRITTEN_AT, no_rows, spark_schema, table_schemas
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid
 from streaming.operators import Finding, LogAtVersion, differing_rows, open_beside
 from streaming.tables import delta
-from streaming.views import Position
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,10 @@ class PinnedKeyed:
         return cls(keyed, {to: delta.BEFORE if table is None else table.version() for to, table in tables.items()})
 
 
-def audit_keyed(spark: SparkSession, lake: Lake, pinned: PinnedKeyed, log: LogAtVersion) -> Iterator[Finding]:
-    """The laws: each table holds what the function over the whole log gives, however the log was cut into steps.
+def audit_keyed(
+    spark: SparkSession, lake: Lake, pinned: PinnedKeyed, logs: Mapping[str, LogAtVersion]
+) -> Iterator[Finding]:
+    """The laws: each table holds what the function over the whole logs gives, however these were cut into steps.
 
     Raises:
         ViewError: nothing is computed yet.
@@ -50,12 +54,12 @@ def audit_keyed(spark: SparkSession, lake: Lake, pinned: PinnedKeyed, log: LogAt
     if pinned.versions[""] == delta.BEFORE:
         raise ViewError(
             f"keyed function {keyed.name!r} has computed nothing yet at {lake.table(keyed)!r}; run `tidemark run "
-            f"{keyed.of.name}` first."
+            f"{keyed.folder}` first."
         )
-    schemas = table_schemas(keyed, log.rows)
+    schemas = table_schemas(keyed, logs[keyed.streams[0].name].rows)
     for suffix, version in pinned.versions.items():
         uri = lake.table(keyed, suffix)
-        at = Position.of(delta.open_table(uri, version))
+        at = Reached.of(keyed, delta.open_table(uri, version))
         columns = [name for name in schemas[suffix].names if name != WRITTEN_AT]
         if suffix == STATE:
             columns = [*keyed.by, *keyed.state_schema.names]
@@ -63,18 +67,26 @@ def audit_keyed(spark: SparkSession, lake: Lake, pinned: PinnedKeyed, log: LogAt
             continue
         nothing = no_rows(spark, schemas[STATE])
         schema = pa.schema([schemas[suffix].field(name) for name in columns])
-        computed = _computed(keyed, nothing, log.rows, at, suffix, schema)
+        computed = _computed(keyed, nothing, logs, at, suffix, schema)
         stored = delta.read(spark, uri, version).select(*(f"`{name}`" for name in columns))
         name, differing = keyed.table_name(suffix), differing_rows(stored, computed)
         yield Finding("cuts", name, stored.count(), differing, f"{suffix or 'results'}: computed again, equal")
 
 
 def _computed(
-    keyed: Keyed, state: DataFrame, log: DataFrame, at: Position, suffix: str, schema: pa.Schema
+    keyed: Keyed, state: DataFrame, logs: Mapping[str, LogAtVersion], at: Reached, suffix: str, schema: pa.Schema
 ) -> DataFrame:
-    rows = valid(log).where(F.col("_batch") <= at.batch)
-    if keyed.order == "event":
-        rows = rows.where(is_on_time(keyed) & (F.col(keyed.of.event_time) < literal(at.watermark)))
-    clock = optional_micros(at.watermark)
-    task = RowsOf(keyed, NEVER if clock is None else clock, suffix, schema)
+    rows = {}
+    for stream in keyed.streams:
+        followed = valid(logs[stream.name].rows).where(F.col(BATCH) <= at.through[stream.name])
+        if keyed.order == "event":
+            passed = F.col(stream.event_time) < literal(at.watermark)
+            followed = followed.where(is_on_time(stream) & passed)
+        rows[stream.name] = followed
+    clock, rules = optional_micros(at.watermark), None
+    if keyed.rules is not None:
+        log, name = logs[keyed.rules.of.name], keyed.streams[0].name
+        followed_batches = [batch for batch in logs[name].batches if batch.number <= at.through[name]]
+        rules = rules_of_logs(keyed.rules, followed_batches, log.rows)
+    task = RowsOf(keyed, NEVER if clock is None else clock, suffix, schema, rules)
     return in_order(keyed, state, rows).mapInArrow(task, spark_schema(schema, partitioned=False))

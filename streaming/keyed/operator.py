@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from functools import partial
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,7 +20,7 @@ from streaming.keyed.schemas import AT, WRITTEN_AT
 from streaming.keyed.source_text import changed_text
 from streaming.keyed.steps import KeyedSteps
 from streaming.lake import Lake
-from streaming.log import LogFiles, OperatorCounts, batches_after, head, read_log, valid
+from streaming.log import OperatorCounts, head, read_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -28,9 +28,9 @@ from streaming.operators import (
     Step,
     check_declaration,
     generation_of,
+    in_pieces,
     open_side,
     runtime_of,
-    slices,
 )
 from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
@@ -63,7 +63,7 @@ def _(of: Keyed, lake: Lake, side: str) -> PlacedRows:
 
 
 class KeyedRuntime(OperatorRuntime):
-    """A keyed function runs in steps over its log, from a table of state to the next."""
+    """A keyed function runs in steps over its logs, from a table of state to the next."""
 
     operator: Keyed
 
@@ -79,34 +79,39 @@ class KeyedRuntime(OperatorRuntime):
             _log.warning(warning)
 
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps = self._steps_on(spark)
-        behind = batches_after(self.lake, self.operator.of, steps.position().batch)
-        while behind:
-            # Where a step died between two of its commits, the next one ends where that one was to end.
-            end = steps.next_end()
-            until = len(behind) if end is None else sum(batch.number <= end for batch in behind)
-            for batches in slices(behind[:until], _ROWS_PER_CORE * spark.sparkContext.defaultParallelism):
-                yield Step({self.operator.of.name: batches}, partial(steps.step, batches, now))
-            behind = behind[until:]
+        steps, most_rows = self._steps_on(spark), _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
+        # Where a step died between two of its commits, the next one ends where that one was to end.
+        for end in dict.fromkeys((steps.next_end(), None)):
+            for batches in in_pieces(steps.behind(end), most_rows):
+                yield Step(batches, partial(steps.step, batches, now))
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
-        if self.operator.order == "arrival":
+        if self.operator.order == "arrival" or stream not in self.operator.streams:
             return None
-        late = F.when(F.col("_day").isNotNull() & ~is_on_time(self.operator), F.lit(1))
+        late = F.when(F.col("_day").isNotNull() & ~is_on_time(stream), F.lit(1))
         return OperatorCounts(late=late, unassigned=F.lit(False), by="late rows")
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
-        newest, time = head(self.lake, stream), F.col(stream.event_time)
-        assert newest is not None
-        waiting = None
-        if self.operator.order == "event":
-            greatest = rows.where(time >= literal(watermark)).agg(F.unix_micros(F.max(time))).first()
-            assert greatest is not None
-            # A row comes once the clock has passed it.
-            waiting = None if greatest[0] is None else from_micros(greatest[0] + 1)
-        clock = latest(waiting, watermark)
+        heads = [head(self.lake, each) for each in self.operator.streams]
+        marks = [None if newest is None else newest.after.watermark for newest in heads]
+        clocks = [mark for mark in marks if mark is not None]
+        if stream not in self.operator.streams or len(clocks) < len(marks):
+            return None
+        waiting = None if self.operator.order == "arrival" else self._waiting(stream, rows, min(clocks))
+        clock = latest(waiting, min(clocks))
         assert clock is not None
-        return latest(waiting, self._steps_on(rows.sparkSession).latest_due(newest.number, clock))
+        return latest(waiting, self._steps_on(rows.sparkSession).latest_due(clock))
+
+    def _waiting(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
+        """The clock that passes every row which waits for it, in the `rows` of the stream's log and in the others'."""
+        found = []
+        for each in self.operator.streams:
+            log = rows if each == stream else valid(read_log(rows.sparkSession, self.lake, each))
+            time = F.col(each.event_time)
+            waits = log.where((time >= literal(watermark)) & is_on_time(each))
+            found += waits.agg(F.unix_micros(F.max(time))).collect()
+        # A row comes once the clock has passed it.
+        return max((from_micros(row[0] + 1) for row in found if row[0] is not None), default=None)
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
@@ -128,7 +133,7 @@ class KeyedRuntime(OperatorRuntime):
         return PinnedKeyed.now(self.lake, self.operator)
 
     def laws(self, spark: SparkSession, pinned: PinnedKeyed, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
-        return audit_keyed(spark, self.lake, pinned, logs[self.operator.of.name])
+        return audit_keyed(spark, self.lake, pinned, logs)
 
     def refresh(self) -> None:
         self._steps = None
@@ -139,7 +144,7 @@ class KeyedRuntime(OperatorRuntime):
         if table is None:
             raise ViewError(
                 f"keyed function {keyed.name!r} has no table {self.lake.table(keyed, suffix)!r} yet; run `tidemark run "
-                f"{keyed.of.name}` first, or point TIDEMARK_HOME to the lake that has it."
+                f"{keyed.folder}` first, or point TIDEMARK_HOME to the lake that has it."
             )
         rows = delta.read(spark, self.lake.table(keyed, suffix), table.version())
         keys = [f"`{name}`" for name in keyed.by]
@@ -147,13 +152,22 @@ class KeyedRuntime(OperatorRuntime):
 
     def _late(self, spark: SparkSession) -> DataFrame:
         keyed = self.operator
-        late = valid(read_log(spark, self.lake, keyed.of)).where(~is_on_time(keyed))
-        return late.select("_watermark", "_batch", *(f"`{name}`" for name in keyed.of.columns))
+        parts = [
+            valid(read_log(spark, self.lake, stream))
+            .where(~is_on_time(stream))
+            .select(
+                *([] if len(keyed.streams) == 1 else [F.lit(stream.name).alias("_stream")]),
+                *("_watermark", "_batch"),
+                *(f"`{name}`" for name in stream.columns),
+            )
+            for stream in keyed.streams
+        ]
+        return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
 
     def _steps_on(self, spark: SparkSession) -> KeyedSteps:
         # Kept, because it knows the files of the log.
         if self._steps is None:
-            steps = KeyedSteps(spark, self.lake, self.operator, LogFiles(self.lake, self.operator.of))
+            steps = KeyedSteps(spark, self.lake, self.operator)
             steps.repair()
             self._steps = steps
         return self._steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -15,10 +15,11 @@ from streaming.declare import Keyed
 from streaming.keyed.fold import Fold, Kept
 from streaming.keyed.key import NEVER, Key, Output
 from streaming.keyed.rows import row_class
+from streaming.keyed.rules import PinnedRules
 from streaming.keyed.values import python_values
 
-TIMERS, DUE, TIME, STAMP, BATCH, ORIGIN = "_timers", "_due", "_time", "_stamp", "_batch", "_origin"
-"""Columns that the fold reads beside keys, state and the stream's own."""
+TIMERS, DUE, TIME, STAMP, BATCH, STREAM, ORIGIN = "_timers", "_due", "_time", "_stamp", "_batch", "_stream", "_origin"
+"""Columns that the fold reads beside keys, state and the streams' own."""
 
 _OUTPUTS_AT_ONCE = 10_000
 
@@ -51,20 +52,30 @@ def state_column(place: int) -> str:
     return f"_state{place}"
 
 
-def fold_partition(keyed: Keyed, clock: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Folded]:
+def value_column(stream: int, place: int) -> str:
+    """The name under which the column at this place, of the stream at that one, goes into the fold."""
+    return f"_value{stream}_{place}"
+
+
+def fold_partition(
+    keyed: Keyed, clock: int, batches: Iterable[pa.RecordBatch], rules: PinnedRules | None = None
+) -> Iterator[Folded]:
     """Fold rows that are sorted by key, the state of a key before its rows, these in their order.
 
-    The columns are the keys, the state fields, `_timers`, `_due`, `_time`, `_stamp`, `_batch` (null for state) and the
-    stream's that are no keys. A key's rows are never gathered, so that memory does not depend on how many there are.
+    The columns are the keys, the state fields, `_timers`, `_due`, `_time`, `_stamp`, `_batch` (null for state),
+    `_stream` (the place of the row's stream) and those of each stream that are no keys. A key's rows are never
+    gathered, so that memory does not depend on how many there are. `rules` are those for these rows, where there are
+    some.
 
     Raises:
         FunctionError: as `Fold`.
     """
-    fold, as_row = Fold(keyed), partial(tuple.__new__, row_class(keyed.of.columns))
+    fold = Fold(keyed, rules)
     keys, fields = len(keyed.by), len(keyed.state_schema)
     timers = keys + fields
     time, stamp, batch_number = timers + 2, timers + 3, timers + 4
-    places = _places(keyed, batch_number + 1)
+    stream_number = batch_number + 1
+    made_of = _row_makers(keyed, stream_number + 1)
     key: Key | None = None
     for whole in batches:
         untouched = _untouched(whole, keys, timers + 1, batch_number, clock)
@@ -72,11 +83,16 @@ def fold_partition(keyed: Keyed, clock: int, batches: Iterable[pa.RecordBatch]) 
             yield Untouched(whole.filter(untouched).select(list(range(timers + 2))))
         batch = whole if untouched is None else whole.filter(pc.invert(untouched))
         lists = [python_values(column) for column in batch.columns]
-        of_rows = zip(lists[time], lists[stamp], lists[batch_number], strict=True)
+        of_rows = zip(lists[time], lists[stamp], lists[batch_number], lists[stream_number], strict=True)
         values_of = zip(*lists[:keys], strict=True) if keys else repeat(())
-        rows = map(as_row, zip(*(lists[place] for place in places), strict=True))
+        # A row as each stream would have it: it is of one of them.
+        rows = zip(
+            *(map(as_row, zip(*(lists[place] for place in places), strict=True)) for as_row, places in made_of),
+            strict=True,
+        )
         # The keys of a function without any go on for ever.
-        for place, (values, (at, stamped, number), row) in enumerate(zip(values_of, of_rows, rows, strict=bool(keys))):
+        entries = zip(values_of, of_rows, rows, strict=bool(keys))
+        for place, (values, (at, stamped, number, of), row) in enumerate(entries):
             if key is None or values != key.key:
                 if key is not None:
                     yield from _end(fold, key, clock)
@@ -85,7 +101,7 @@ def fold_partition(keyed: Keyed, clock: int, batches: Iterable[pa.RecordBatch]) 
                     key = fold.begin(values, state, lists[timers][place])
                     continue
                 key = fold.begin(values)
-            fold.row(key, at, NEVER if stamped is None else stamped, row)
+            fold.row(key, at, NEVER if stamped is None else stamped, row[of], number, of)
             if len(fold.outputs) >= _OUTPUTS_AT_ONCE:
                 yield _taken(fold)
     if key is not None:
@@ -94,10 +110,18 @@ def fold_partition(keyed: Keyed, clock: int, batches: Iterable[pa.RecordBatch]) 
         yield _taken(fold)
 
 
-def _places(keyed: Keyed, others: int) -> list[int]:
-    """Where the stream's columns are: keys among the keys, the others behind everything else, in order."""
-    rest = [name for name in keyed.of.columns if name not in keyed.by]
-    return [keyed.by.index(name) if name in keyed.by else others + rest.index(name) for name in keyed.of.columns]
+def _row_makers(keyed: Keyed, others: int) -> list[tuple[Callable[[Any], Any], list[int]]]:
+    """For each stream what makes a row of its values, and where these are.
+
+    Keys are among the keys, the others behind everything else, stream after stream and in order.
+    """
+    makers: list[tuple[Callable[[Any], Any], list[int]]] = []
+    for stream in keyed.streams:
+        rest = [name for name in stream.columns if name not in keyed.by]
+        places = [keyed.by.index(name) if name in keyed.by else others + rest.index(name) for name in stream.columns]
+        makers.append((partial(tuple.__new__, row_class(stream.columns)), places))
+        others += len(rest)
+    return makers
 
 
 def _end(fold: Fold, key: Key, clock: int) -> Iterator[Folded]:

@@ -17,16 +17,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streaming.base import FunctionError, from_micros, optional_micros, to_micros, utc_now
 from streaming.declare import STATE, Keyed
+from streaming.keyed.control import ControlRules
 from streaming.keyed.frame import Range, in_order, rows_due
 from streaming.keyed.key import FOREVER, NEVER
+from streaming.keyed.reached import Reached
+from streaming.keyed.rules import PinnedRules
 from streaming.keyed.schemas import no_rows, spark_schema, table_schemas
 from streaming.keyed.source_text import SOURCE, source_number
 from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
-from streaming.log import Batch, LogFiles
-from streaming.operators import Written, clean_state, create_table
+from streaming.log import LogFiles, batches_after
+from streaming.operators import Batches, Written, clean_state, create_table
 from streaming.tables import TaskFile, delta, storage
-from streaming.views import Position
 
 _FIRST_DUE = "due"
 """The number of the state's table that tells its first timer, in microseconds; `FOREVER` where it has none."""
@@ -41,52 +43,63 @@ _CLEANED_EVERY = timedelta(minutes=10)
 class KeyedSteps:
     """The steps of one keyed function in one process."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, keyed: Keyed, log: LogFiles) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, keyed: Keyed) -> None:
         self._spark = spark
         self._lake = lake
         self._keyed = keyed
-        self._log = log
-        self._schemas = table_schemas(keyed, log.none(spark))
+        self._logs = {stream.name: LogFiles(lake, stream) for stream in keyed.streams}
+        self._rules = None if keyed.rules is None else ControlRules(spark, lake, keyed.streams[0], keyed.rules)
+        self._schemas = table_schemas(keyed, self._logs[keyed.streams[0].name].none(spark))
         # The results say last how far they are: readers go by them.
         self._outputs = [*(suffix for suffix in keyed.output_schemas if suffix), ""]
         self._cleaned_at = utc_now()
 
-    def position(self) -> Position:
-        """The batch after which the next step begins: that of the state."""
-        return Position.of(self._open(STATE))
+    def position(self) -> Reached:
+        """Where the next step begins: that of the state."""
+        return self._at(STATE)
 
-    def next_end(self) -> int | None:
-        """The batch at which the next step must end, because a table is there already; None where none is ahead."""
-        at = self.position().batch
-        ahead = [Position.of(self._open(suffix)).batch for suffix in self._outputs]
-        return min((batch for batch in ahead if batch > at), default=None)
+    def next_end(self) -> Reached | None:
+        """Where the next step must end, because a table is there already; None where none is ahead."""
+        at = self.position()
+        return next((table for table in map(self._at, self._outputs) if at.is_behind(table)), None)
+
+    def behind(self, end: Reached | None = None) -> Batches:
+        """The batches that are to be followed, up to `end` where there is one."""
+        at = self.position().through
+        if self._rules is not None and not self._rules.is_known():
+            return {name: [] for name in at}
+        new = {stream.name: batches_after(self._lake, stream, at[stream.name]) for stream in self._keyed.streams}
+        if end is None:
+            return new
+        return {name: [each for each in batches if each.number <= end.through[name]] for name, batches in new.items()}
 
     def repair(self) -> None:
         """Remove state that is of other results than there are; it follows from the log once more."""
-        state, results = self.position(), Position.of(self._open(""))
-        if state.batch > results.batch or (state.batch >= 0 and state.generation != results.generation):
+        state, results = self.position(), self._at("")
+        if results.is_behind(state) or (state.has_begun and state.generation != results.generation):
             storage.remove_folder(self._uri(STATE))
 
-    def step(self, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
-        """Follow `batches`, those after the position in order and without a gap.
+    def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
+        """Follow `batches` of each log, those after the position in order and without a gap.
 
         Raises:
             FencedError: another process has taken over.
             FunctionError: the function raised.
         """
         before = self.position()
-        after = before.after(batches[-1])
+        after = before.after(batches)
         tables = {suffix: self._created(suffix) for suffix in (*self._outputs, STATE)}
         opened = {suffix: DeltaTable(storage.location(uri)) for suffix, uri in tables.items()}
-        stands = {suffix: Position.of(table) for suffix, table in opened.items()}
-        behind = [suffix for suffix in self._outputs if stands[suffix].batch < after.batch]
+        stands = {suffix: Reached.of(self._keyed, table) for suffix, table in opened.items()}
+        behind = [suffix for suffix in self._outputs if stands[suffix].is_behind(after)]
         if not self._anything(before, after, batches):
             for suffix in (*behind, STATE):
                 self._append(tables[suffix], [], stands[suffix], after)
             written = Written(0)
         else:
             instant = _later(opened.values(), now())
-            files, due = self._fold(before, after, {each: tables[each] for each in (*behind, STATE)}, instant)
+            uris = {each: tables[each] for each in (*behind, STATE)}
+            files, due = self._fold(_range(before, after), batches, uris, instant)
             rows = {each: self._append(tables[each], files[each], stands[each], after, instant) for each in behind}
             kept = self._replace(tables[STATE], files[STATE], stands[STATE], after, due)
             written = Written(rows.get("", 0), kept, delta.size(tables[STATE]))
@@ -95,17 +108,17 @@ class KeyedSteps:
             clean_state(tables[STATE], now())
         return written
 
-    def latest_due(self, through: int, watermark: datetime) -> datetime | None:
-        """The last timer that is pending once the batches up to `through` are followed and the clock is there."""
-        before = self.position()
-        within = Range(before.batch, through, before.watermark, watermark)
-        task = LastTimer(self._keyed, to_micros(watermark))
-        last = max((row["due"] for row in self._run(task, self._frame(within, before))), default=NEVER)
+    def latest_due(self, watermark: datetime) -> datetime | None:
+        """The last timer that is pending once all batches are followed and the clock is there."""
+        before, batches = self.position(), self.behind()
+        within = replace(_range(before, before.after(batches)), until=watermark)
+        task = LastTimer(self._keyed, to_micros(watermark), self._rules_of(within, batches))
+        last = max((row["due"] for row in self._run(task, self._frame(within))), default=NEVER)
         return None if last == NEVER else from_micros(last)
 
-    def _anything(self, before: Position, after: Position, batches: Sequence[Batch]) -> bool:
+    def _anything(self, before: Reached, after: Reached, batches: Batches) -> bool:
         """Whether there can be anything to do: rows, or a timer that is due."""
-        if self._keyed.order == "arrival" and any(batch.summary.rows for batch in batches):
+        if self._keyed.order == "arrival" and any(batch.summary.rows for each in batches.values() for batch in each):
             return True
         if after.watermark == before.watermark or after.watermark is None:
             return False
@@ -114,26 +127,38 @@ class KeyedSteps:
         return self._keyed.order == "event" or (due is not None and due <= to_micros(after.watermark))
 
     def _fold(
-        self, before: Position, after: Position, uris: dict[str, str], written_at: int
+        self, within: Range, batches: Batches, uris: dict[str, str], written_at: int
     ) -> tuple[dict[str, list[TaskFile]], int]:
         """Write the files of the tables at `uris`, by suffix; returns them, and the first timer that is pending."""
-        clock = optional_micros(after.watermark)
+        clock = optional_micros(within.until)
         schemas: dict[str, pa.Schema] = {suffix: self._schemas[suffix] for suffix in uris}
-        task = WriteTables(self._keyed, NEVER if clock is None else clock, uris, schemas, written_at)
-        within = Range(before.batch, after.batch, before.watermark, after.watermark)
+        rules = self._rules_of(within, batches)
+        task = WriteTables(self._keyed, NEVER if clock is None else clock, uris, schemas, written_at, rules)
         files: dict[str, list[TaskFile]] = {suffix: [] for suffix in uris}
         due = FOREVER
-        for row in self._run(task, self._frame(within, before)):
+        for row in self._run(task, self._frame(within)):
             files[row["suffix"]].append(TaskFile(row["path"], row["size"], row["rows"], row["day"], row["statistics"]))
             due = min(due, row["due"])
         return files, due
 
-    def _frame(self, within: Range, before: Position) -> DataFrame:
-        if before.batch >= 0:
+    def _frame(self, within: Range) -> DataFrame:
+        if any(number >= 0 for number in within.after.values()):
             state = delta.read(self._spark, self._uri(STATE))
         else:
             state = no_rows(self._spark, self._schemas[STATE])
-        return in_order(self._keyed, state, rows_due(self._spark, self._keyed, self._log, within))
+        streams = self._keyed.streams
+        due = {each.name: rows_due(self._spark, self._keyed, each, self._logs[each.name], within) for each in streams}
+        return in_order(self._keyed, state, due)
+
+    def _rules_of(self, within: Range, batches: Batches) -> PinnedRules | None:
+        """The rules for what is due; rows that waited see those of their own batch."""
+        if self._rules is None:
+            return None
+        stream = self._keyed.streams[0].name
+        first = within.after[stream] + 1
+        if self._keyed.order == "event":
+            first = min(first, self._logs[stream].first_batch(within.since, within.until, within.through[stream]))
+        return self._rules.of(first, batches[stream])
 
     def _run(self, task: Callable[..., Iterator[Any]], frame: DataFrame) -> list[Any]:
         reports = frame.mapInArrow(task, WRITTEN).collect()
@@ -143,23 +168,23 @@ class KeyedSteps:
         return reports
 
     def _append(
-        self, uri: str, files: Sequence[TaskFile], at: Position, after: Position, written_at: int | None = None
+        self, uri: str, files: Sequence[TaskFile], at: Reached, after: Reached, written_at: int | None = None
     ) -> int:
         written = {} if written_at is None else {NEWEST_INSTANT: written_at}
         return delta.commit_files(
             uri,
             files,
-            metadata=_metadata(at, after),
-            numbers={**_numbers(at, after), **written},
+            metadata=at.metadata(after),
+            numbers={**self._numbers(at, after), **written},
             fence=lambda table: at.fence(self._keyed, table),
         )
 
-    def _replace(self, uri: str, files: Sequence[TaskFile], at: Position, after: Position, due: int) -> int:
+    def _replace(self, uri: str, files: Sequence[TaskFile], at: Reached, after: Reached, due: int) -> int:
         return delta.commit_files(
             uri,
             files,
-            metadata=_metadata(at, after),
-            numbers={**_numbers(at, after), _FIRST_DUE: due, SOURCE: source_number(self._keyed)},
+            metadata=at.metadata(after),
+            numbers={**self._numbers(at, after), _FIRST_DUE: due, SOURCE: source_number(self._keyed)},
             fence=lambda table: at.fence(self._keyed, table),
             mode="overwrite",
         )
@@ -168,6 +193,13 @@ class KeyedSteps:
         schema = spark_schema(self._schemas[suffix], partitioned=suffix != STATE)
         return create_table(self._lake, self._keyed, suffix, schema)
 
+    def _numbers(self, at: Reached, after: Reached) -> dict[str, int]:
+        """How far a table is after a step; it stays of its generation."""
+        return replace(after, generation=at.generation).numbers(self._keyed)
+
+    def _at(self, suffix: str) -> Reached:
+        return Reached.of(self._keyed, self._open(suffix))
+
     def _open(self, suffix: str) -> DeltaTable | None:
         return delta.open_table(self._uri(suffix))
 
@@ -175,13 +207,8 @@ class KeyedSteps:
         return self._lake.table(self._keyed, suffix)
 
 
-def _metadata(at: Position, after: Position) -> dict[str, int]:
-    return {"through": after.batch, "after": at.batch}
-
-
-def _numbers(at: Position, after: Position) -> dict[str, int]:
-    """How far a table is after a step; it stays of its generation."""
-    return replace(after, generation=at.generation).numbers()
+def _range(before: Reached, after: Reached) -> Range:
+    return Range(before.through, after.through, before.watermark, after.watermark)
 
 
 def _later(outputs: Iterable[DeltaTable], now: datetime) -> int:

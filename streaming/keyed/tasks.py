@@ -13,6 +13,7 @@ from streaming.base import EPOCH, MICROSECOND, FunctionError
 from streaming.declare import STATE, Keyed
 from streaming.keyed.key import FOREVER, NEVER, Output
 from streaming.keyed.partition import Folded, KeyKept, Untouched, fold_partition
+from streaming.keyed.rules import PinnedRules
 from streaming.keyed.schemas import AT
 from streaming.tables import TaskFiles
 
@@ -43,11 +44,12 @@ class WriteTables:
     uris: Mapping[str, str]
     schemas: Mapping[str, pa.Schema]
     written_at: int
+    rules: PinnedRules | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = _Writer(self)
         try:
-            for folded in fold_partition(self.keyed, self.clock, batches):
+            for folded in fold_partition(self.keyed, self.clock, batches, self.rules):
                 writer.add(folded)
             yield pa.RecordBatch.from_pylist(writer.close(), schema=REPORT)
         except FunctionError as error:
@@ -115,11 +117,12 @@ class LastTimer:
 
     keyed: Keyed
     clock: int
+    rules: PinnedRules | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         last = NEVER
         try:
-            for folded in fold_partition(self.keyed, self.clock, batches):
+            for folded in fold_partition(self.keyed, self.clock, batches, self.rules):
                 if isinstance(folded, KeyKept):
                     last = max(last, *folded.kept.timers.values(), NEVER)
                 elif isinstance(folded, Untouched):
@@ -139,9 +142,10 @@ class RowsOf:
     clock: int
     suffix: str
     schema: pa.Schema
+    rules: PinnedRules | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for folded in fold_partition(self.keyed, self.clock, batches):
+        for folded in fold_partition(self.keyed, self.clock, batches, self.rules):
             rows: list[tuple[Any, ...]] = []
             if isinstance(folded, list):
                 rows = [(*each.key, each.at, *each.values) for each in folded if each.to == self.suffix]

@@ -9,6 +9,7 @@ from streaming.log.files import LogFiles
 from streaming.log.heartbeat import append_heartbeat
 from streaming.log.ingest import QUERY, Ingest, append_validated, next_state, stamp, widen_log
 from streaming.log.origin import REPAIRS, place, with_origin
+from streaming.log.pins import Pin
 from streaming.log.read import ever_rejected, read_log, rejected, repaired, require_log, valid
 from streaming.log.summary import OperatorCounts
 from streaming.log.unknown import add_unknown
@@ -21,6 +22,7 @@ __all__ = [
     "Ingest",
     "LogFiles",
     "OperatorCounts",
+    "Pin",
     "RowValidator",
     "add_unknown",
     "append_batch",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from streaming.base import from_micros, to_micros
 from streaming.clocks import BatchSummary, Clock, ClockState, clock_from_json
+from streaming.log.pins import Pin, pins_from_json, pins_to_json
 from streaming.sources import Memory
 
 
@@ -24,6 +26,7 @@ class Batch:
     says. `source_times`: instants by which the source had half, a twentieth and a
     hundredth of the rows (null for others). `unknown`: rows per field that the payload has and nobody declared (see
     `streaming.log.unknown`). `source`: what the source remembers after the batch (see `streaming.sources.Memory`).
+    `pins`: how far the control streams were that the stream pins, by name.
     """
 
     number: int
@@ -40,6 +43,7 @@ class Batch:
     source_times: tuple[datetime, ...] | None = None
     unknown: dict[str, int] | None = None
     source: Memory = field(default_factory=dict)
+    pins: Mapping[str, Pin] = field(default_factory=dict)
     after: ClockState = field(default_factory=ClockState, compare=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +74,7 @@ class Batch:
             "end_of_input": self.end_of_input,
             "unknown": self.unknown or {},
             "source": dict(self.source),
+            "pins": pins_to_json(self.pins),
             "source_times": None if self.source_times is None else [to_micros(time) for time in self.source_times],
         }
 
@@ -91,6 +96,7 @@ class Batch:
             end_of_input=value.get("end_of_input", False),
             unknown=value.get("unknown") or {},
             source=value.get("source") or {},
+            pins=pins_from_json(value.get("pins") or {}),
             after=ClockState.from_json(value["after"]) if "after" in value else ClockState(),
             source_times=None if times is None else tuple(from_micros(time) for time in times),
         )

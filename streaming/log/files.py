@@ -41,6 +41,12 @@ class LogFiles:
             rows = rows.where(F.col(self._time) >= constant(since, _BATCH))
         return rows if before is None else rows.where(F.col(self._time) < constant(before, _BATCH))
 
+    def first_batch(self, since: datetime | None, before: datetime | None, through: int) -> int:
+        """No row with an event time between the two, of the batches up to `through`, is of an earlier batch."""
+        self._index.refresh()
+        paths = self._index.with_times(since or FIRST_INSTANT, before or LAST_MILLISECOND, through)
+        return self._index.first_batch(paths, through)
+
     def with_batches(self, spark: SparkSession, after: int, through: int) -> DataFrame:
         """The valid rows of the batches in (after, through]."""
         table = self._index.refresh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ from streaming.log.append import append_batch
 from streaming.log.batch import Batch
 from streaming.log.ingest import stamp
 from streaming.log.origin import origin_type
+from streaming.log.pins import NOTHING_PINNED, next_pins
 from streaming.tables import delta
 
 
@@ -27,8 +29,12 @@ def append_heartbeat(
     now: datetime,
     *,
     end_of_input: bool = False,
+    pinned: Mapping[str, int] = NOTHING_PINNED,
 ) -> Batch:
-    """Append a row that has only a stamp, as the batch after `head`: it tells the views how far the clock is."""
+    """Append a row that has only a stamp, as the batch after `head`: it tells the views how far the clock is.
+
+    `pinned` is the newest batch of each control stream that the stream pins.
+    """
     origin = f"cast(null as {origin_type(stream.source)})"
     types = delta.schema_of(lake.log(stream))
     # The table lacks those declared since its last row came.
@@ -42,6 +48,16 @@ def append_heartbeat(
         F.lit(None).cast("date").alias("_day"),
     )
     number, nothing = head.number + 1, BatchSummary({}, 0, now)
-    batch = Batch(number, None, None, state, nothing, stream.clock, end_of_input=end_of_input, source=head.source)
+    batch = Batch(
+        number,
+        None,
+        None,
+        state,
+        nothing,
+        stream.clock,
+        end_of_input=end_of_input,
+        source=head.source,
+        pins=next_pins(head.pins, pinned),
+    )
     stamped = stamp(row, declared, number, stream.clock.watermark(state))
     return append_batch(stamped, lake, stream, None, lambda: batch)

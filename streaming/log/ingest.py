@@ -16,6 +16,7 @@ from streaming.lake import Lake
 from streaming.log.append import append_batch
 from streaming.log.batch import Batch
 from streaming.log.origin import origin_type, with_origin
+from streaming.log.pins import NOTHING_PINNED, next_pins
 from streaming.log.summary import (
     OperatorCounts,
     count_partitions,
@@ -43,7 +44,8 @@ def stamp(rows: DataFrame, declared: Sequence[str], number: int, watermark: date
 class Ingest:
     """Appends the batches of a stream's source to its log; `now` gives the processing time.
 
-    `counts`: what each commit counts for the operators that read the log, by their names.
+    `counts`: what each commit counts for the operators that read the log, by their names. `pinned`: tells the newest
+    batch of each control stream that the stream pins.
     """
 
     def __init__(
@@ -53,12 +55,14 @@ class Ingest:
         stream: Stream,
         counts: Mapping[str, OperatorCounts],
         now: Callable[[], datetime],
+        pinned: Callable[[], Mapping[str, int]] = lambda: NOTHING_PINNED,
     ) -> None:
         self._spark = spark
         self._lake = lake
         self._stream = stream
         self._counts = counts
         self._now = now
+        self._pinned = pinned
         self._validate = RowValidator(stream)
         self._summary = summary_columns(stream, counts)
         self._repeats = True
@@ -82,7 +86,16 @@ class Ingest:
         processed_at = self._now()
         validated = self._validate(with_origin(taken.rows), processed_at)
         return append_validated(
-            validated, self._lake, stream, head, processed_at, self._counts, txn, self._summary, taken.remember
+            validated,
+            self._lake,
+            stream,
+            head,
+            processed_at,
+            self._counts,
+            txn,
+            self._summary,
+            taken.remember,
+            self._pinned(),
         )
 
 
@@ -96,11 +109,13 @@ def append_validated(
     txn: delta.Txn | None,
     summary: Sequence[Column] | None = None,
     remember: Callable[[DataFrame, Mapping[str, int]], Memory] | None = None,
+    pinned: Mapping[str, int] = NOTHING_PINNED,
 ) -> Batch:
     """Stamp `validated` rows with the clock as it is after `head` and append them as the next batch, in one commit.
 
     `summary` are the `summary_columns` of `counts`, which whoever appends many batches builds once; `txn` names the
-    Spark batch that the rows come from, if any, and `remember` (see `streaming.sources.Taken`) what their source does.
+    Spark batch that the rows come from, if any, and `remember` (see `streaming.sources.Taken`) what their source does;
+    `pinned` is the newest batch of each control stream that the stream pins.
     """
     state = next_state(head)
     number = 0 if head is None else head.number + 1
@@ -130,6 +145,7 @@ def append_validated(
             source_times=optional_instants(counted["source_times"]) if txn is not None else None,
             unknown=count_unknown(counted["unknown"]),
             source=before if remember is None else remember(rows, rows_of),
+            pins=next_pins({} if head is None else head.pins, pinned),
         )
 
     # Rows are read twice where each partition has its own greatest time; once is what a batch may cost.

@@ -98,10 +98,16 @@ def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream,
             processed_at,
             {name: each for name, each in counts.items() if each is not None},
             txn=None,
+            pinned={control.name: _newest(lake, control) for control in pipeline.pinned_by(stream)},
         )
     finally:
         validated.unpersist()
     return Repaired(examined, passing, batch)
+
+
+def _newest(lake: Lake, stream: Stream) -> int:
+    newest = log.head(lake, stream)
+    return -1 if newest is None else newest.number
 
 
 def preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> Preview:

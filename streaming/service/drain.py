@@ -13,6 +13,7 @@ from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch, add_unknown
 from streaming.operators import Written
+from streaming.service.control_streams import ingest_order
 from streaming.service.lease import take_lease
 from streaming.service.progress import Progress, QueryProgress, Silent
 from streaming.service.query_errors import await_queries
@@ -79,7 +80,8 @@ def drain(
     with take_lease(lake, pipeline):
         run = Run(spark, lake, pipeline, now, on_batch, (watch or Watch(now)).around)
         run.check_operators()
-        await_queries(list(run.start_ingest(availableNow=True).values()), run.explain)
+        for streams in ingest_order(pipeline):
+            await_queries(list(run.start_ingest(streams, availableNow=True).values()), run.explain)
         run.advance_idle_clocks()
         if end_of_input:
             run.end_of_input()

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +26,7 @@ class LogWriter:
     """Appends to the log of one stream; the caller holds the lease of its pipeline.
 
     `now` gives the processing time. `counts` is what each commit counts, by operator. `on_batch` is told of each batch
-    once it is committed.
+    once it is committed. `pinned` tells the newest batch of each control stream that a stream pins.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class LogWriter:
         counts: Mapping[str, OperatorCounts],
         now: Callable[[], datetime],
         on_batch: Callable[[Batch], None],
+        pinned: Callable[[Stream], Mapping[str, int]],
     ) -> None:
         self.stream = stream
         self.head = log.head(lake, stream)
@@ -45,6 +47,7 @@ class LogWriter:
         self._counts = counts
         self._now = now
         self._on_batch = on_batch
+        self._pinned = partial(pinned, stream)
         # A heartbeat and a batch may come from two threads, and each must follow the newest batch.
         self._appending = threading.Lock()
         self._failure: StreamingError | None = None
@@ -75,7 +78,7 @@ class LogWriter:
             "the checkpoint away.",
             may_begin_anew=stream.source.knows_its_rows,
         )
-        ingest = Ingest(self._spark, self._lake, stream, self._counts, self._now)
+        ingest = Ingest(self._spark, self._lake, stream, self._counts, self._now, self._pinned)
 
         def run_batch(parsed: DataFrame, query_batch: int) -> None:
             with around(query_batch):
@@ -114,7 +117,8 @@ class LogWriter:
     def advance_idle_clock(self) -> bool:
         """Append a heartbeat where a silence has moved the clock on since the newest batch; returns whether it did.
 
-        While a batch is being appended there is none.
+        Also where a control stream is pinned that the newest batch says nothing of, as nothing follows without. While a
+        batch is being appended there is none.
         """
         if not self._appending.acquire(blocking=False):
             return False
@@ -123,7 +127,7 @@ class LogWriter:
                 return False
             now = self._now()
             state = self.stream.clock.advance(self.head.after, BatchSummary({}, 0, now))
-            if state.watermark == self.head.after.watermark:
+            if state.watermark == self.head.after.watermark and self._pinned().keys() <= self.head.pins.keys():
                 return False
             self._append_heartbeat(self.head, state, now)
             return True
@@ -148,4 +152,6 @@ class LogWriter:
                 self._append_heartbeat(self.head, closed, self._now(), end_of_input=True)
 
     def _append_heartbeat(self, head: Batch, state: ClockState, now: datetime, *, end_of_input: bool = False) -> None:
-        self.head = append_heartbeat(self._spark, self._lake, self.stream, state, head, now, end_of_input=end_of_input)
+        self.head = append_heartbeat(
+            self._spark, self._lake, self.stream, state, head, now, end_of_input=end_of_input, pinned=self._pinned()
+        )

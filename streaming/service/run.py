@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
@@ -19,6 +19,7 @@ from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import QUERY, Batch, OperatorCounts, widen_log
 from streaming.operators import OperatorRuntime, Written, next_of, ready_generation, runtime_of, switch
+from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
@@ -67,8 +68,8 @@ class Run:
         self._notify = on_batch
         self._enter = around
         self.writers = tuple(
-            LogWriter(spark, lake, stream, self._counts(stream), now, partial(self._on_log_batch, stream))
-            for stream in pipeline.streams
+            LogWriter(spark, lake, each, self._counts(each), now, partial(self._on_log_batch, each), self._pinned)
+            for each in pipeline.streams
         )
 
     @property
@@ -84,12 +85,11 @@ class Run:
 
     @property
     def watermark(self) -> datetime | None:
-        """The least watermark of the streams; None until all have one."""
-        marks = self.watermarks.values()
-        return min(marks) if len(marks) == len(self.writers) else None
+        """The least watermark of the streams but for control streams, which may be silent; None until all have one."""
+        return least_watermark(self.pipeline, self.heads)
 
-    def start_ingest(self, **trigger: Any) -> dict[str, StreamingQuery]:
-        """Source to log, for every stream; by the query's name.
+    def start_ingest(self, streams: Sequence[Stream] | None = None, /, **trigger: Any) -> dict[str, StreamingQuery]:
+        """Source to log, for every stream or the `streams` named; by the query's name.
 
         Raises:
             CheckpointError: a checkpoint does not belong to its log.
@@ -103,6 +103,7 @@ class Run:
         return {
             names[writer.stream.name]: writer.start(partial(self._around, names[writer.stream.name]), **trigger)
             for writer in self.writers
+            if streams is None or writer.stream in streams
         }
 
     def check_sources(self) -> None:
@@ -195,10 +196,10 @@ class Run:
             runtime.after_batch(self.spark, batch, self._now)
 
     def goes_on(self, runtime: OperatorRuntime) -> bool:
-        """Whether an operator is not paused, and each of its logs has a batch."""
-        return runtime.operator.name not in self.paused and all(
-            stream.name in self.heads for stream in runtime.operator.reads
-        )
+        """Whether an operator is not paused, and each of the logs that it follows has a batch."""
+        operator, heads = runtime.operator, self.heads
+        followed = [stream.name for stream in operator.reads if stream not in operator.pins]
+        return operator.name not in self.paused and all(name in heads for name in followed)
 
     def keep_up(self, runtime: OperatorRuntime) -> None:
         """What an operator keeps up with its logs besides its steps."""
@@ -237,6 +238,9 @@ class Run:
             if stream in runtime.operator.reads
         }
         return {name: each for name, each in counts.items() if each is not None}
+
+    def _pinned(self, stream: Stream) -> dict[str, int]:
+        return newest_pinned(self.pipeline, stream, self.heads)
 
     def _head(self, runtime: OperatorRuntime) -> Batch:
         return self.heads[runtime.operator.reads[0].name]

@@ -87,6 +87,10 @@ class FileIndex:
             if file.first_batch <= through and file.last_batch > after and overlaps(ranges, file.earliest, file.latest)
         ]
 
+    def first_batch(self, paths: Iterable[str], through: int) -> int:
+        """The least batch of which one of these files may have a row; `through` where there are no files."""
+        return min((self._files[path].first_batch for path in paths), default=through)
+
     def with_batches(self, after: int, through: int, *, dated: bool = True) -> list[str]:
         """The files that may have a row of the batches in (after, through], with a day or without one."""
         newer = self._by_last_batch[bisect_right(self._by_last_batch, (after, "\U0010ffff")) :]

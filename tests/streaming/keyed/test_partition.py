@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         ("_time", _TIME),
         ("_stamp", _TIME),
         ("_batch", pa.int64()),
+        ("_stream", pa.int32()),
         ("timestamp", pa.int64()),
         ("temperature", pa.float64()),
         ("event_time", _TIME),
@@ -43,7 +44,7 @@ def kept(key: str | None, due: float) -> dict[str, Any]:
 def row(key: str | None, when: float, value: float, stamp: float | None = None) -> dict[str, Any]:
     time = micros(when)
     stamped = None if stamp is None else micros(stamp)
-    whole = {"_key0": key, "_time": time, "_stamp": stamped, "_batch": 3, "temperature": value}
+    whole = {"_key0": key, "_time": time, "_stamp": stamped, "_batch": 3, "_stream": 0, "temperature": value}
     return {**whole, "event_time": time}
 
 

@@ -1,0 +1,45 @@
+"""The declaration of a pinned side input: rules that a control stream sets, changes and removes at run time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streaming.base import DeclarationError, check_tuple, check_type
+from streaming.declare.keyed_checks import check_keys_are_exact
+from streaming.declare.stream import Stream
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """Rules from a control stream: of its valid rows, the newest of each `by`; with `()` the newest of all.
+
+    `version` names the column that tells the newer of two, whichever came first: the greater value wins. Without it
+    the one wins that came last. Each batch of the data says in its commit how far the control stream's log was when the
+    batch was read, and its rows see the rules of just that moment, also when they are replayed after rules have
+    changed. Rows from before the first such commit see what that one saw. The rules that are in force must fit into the
+    memory of a task: a hundred thousand at most.
+
+    Raises:
+        DeclarationError: an unknown column, or a key whose equal values are not always the same.
+    """
+
+    of: Stream
+    by: tuple[str, ...] = ()
+    version: str | None = None
+
+    def __post_init__(self) -> None:
+        check_type("of= of Pinned", self.of, Stream, "the control stream that has the rules")
+        check_tuple("by of Pinned", self.by, str, "a tuple of column names, such as ('id',), or () for one rule in all")
+        object.__setattr__(self, "by", tuple(name.strip("`") for name in self.by))
+        check_keys_are_exact(f"rules of control stream {self.of.name!r}", self.by, self.of.types)
+        if self.version is not None and self.version not in self.of.columns:
+            raise DeclarationError(
+                f"version={self.version!r} is no column of control stream {self.of.name!r}; its columns are: "
+                f"{', '.join(self.of.columns)}."
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """What rules follow from, in words."""
+        newest = "last to come" if self.version is None else f"greatest {self.version}"
+        return f"{self.of.name} by {', '.join(self.by) or 'nothing'}, {newest}"

@@ -1,0 +1,167 @@
+"""The rules that are in force for a row or a timer: pure, and the same whenever they are asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from streaming.base import FunctionError
+from streaming.declare import Pinned
+from streaming.keyed.rows import row_class
+
+Chains = dict[tuple[Any, ...], list[tuple[int, tuple[Any, ...]]]]
+"""Per rule what it became: the batch of the control stream that changed it, and the row, each newer than the last."""
+
+_BATCH = itemgetter(0)
+
+
+class RuleHistory:
+    """What rules became, batch by batch of their control stream."""
+
+    def __init__(self, pinned: Pinned, chains: Chains | None = None) -> None:
+        self.pinned = pinned
+        self.chains: Chains = chains or {}
+        self._keys = [pinned.of.columns.index(name) for name in pinned.by]
+        self._version = None if pinned.version is None else pinned.of.columns.index(pinned.version)
+
+    def add(self, batch: int, row: tuple[Any, ...]) -> None:
+        """Take a row of the control stream, in the order of its log; one with a lesser version changes nothing."""
+        chain = self.chains.setdefault(tuple(row[place] for place in self._keys), [])
+        if chain and self._version is not None:
+            new, old = row[self._version], chain[-1][1][self._version]
+            if old is not None and (new is None or new < old):
+                return
+        chain.append((batch, row))
+
+    def since(self, batch: int) -> RuleHistory:
+        """The same without what was superseded by then: nobody asks for rules of earlier batches any more."""
+        return RuleHistory(
+            self.pinned,
+            {key: chain[max(bisect_right(chain, batch, key=_BATCH) - 1, 0) :] for key, chain in self.chains.items()},
+        )
+
+    def __len__(self) -> int:
+        return sum(map(len, self.chains.values()))
+
+
+class RulesInForce(Mapping[tuple[Any, ...], Any]):
+    """What a function sees as `key.rules`: the rows of the control stream that are in force, by their keys."""
+
+    __slots__ = ("_by", "_chains", "pin")
+
+    def __init__(self, chains: Mapping[tuple[Any, ...], list[tuple[int, Any]]], by: tuple[str, ...], pin: int) -> None:
+        self._chains, self._by = chains, by
+        self.pin = pin
+        """The newest batch of the control stream that is seen."""
+
+    def __getitem__(self, key: tuple[Any, ...]) -> Any:
+        if not isinstance(key, tuple) or len(key) != len(self._by):
+            names = ", ".join(f"row.{name}" for name in self._by)
+            raise FunctionError(
+                f"there is no rule {key!r}: rules are looked up by a tuple of {len(self._by)}, as in key.rules.get("
+                f"{f'({names},)' if len(self._by) == 1 else f'({names})'})."
+            )
+        chain = self._chains.get(key)
+        place = bisect_right(chain, self.pin, key=_BATCH) if chain else 0
+        if not chain or not place:
+            raise KeyError(key)
+        return chain[place - 1][1]
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return (key for key, chain in self._chains.items() if chain[0][0] <= self.pin)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@dataclass(frozen=True)
+class Pins:
+    """Which batch of the control stream goes with what: `batches` from which batch of the data on, `times` up to which
+    time of a timer, both in order. The last time stands for all that come after it."""
+
+    batches: tuple[tuple[int, int], ...]
+    times: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, batches: Iterable[tuple[int, int]], marks: Iterable[tuple[int, int]]) -> Pins:
+        """Of (batch, pin) in order, and of (watermark after a batch, pin) in order."""
+        changes: list[tuple[int, int]] = []
+        for batch, pin in batches:
+            if not changes or changes[-1][1] != pin:
+                changes.append((batch, pin))
+        times: list[tuple[int, int]] = []
+        for mark, pin in marks:
+            # Of batches that the clock did not move in between, the first one fires the timers.
+            if times and times[-1][0] == mark:
+                continue
+            if times and times[-1][1] == pin:
+                times.pop()
+            times.append((mark, pin))
+        return cls(tuple(changes), tuple(times))
+
+    @property
+    def first(self) -> int:
+        """The earliest that is asked for."""
+        return min((pin for _, pin in (*self.batches[:1], *self.times[:1])), default=-1)
+
+    @property
+    def last(self) -> int:
+        """The latest that is asked for."""
+        return max((pin for _, pin in (*self.batches[-1:], *self.times[-1:])), default=-1)
+
+    def of_batch(self, batch: int) -> int:
+        """What the rows of a batch see."""
+        return self.batches[max(bisect_right(self.batches, batch, key=_BATCH) - 1, 0)][1]
+
+    def of_time(self, at: int) -> int:
+        """What a timer sees: the pin of the first batch after which the clock had reached it."""
+        return self.times[min(bisect_left(self.times, at, key=_BATCH), len(self.times) - 1)][1]
+
+
+@dataclass(frozen=True)
+class PinnedRules:
+    """The rules of a function over some batches, as they are handed to a task."""
+
+    history: RuleHistory
+    pins: Pins
+
+    def opened(self) -> RulesByPin:
+        """The same for use in a task."""
+        return RulesByPin(self)
+
+
+class RulesByPin:
+    """Finds the rules that are in force for a row or a timer."""
+
+    def __init__(self, rules: PinnedRules) -> None:
+        pinned = rules.history.pinned
+        row, self._by = row_class(pinned.of.columns), pinned.by
+        self._chains = {
+            key: [(batch, tuple.__new__(row, values)) for batch, values in chain]
+            for key, chain in rules.history.chains.items()
+        }
+        self._pins = rules.pins
+        self._of_batch: dict[int, RulesInForce] = {}
+
+    def of_batch(self, batch: int) -> RulesInForce:
+        """Those for the rows of a batch of the data."""
+        found = self._of_batch.get(batch)
+        if found is None:
+            found = self._of_batch[batch] = self._at(self._pins.of_batch(batch))
+        return found
+
+    def of_time(self, at: int, seen: RulesInForce) -> RulesInForce:
+        """Those for a timer that was set to `at`, by a key that has `seen` some: a late row may set one in the past."""
+        pin = self._pins.of_time(at)
+        return seen if seen.pin >= pin else self._at(pin)
+
+    @property
+    def none(self) -> RulesInForce:
+        """Those before any batch."""
+        return self._at(-1)
+
+    def _at(self, pin: int) -> RulesInForce:
+        return RulesInForce(self._chains, self._by, pin)

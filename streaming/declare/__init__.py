@@ -2,7 +2,7 @@
 
 from streaming.declare import aggregates
 from streaming.declare.aggregates import Aggregate
-from streaming.declare.callables import described
+from streaming.declare.callables import check_callable, described
 from streaming.declare.co_grouped import CoGrouped, CoGroupFunction
 from streaming.declare.columns import ColumnSpec, log_columns
 from streaming.declare.delivered import CHANGES, DEAD, PROGRESS, What
@@ -11,7 +11,7 @@ from streaming.declare.functions import RowFunction, WindowFunction
 from streaming.declare.input_side import InputSide
 from streaming.declare.joined import Joined
 from streaming.declare.joined_columns import LEFT_AT, RIGHT_AT, UNMATCHED
-from streaming.declare.keyed import FAILED, Keyed, micros
+from streaming.declare.keyed import FAILED, Keyed, Order, micros
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator, TableSpec
@@ -60,6 +60,7 @@ __all__ = [
     "Keyed",
     "Limits",
     "Operator",
+    "Order",
     "Pinned",
     "Pipeline",
     "Receiver",
@@ -77,6 +78,7 @@ __all__ = [
     "Windowed",
     "aggregates",
     "broken_modules",
+    "check_callable",
     "declared_pipelines",
     "described",
     "epoch_millis",

@@ -90,7 +90,7 @@ class Fold:
         before = at if self._by_event_time else stamp
         if key._due <= before:
             self.advance(key, before)
-        key.at, key.late, key.stream = at, at < stamp, self._streams[of]
+        key.at, key.late, key.stream, key._stamp = at, at < stamp, self._streams[of], stamp
         if self._rules is not None:
             key.rules = self._rules.of_batch(batch)
         key._earliest = at if self._by_event_time or at < stamp else stamp

@@ -38,7 +38,7 @@ class Key:
     """
 
     __slots__ = (
-        *("_due", "_earliest", "_encoders", "_out", "_timer_names", "_timers"),
+        *("_due", "_earliest", "_encoders", "_out", "_stamp", "_timer_names", "_timers"),
         *("at", "key", "late", "rules", "stream"),
     )
     _fields: tuple[str, ...] = ()
@@ -52,6 +52,7 @@ class Key:
     _earliest: int
     _encoders: Mapping[str, Mapping[str, Encoder]]
     _out: list[Output]
+    _stamp: int
     _timer_names: frozenset[str]
     _timers: dict[str, int]
 

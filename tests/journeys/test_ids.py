@@ -11,11 +11,11 @@ APPLICATIONS = {"E": 22, "W": 25, "L": 10, "T": 10, "K": 22, "R": 6, "J": 11, "D
 """How many applications each group of the catalogue has: E1 to E22, and so on."""
 
 WITH_A_GOLDEN_TEST = {
-    "E": [*range(1, 22)],
-    "W": [*range(1, 19), *range(20, 26)],
+    "E": [*range(1, 23)],
+    "W": [*range(1, 26)],
     "L": [*range(1, 11)],
-    "T": [1, 4, 5, 9, 10],
-    "K": [2, 3, 6, *range(11, 15), 16, 17, 18, *range(20, 23)],
+    "T": [*range(1, 11)],
+    "K": [*range(1, 23)],
     "R": [1, 3, 4],
     "J": [*range(1, 9), 10, 11],
     "D": [1, 2, 3, 4, 6, 7, 8],

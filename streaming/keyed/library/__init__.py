@@ -1,0 +1,49 @@
+"""Small pieces made of keyed functions: triggers and evictors, patterns, rolling aggregates, duplicates, absence."""
+
+from streaming.keyed.library.absence import absence
+from streaming.keyed.library.buckets import bucket_of, even_shares
+from streaming.keyed.library.deduplicated import deduplicated
+from streaming.keyed.library.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from streaming.keyed.library.functional import flat_mapped, reduced
+from streaming.keyed.library.iteration import iterated
+from streaming.keyed.library.marker_windows import marker_window
+from streaming.keyed.library.patterns import followed_by, not_followed_by
+from streaming.keyed.library.rolling import rolling
+from streaming.keyed.library.top import top
+from streaming.keyed.library.triggered_windows import triggered_window
+from streaming.keyed.library.triggers import (
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    PurgingTrigger,
+    RepeatTrigger,
+    Trigger,
+    ValueTrigger,
+)
+
+__all__ = [
+    "CountEvictor",
+    "CountTrigger",
+    "DeltaEvictor",
+    "EventTimeTrigger",
+    "Evictor",
+    "NeverTrigger",
+    "PurgingTrigger",
+    "RepeatTrigger",
+    "TimeEvictor",
+    "Trigger",
+    "ValueTrigger",
+    "absence",
+    "bucket_of",
+    "deduplicated",
+    "even_shares",
+    "flat_mapped",
+    "followed_by",
+    "iterated",
+    "marker_window",
+    "not_followed_by",
+    "reduced",
+    "rolling",
+    "top",
+    "triggered_window",
+]

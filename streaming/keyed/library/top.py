@@ -1,0 +1,72 @@
+"""The top N: those items of a key with the greatest values so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.base import DeclarationError, check_type
+from streaming.declare import Keyed, Stream
+from streaming.keyed.key import Key
+from streaming.keyed.library.columns import type_of
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """Ranks the items by their greatest values, and emits the ranks that have changed."""
+
+    n: int
+    item: str
+    value: str
+
+    def __call__(self, key: Key, row: Any) -> None:
+        item, value = row[self.item], row[self.value]
+        if item is None or value is None:
+            return
+        before = key.ranking or []
+        known = next((entry["value"] for entry in before if entry["item"] == item), None)
+        if known is not None and value <= known:
+            return
+        others = [entry for entry in before if entry["item"] != item]
+        # Of equal values the one that came first is ahead.
+        place = sum(entry["value"] >= value for entry in others)
+        key.ranking = [*others[:place], {"item": item, "value": value}, *others[place:]][: self.n]
+        for number, entry in enumerate(key.ranking):
+            if number >= len(before) or entry != before[number]:
+                key.emit(rank=number + 1, **{self.item: entry["item"], self.value: entry["value"]})
+
+
+def top(
+    name: str,
+    of: Stream,
+    *,
+    n: int,
+    item: str,
+    value: str,
+    by: tuple[str, ...] = (),
+    version: int = 1,
+    description: str = "",
+) -> Keyed:
+    """A keyed function with the `n` items of each key that have the greatest values so far (a continuous Top-N).
+
+    An item, a value of column `item`, stands with the greatest that it had in column `value`; of equal values the one
+    that came first is ahead. The state has the ranking, best first; a result is a rank that changed: `rank`, item and
+    value. Rows without an item or a value change nothing.
+
+    Raises:
+        DeclarationError: `n` is below 1, an unknown column, or one whose type is not known.
+    """
+    check_type(f"of= of top {name!r}", of, Stream, "the stream that it reads")
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise DeclarationError(f"n={n!r} of top {name!r} is no number of items; use 1, 2, 3, ...")
+    kinds = {column: type_of(f"a column of top {name!r}", of, column) for column in (item, value)}
+    return Keyed(
+        name=name,
+        of=of,
+        by=by,
+        state=f"ranking array<struct<item: {kinds[item]}, value: {kinds[value]}>>",
+        result=f"rank int, `{item}` {kinds[item]}, `{value}` {kinds[value]}",
+        on_row=_Rank(n, item, value),
+        version=version,
+        description=description,
+    )

@@ -6,8 +6,10 @@ from streaming.declare import (
     Aggregate,
     CoGrouped,
     Delivery,
+    Enriched,
     Joined,
     Keyed,
+    LookupRequest,
     Pinned,
     Pipeline,
     Receiver,
@@ -58,6 +60,7 @@ from streaming.keyed import (
     triggered_window,
 )
 from streaming.lake import Lake, Settings
+from streaming.lookups import BlockingPostgresLookup, PostgresLookup
 from streaming.operations import maintain, repair
 from streaming.service import drain
 from streaming.sinks import (
@@ -97,6 +100,7 @@ __all__ = [
     "Aggregate",
     "Ascending",
     "Avro",
+    "BlockingPostgresLookup",
     "BoundedOutOfOrderness",
     "Clock",
     "CoGrouped",
@@ -111,6 +115,7 @@ __all__ = [
     "Debezium",
     "Delivery",
     "DeltaEvictor",
+    "Enriched",
     "EventTimeTrigger",
     "Evictor",
     "Files",
@@ -125,6 +130,7 @@ __all__ = [
     "Keyed",
     "Lake",
     "LocalDays",
+    "LookupRequest",
     "NeverTrigger",
     "Objects",
     "OffsetReader",
@@ -133,6 +139,7 @@ __all__ = [
     "Pinned",
     "Pipeline",
     "Postgres",
+    "PostgresLookup",
     "Punctuated",
     "PurgingTrigger",
     "Received",

@@ -34,6 +34,7 @@ STREAMING = (
     "keyed",
     "selected",
     "joins",
+    "lookups",
     "deliveries",
     "audit",
     "lateness",

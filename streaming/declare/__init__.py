@@ -7,6 +7,7 @@ from streaming.declare.co_grouped import CoGrouped, CoGroupFunction
 from streaming.declare.columns import ColumnSpec, log_columns
 from streaming.declare.delivered import CHANGES, DEAD, PROGRESS, What
 from streaming.declare.delivery import Delivery
+from streaming.declare.enriched import Enriched, LookupRequest
 from streaming.declare.functions import RowFunction, WindowFunction
 from streaming.declare.input_side import InputSide
 from streaming.declare.joined import Joined
@@ -26,7 +27,7 @@ from streaming.declare.selected import Selected
 from streaming.declare.selected_columns import ELEMENT
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream, epoch_millis
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, STATE, UPDATES
+from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, PENDING, STATE, UPDATES
 from streaming.declare.two_sided import TwoSided
 from streaming.declare.window_joined import WindowJoined
 from streaming.declare.windowed import Windowed
@@ -42,6 +43,7 @@ __all__ = [
     "LATE",
     "LEFT_AT",
     "OPEN",
+    "PENDING",
     "PROGRESS",
     "RIGHT_AT",
     "STATE",
@@ -53,12 +55,14 @@ __all__ = [
     "CoGrouped",
     "ColumnSpec",
     "Delivery",
+    "Enriched",
     "ExponentialBackoff",
     "Failure",
     "InputSide",
     "Joined",
     "Keyed",
     "Limits",
+    "LookupRequest",
     "Operator",
     "Order",
     "Pinned",

@@ -22,7 +22,7 @@ from streaming.declare.view_checks import check_keys
 API = ("key", "at", "late", "stream", "rules", "emit", "timer", "cancel", "pending", "clear")
 """What a key has besides its state."""
 
-_INEXACT = ("double", "float", "array", "map", "struct", "variant")
+INEXACT = ("double", "float", "array", "map", "struct", "variant")
 _CHOICES = {"order": ("arrival", "event"), "on_error": ("fail", "side")}
 
 
@@ -135,7 +135,7 @@ def check_keys_are_exact(what: str, by: tuple[str, ...], types: Types) -> None:
         raise DeclarationError(f"by={by!r} of {what} repeats a key; name each once.")
     for column in by:
         kind = (types.get(column) or "").partition("<")[0]
-        if kind in _INEXACT:
+        if kind in INEXACT:
             raise DeclarationError(
                 f"by of {what} has {column!r}, of type {kind}, whose equal values are not always the "
                 "same key; derive a column of text, whole numbers or decimals in the stream, and key by that."

@@ -15,6 +15,7 @@ class Limits:
     of the last minutes. `backlog_grows_for`: how long more may arrive than is taken. `target_away_for`: how long a
     delivery may wait for its target. `source_away_for`: how long a receiver may be without its source.
     `watermark_skew`: how far apart the watermarks of streams may be that are joined.
+    `failures_told_for`: how long after a row without an answer an enrichment is told of.
 
     Raises:
         DeclarationError: an interval cannot be read, or a share is not between 0 and 1.
@@ -26,10 +27,11 @@ class Limits:
     target_away_for: str | None = "5 minutes"
     source_away_for: str | None = "5 minutes"
     watermark_skew: str | None = "1 hour"
+    failures_told_for: str | None = "10 minutes"
 
     def __post_init__(self) -> None:
-        lengths = (self.watermark_stands_for, self.backlog_grows_for, self.target_away_for, self.source_away_for)
-        for length in (*lengths, self.watermark_skew):
+        away = (self.target_away_for, self.source_away_for, self.failures_told_for)
+        for length in (self.watermark_stands_for, self.backlog_grows_for, *away, self.watermark_skew):
             if length is not None:
                 interval(length)
         if self.rejected_share is not None and not 0 <= self.rejected_share < 1:

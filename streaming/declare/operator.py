@@ -63,6 +63,11 @@ class Operator(ABC):
         """What its results follow from, as JSON values with a name for people: what changes nothing is not in it."""
 
     @property
+    def never_rebuilt(self) -> str:
+        """Why its tables cannot be built anew from the logs, and what to do instead; empty where they can."""
+        return ""
+
+    @property
     def reserved_suffixes(self) -> tuple[str, ...]:
         """What a declaration of this kind may ever append to its name; no other operator may be called so."""
         return tuple(table.suffix for table in self.tables if table.suffix)

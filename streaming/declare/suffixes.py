@@ -7,3 +7,6 @@ CORRECTIONS, UPDATES, OPEN, LATE, STATE = "corrections", "updates", "open", "lat
 
 CURRENT = "current"
 """Current results, which are a read of those tables that hold results."""
+
+PENDING = "pending"
+"""Rows of an enrichment that wait for an answer."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import singledispatch
 
 from streaming.base import DeclarationError
-from streaming.declare import Delivery, Joined, Keyed, Operator, Selected, Stream, TwoSided, Windowed
+from streaming.declare import Delivery, Enriched, Joined, Keyed, Operator, Selected, Stream, TwoSided, Windowed
 from streaming.deliveries.changes import ChangesOutbox
+from streaming.deliveries.enrichments import EnrichmentOutbox
 from streaming.deliveries.joins import JoinOutbox
 from streaming.deliveries.keyed import KeyedOutbox
 from streaming.deliveries.logs import LogOutbox
@@ -74,3 +75,8 @@ def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
 @outbox_for.register
 def _(of: TwoSided, delivery: Delivery, lake: Lake) -> Outbox:
     return TwoSidedOutbox(lake, of)
+
+
+@outbox_for.register
+def _(of: Enriched, delivery: Delivery, lake: Lake) -> Outbox:
+    return EnrichmentOutbox(lake, delivery, of)

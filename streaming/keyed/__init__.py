@@ -31,9 +31,10 @@ from streaming.keyed.library import (
     triggered_window,
 )
 from streaming.keyed.operator import KeyedRuntime
-from streaming.keyed.rows import row_class
+from streaming.keyed.rows import as_dict, row_class
 from streaming.keyed.rules import PinnedRules, Pins, RuleHistory
 from streaming.keyed.schemas import AT, WRITTEN_AT
+from streaming.keyed.source_text import SOURCE, text_number
 from streaming.keyed.steps import NEWEST_INSTANT
 from streaming.keyed.values import encoder, python_values, read_back
 
@@ -42,6 +43,7 @@ __all__ = [
     "FOREVER",
     "NEVER",
     "NEWEST_INSTANT",
+    "SOURCE",
     "WRITTEN_AT",
     "CountEvictor",
     "CountTrigger",
@@ -62,6 +64,7 @@ __all__ = [
     "Trigger",
     "ValueTrigger",
     "absence",
+    "as_dict",
     "bucket_of",
     "count_window",
     "deduplicated",
@@ -78,6 +81,7 @@ __all__ = [
     "reduced",
     "rolling",
     "row_class",
+    "text_number",
     "top",
     "triggered_window",
 ]

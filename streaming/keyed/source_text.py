@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -16,8 +17,13 @@ SOURCE = "source"
 
 
 def source_number(keyed: Keyed) -> int:
+    """The number of a keyed function's text."""
+    return text_number((keyed.on_row, *keyed.timers.values()))
+
+
+def text_number(functions: Iterable[Any]) -> int:
     """A number that is another one, for all practical purposes, where a function's text is another one."""
-    text = "\n".join(map(_text, (keyed.on_row, *keyed.timers.values())))
+    text = "\n".join(map(_text, functions))
     # Delta keeps whole numbers of 64 bits with a sign.
     return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)
 

@@ -9,7 +9,7 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from streaming.base import ChangedDeclaration, DeclarationError, LeaseError, utc_now
+from streaming.base import ChangedDeclaration, DeclarationError, LeaseError, ViewError, utc_now
 from streaming.declare import Operator, Pipeline
 from streaming.lake import Lake
 from streaming.log import head, require_log, widen_log
@@ -82,7 +82,10 @@ def rebuild(
         LeaseError: another process builds the same.
         LogError: nothing has been ingested yet.
         DeclarationError: the `name` is taken.
+        ViewError: what the operator holds does not follow from the log.
     """
+    if operator.never_rebuilt:
+        raise ViewError(f"{operator.name!r} cannot be built anew: {operator.never_rebuilt}. Nothing was changed.")
     listener = listener or RebuildListener()
     beside = next_of(operator) if name is None else _renamed(lake, pipeline, operator, name)
     corrected: dict[date, int] = {}

@@ -39,11 +39,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Written:
-    """What a step wrote: rows of the operator's own table, and rows and bytes of state, null where it keeps none."""
+    """What a step wrote: rows of the operator's own table, and rows and bytes of state, null where it keeps none.
+
+    `failures`: rows for which something outside gave no answer.
+    """
 
     rows: int
     state_rows: int | None = None
     state_bytes: int | None = None
+    failures: int = 0
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,10 @@ class OperatorRuntime(ABC):
 
     def catch_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
         """The same at the end of a drain, up to `head`, the newest batch."""
+        return None
+
+    def close(self) -> None:
+        """Let go of what was opened for steps, such as connections: the run is over."""
         return None
 
     # Reading

@@ -11,6 +11,7 @@ from streaming.base import interval
 from streaming.declare import Limits
 from streaming.service.overview import Overview
 from streaming.service.skew import Skew
+from streaming.service.status import ProcessStatus
 from streaming.sources import backlog_numbers
 
 AlertName = Literal[
@@ -19,6 +20,7 @@ AlertName = Literal[
     "stream_rejects_few",
     "stream_backlog_shrinks",
     "stream_views_follow",
+    "stream_lookups_answer",
     "stream_deliveries_arrive",
     "stream_receivers_receive",
     "stream_clocks_are_together",
@@ -30,6 +32,7 @@ ALERTS: dict[AlertName, str] = {
     "stream_rejects_few": "Few of the rows that came lately were rejected.",
     "stream_backlog_shrinks": "What waits in the source does not grow and grow.",
     "stream_views_follow": "Every view follows its log.",
+    "stream_lookups_answer": "Every row for which an enrichment asks gets its answer.",
     "stream_deliveries_arrive": "Every target takes what is delivered to it.",
     "stream_receivers_receive": "Every receiver is connected to its source, and can write what comes.",
     "stream_clocks_are_together": "The clocks of streams that are joined are not far apart.",
@@ -96,6 +99,7 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
         "all views step" if not stuck else "; ".join(f"{name} is paused: {why}" for name, why in stuck.items()),
         {"paused_views": len(stuck)},
     )
+    yield _lookups(process, limits, now)
     away = [f"{name} is paused: {why}" for name, why in paused.items() if name in delivered]
     away += [
         f"{name} waits for its target for {_ago(now - query.waiting_since)}: {query.waiting}"
@@ -110,6 +114,24 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
     )
     yield _receivers(overview, limits, now)
     yield _skew(overview.skew, limits)
+
+
+def _lookups(process: ProcessStatus, limits: Limits, now: datetime) -> AlertStatus:
+    """Failures are told of for a while: nobody can say whether the next row will be answered."""
+    told = {
+        name: query
+        for name, query in process.queries.items()
+        if query.failed_at is not None
+        and limits.failures_told_for is not None
+        and not _longer(query.failed_at, limits.failures_told_for, now)
+    }
+    texts = (
+        f"{name}: {query.failures:,} rows without an answer since the start, the last {_ago(now - query.failed_at)} ago"
+        for name, query in told.items()
+        if query.failed_at is not None
+    )
+    numbers = {"rows_without_an_answer": sum(query.failures for query in told.values())}
+    return AlertStatus("stream_lookups_answer", not told, "; ".join(texts) or "all rows get their answers", numbers)
 
 
 def _receivers(overview: Overview, limits: Limits, now: datetime) -> AlertStatus:

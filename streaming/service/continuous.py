@@ -104,6 +104,7 @@ class Continuous:
             self._end_deliveries()
             self.watch.stopping.update(runtime.operator.name for runtime in self._run.operators)
             self._threads.shutdown(cancel_futures=True)
+            self._run.close()
             self._reporter.end()
 
     def _on_batch(self, query: str, written: Written, batch: Batch | None) -> None:

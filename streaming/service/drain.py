@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -77,8 +78,8 @@ def drain(
         totals[query] = totals.get(query, QueryProgress(name)).after(written.rows, *numbers)
         listener.update(totals[query])
 
-    with take_lease(lake, pipeline):
-        run = Run(spark, lake, pipeline, now, on_batch, (watch or Watch(now)).around)
+    around = (watch or Watch(now)).around
+    with take_lease(lake, pipeline), closing(Run(spark, lake, pipeline, now, on_batch, around)) as run:
         run.check_operators()
         for streams in ingest_order(pipeline):
             await_queries(list(run.start_ingest(streams, availableNow=True).values()), run.explain)

@@ -15,7 +15,8 @@ class Measure:
 
     `latency`: median, 95th and 99th percentile in seconds, over the rows of a log batch, from the instant the source
     had them until they could be read in Delta. `number` is the batch's place in the log. `state_rows` and `state_bytes`
-    are those of the table in which an operator keeps state. What a batch or step does not have is None.
+    are those of the table in which an operator keeps state, `failures` rows to which something outside gave no answer.
+    What a batch or step does not have is None.
     """
 
     query: str
@@ -30,6 +31,7 @@ class Measure:
     latency: tuple[float, float, float] | None = None
     state_rows: int | None = None
     state_bytes: int | None = None
+    failures: int = 0
 
     @property
     def is_of_log(self) -> bool:

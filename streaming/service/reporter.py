@@ -120,6 +120,8 @@ class Reporter:
                     "rows": before.rows + measure.rows,
                     "state_rows": measure.state_rows,
                     "state_bytes": measure.state_bytes,
+                    "failures": before.failures + measure.failures,
+                    "failed_at": measure.ended if measure.failures else before.failed_at,
                 }
             )
         running = self._watch.running()

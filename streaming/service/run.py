@@ -88,6 +88,11 @@ class Run:
         """The least watermark of the streams but for control streams, which may be silent; None until all have one."""
         return least_watermark(self.pipeline, self.heads)
 
+    def close(self) -> None:
+        """Let go of what operators have opened: nothing steps any more."""
+        for runtime in self.operators:
+            runtime.close()
+
     def start_ingest(self, streams: Sequence[Stream] | None = None, /, **trigger: Any) -> dict[str, StreamingQuery]:
         """Source to log, for every stream or the `streams` named; by the query's name.
 

@@ -29,7 +29,7 @@ class QueryStatus(_File):
     start.
 
     `paused`: why it does not go on while the others do, until somebody acts. `waiting`: why a delivery waits for its
-    target, since when.
+    target, since when. `failures`: rows since the start that something outside did not answer, `failed_at` the last.
     """
 
     running_batch: int | None = None
@@ -44,6 +44,8 @@ class QueryStatus(_File):
     paused: str | None = None
     waiting: str | None = None
     waiting_since: datetime | None = None
+    failures: int = 0
+    failed_at: datetime | None = None
 
 
 class ProcessStatus(_File):

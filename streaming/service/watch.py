@@ -86,7 +86,11 @@ class Watch:
     def on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
         """What the batch that runs in `query` has committed."""
         measure = replace(
-            self._unfinished[query], rows=written.rows, state_rows=written.state_rows, state_bytes=written.state_bytes
+            self._unfinished[query],
+            rows=written.rows,
+            state_rows=written.state_rows,
+            state_bytes=written.state_bytes,
+            failures=written.failures,
         )
         if batch is not None:
             measure = replace(

@@ -5,7 +5,7 @@ from streaming.sinks.encoding import json_objects, json_text
 from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
 from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.objects import Objects
-from streaming.sinks.postgres import Postgres
+from streaming.sinks.postgres import Postgres, check_connection
 from streaming.sinks.printing import Console, Socket
 from streaming.sinks.rest import Rest
 from streaming.sinks.sink import (
@@ -49,6 +49,7 @@ __all__ = [
     "Socket",
     "Target",
     "Together",
+    "check_connection",
     "json_objects",
     "json_text",
 ]

@@ -14,6 +14,27 @@ from streaming.sinks.postgres_sink import PostgresSink
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
 
 
+def check_connection(of: str, connection: str) -> None:
+    """Refuse a libpq connection string that cannot be read, or has a password.
+
+    Raises:
+        DeclarationError: with where the password belongs.
+    """
+    try:
+        given = conninfo_to_dict(connection)
+    except psycopg.ProgrammingError as error:
+        # Neither the text nor psycopg's message, which may quote a password.
+        raise DeclarationError(
+            f"the connection of {of} cannot be read; write a libpq connection string, such as 'host=db.example "
+            "dbname=shop user=etl'."
+        ) from error.with_traceback(None)
+    if given.get("password"):
+        raise DeclarationError(
+            f"the connection of {of} has a password, which would be in the code and in what is shown of it; take it "
+            "out, and set PGPASSWORD, PGPASSFILE or a service file."
+        )
+
+
 @dataclass(frozen=True)
 class Postgres(Target):
     """Rows of `table` (`name` or `schema.name`); where there is a `key`, one row for each value of those columns.
@@ -48,19 +69,7 @@ class Postgres(Target):
         parts = self.table.split(".")
         if len(parts) > 2 or not all(parts):
             raise DeclarationError(f"table={self.table!r} names no table; write 'orders' or 'shop.orders'.")
-        try:
-            given = conninfo_to_dict(self.connection)
-        except psycopg.ProgrammingError as error:
-            # Neither the text nor psycopg's message, which may quote a password.
-            raise DeclarationError(
-                f"the connection of Postgres table {self.table!r} cannot be read; write a libpq connection string, "
-                "such as 'host=db.example dbname=shop user=etl'."
-            ) from error.with_traceback(None)
-        if given.get("password"):
-            raise DeclarationError(
-                f"the connection of Postgres table {self.table!r} has a password, which would be in the code and in "
-                "what is shown of it; take it out, and set PGPASSWORD, PGPASSFILE or a service file."
-            )
+        check_connection(f"Postgres table {self.table!r}", self.connection)
 
     @property
     def schema(self) -> str | None:

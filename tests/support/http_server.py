@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +24,9 @@ class Posted:
 
 Answer = int | tuple[int, dict[str, str]]
 """A status, or a status with headers."""
+
+RESET = 0
+"""In place of a status: the connection is reset, and nothing is answered."""
 
 
 @dataclass
@@ -52,6 +57,11 @@ def http_server() -> Iterator[HttpServer]:
             server.posted.append(posted)
             answer = server.answer(posted)
             status, headers = answer if isinstance(answer, tuple) else (answer, {})
+            if status == RESET:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.close()
+                self.close_connection = True
+                return
             if status == 200:
                 server.taken.append(posted)
             text = f"answer {status}".encode()

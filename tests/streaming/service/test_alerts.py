@@ -12,7 +12,7 @@ from streaming.declare.limits import Limits
 from streaming.declare.restarts import Failure
 from streaming.service.alerts import ALERTS, AlertStatus, evaluate
 from streaming.service.overview import Overview
-from streaming.service.status import ProcessStatus, State
+from streaming.service.status import ProcessStatus, QueryStatus, State
 from streaming.sources.source import SourceBacklog
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
@@ -89,6 +89,16 @@ def test_o10_a_backlog_may_grow_for_the_limit_and_not_longer() -> None:
     assert raised(seen(process=growing), minute(10)) == []
     assert raised(seen(process=growing), minute(10.1)) == ["stream_backlog_shrinks"]
     assert raised(seen(process=growing), minute(11), replace(LIMITS, backlog_grows_for=None)) == []
+
+
+def test_a_row_without_an_answer_is_told_of_for_the_limit_and_not_longer() -> None:
+    queries = {"rooms": QueryStatus(failures=2, failed_at=at(0)), "by_id": QueryStatus()}
+    failing = seen(process=HEALTHY.model_copy(update={"queries": queries}))
+    assert raised(failing, minute(10)) == ["stream_lookups_answer"]
+    assert raised(failing, minute(10.1)) == []
+    assert raised(failing, minute(1), replace(LIMITS, failures_told_for=None)) == []
+    (told,) = (each for each in evaluate(failing, LIMITS, minute(3)) if not each.passed)
+    assert told.text == "rooms: 2 rows without an answer since the start, the last 3 min ago"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,16 @@
+"""Enrichment: calls to somewhere else, whose answers are a log of their own and are never asked for again."""
+
+from streaming.lookups.operator import EnrichedRuntime
+from streaming.lookups.postgres import BlockingPostgresLookup, PostgresLookup
+from streaming.lookups.reached import STEP
+from streaming.lookups.schemas import AT, BATCH, STEP_COLUMN
+
+__all__ = [
+    "AT",
+    "BATCH",
+    "STEP",
+    "STEP_COLUMN",
+    "BlockingPostgresLookup",
+    "EnrichedRuntime",
+    "PostgresLookup",
+]

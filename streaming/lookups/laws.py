@@ -1,0 +1,61 @@
+"""The audit of an enrichment: each valid row of the log is in the results, in the failures or pending, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import ORIGIN, ViewError
+from streaming.declare import FAILED, PENDING, Enriched
+from streaming.lake import Lake
+from streaming.log import valid
+from streaming.lookups.reached import Reached
+from streaming.lookups.schemas import BATCH, STEP_COLUMN, select_rows
+from streaming.operators import Finding, LogAtVersion, differing_rows
+from streaming.tables import delta
+
+
+@dataclass(frozen=True)
+class PinnedEnriched:
+    """The tables of an enrichment at versions of one moment, by suffix; `delta.BEFORE` for those not there."""
+
+    enriched: Enriched
+    versions: Mapping[str, int]
+
+    @classmethod
+    def now(cls, lake: Lake, enriched: Enriched) -> PinnedEnriched:
+        """As it is now: what waits first, so that a row that comes out meanwhile is not missed."""
+        versions = {suffix: delta.version_of(lake.table(enriched, suffix)) for suffix in (PENDING, FAILED, "")}
+        return cls(enriched, {to: delta.BEFORE if at is None else at for to, at in versions.items()})
+
+
+def audit_enriched(spark: SparkSession, lake: Lake, pinned: PinnedEnriched, log: LogAtVersion) -> Iterator[Finding]:
+    """The law: the rows of all tables together are those of the log, as far as it is followed, with what is selected.
+
+    Raises:
+        ViewError: nothing is asked for yet.
+    """
+    enriched = pinned.enriched
+    if delta.BEFORE in pinned.versions.values():
+        raise ViewError(
+            f"enrichment {enriched.name!r} has asked for nothing yet at {lake.table(enriched)!r}; run `tidemark run "
+            f"{enriched.folder}` first."
+        )
+    stood = Reached.of(delta.open_table(lake.table(enriched, PENDING), pinned.versions[PENDING]))
+    tables = {to: delta.read(spark, lake.table(enriched, to), version) for to, version in pinned.versions.items()}
+    outputs = tables[""].select(BATCH, ORIGIN, STEP_COLUMN).unionAll(tables[FAILED].select(BATCH, ORIGIN, STEP_COLUMN))
+    # A process that died, or works on, may have written rows that its table of pending ones still has.
+    later = outputs.where(F.col(STEP_COLUMN) > stood.step).select(BATCH, ORIGIN)
+    waits = tables[PENDING].join(later, [BATCH, ORIGIN], "left_anti")
+    selected = select_rows(enriched, valid(log.rows)).where(F.col(BATCH) <= stood.place.through)
+    names = [f"`{name}`" for name in selected.columns]
+
+    def followed(rows: DataFrame) -> DataFrame:
+        return rows.where(F.col(BATCH) <= stood.place.through).select(*names)
+
+    stored = followed(tables[""]).unionAll(followed(tables[FAILED])).unionAll(followed(waits))
+    checked, differing = stored.count(), differing_rows(stored, selected)
+    yield Finding("conservation", enriched.name, checked, differing, "rows: answered, failed or pending, each once")

@@ -1,0 +1,131 @@
+"""Enrichments as an operator: what the rooms above know of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming.base import ORIGIN, ChangedDeclaration, ViewError
+from streaming.declare import FAILED, PENDING, Enriched
+from streaming.keyed import SOURCE, text_number
+from streaming.lake import Lake
+from streaming.lookups.explained import explain
+from streaming.lookups.laws import PinnedEnriched, audit_enriched
+from streaming.lookups.schemas import AT, BATCH, STEP_COLUMN, WRITTEN_AT
+from streaming.lookups.steps import EnrichedSteps, Piece
+from streaming.operators import (
+    Finding,
+    LogAtVersion,
+    OperatorRuntime,
+    Step,
+    Written,
+    check_declaration,
+    runtime_of,
+)
+from streaming.sources import PlacedRows, check_has_side, placed_rows
+from streaming.tables import delta
+
+_log = logging.getLogger("tidemark")
+
+
+@runtime_of.register
+def _(operator: Enriched, lake: Lake) -> OperatorRuntime:
+    return EnrichedRuntime(operator, lake)
+
+
+@placed_rows.register
+def _(of: Enriched, lake: Lake, side: str) -> PlacedRows:
+    check_has_side(of.name, "enrichment", side, ("", FAILED))
+    return PlacedRows(
+        uri=lake.table(of, side),
+        # Each step has a greater number than the one before it, and writes each table once.
+        unit=STEP_COLUMN,
+        unit_name="step",
+        written=WRITTEN_AT,
+        at=AT,
+        made_by=f"run `tidemark run {of.folder}` first, so that it has rows",
+        order=(BATCH, ORIGIN),
+        instants=False,
+    )
+
+
+class EnrichedRuntime(OperatorRuntime):
+    """An enrichment runs in steps over its log; calls in flight go on between them."""
+
+    operator: Enriched
+
+    def __init__(self, enriched: Enriched, lake: Lake) -> None:
+        self.operator = enriched
+        self.lake = lake
+        self._steps: EnrichedSteps | None = None
+
+    def check(self) -> None:
+        try:
+            check_declaration(self.lake, self.operator)
+        except ChangedDeclaration as changed:
+            difference = str(changed).partition(". Going on")[0].replace("view", "enrichment", 1)
+            raise ChangedDeclaration(
+                f"{difference}. Give the old declaration back, or declare another enrichment under a new name, which "
+                "asks for every row of the log. Nothing was changed."
+            ) from changed
+        table = delta.open_table(self.lake.table(self.operator))
+        recorded = None if table is None else table.transaction_version(SOURCE)
+        if recorded not in (None, text_number((self.operator.call,))):
+            _log.warning(
+                f"the source text of the call of enrichment {self.operator.name!r} has changed since its last step, "
+                f"and its version is still {self.operator.version}. It goes on. If it answers otherwise, raise the "
+                "version, which is written to each row."
+            )
+
+    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
+        steps = self._steps_on(spark, now)
+        while (piece := steps.next_piece()) is not None:
+            yield Step({self.operator.of.name: piece.batches}, partial(self._step, steps, piece))
+
+    @property
+    def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
+        return {to or "current": partial(self._read, to) for to in ("", FAILED, PENDING)}
+
+    def explain(self, spark: SparkSession) -> dict[str, str]:
+        return explain(self.lake, self.operator)
+
+    def pin(self, spark: SparkSession) -> PinnedEnriched:
+        return PinnedEnriched.now(self.lake, self.operator)
+
+    def laws(self, spark: SparkSession, pinned: PinnedEnriched, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+        return audit_enriched(spark, self.lake, pinned, logs[self.operator.of.name])
+
+    def refresh(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
+
+    def _read(self, suffix: str, spark: SparkSession) -> DataFrame:
+        enriched, uri = self.operator, self.lake.table(self.operator, suffix)
+        if not delta.exists(uri):
+            raise ViewError(
+                f"enrichment {enriched.name!r} has no table {uri!r} yet; run `tidemark run {enriched.folder}` first, "
+                "or point TIDEMARK_HOME to the lake that has it."
+            )
+        return delta.read(spark, uri).orderBy(BATCH, ORIGIN)
+
+    def _step(self, steps: EnrichedSteps, piece: Piece) -> Written:
+        try:
+            return steps.step(piece)
+        except BaseException:
+            # What is kept in memory may not be what the tables say any more.
+            self.close()
+            raise
+
+    def _steps_on(self, spark: SparkSession, now: Callable[[], datetime]) -> EnrichedSteps:
+        # Kept, because calls are in flight.
+        if self._steps is None:
+            self._steps = EnrichedSteps(spark, self.lake, self.operator, now)
+        return self._steps

@@ -1,0 +1,63 @@
+"""The columns of an enrichment's tables, in Arrow's types."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import DateType, StructField, StructType
+
+from streaming.base import DAY, ORIGIN
+from streaming.declare import FAILED, PENDING, Enriched
+
+AT, BATCH, STEP_COLUMN, WRITTEN_AT = "_at", "_batch", "_step", "_written_at"
+ASKED_AT, ANSWERED_AT, ATTEMPT, ATTEMPTS = "_asked_at", "_answered_at", "_attempt", "_attempts"
+CACHED, ERROR, VERSION, REQUEST = "_cached", "_error", "_version", "_request"
+
+_TIME = pa.timestamp("us", "UTC")
+_WRITTEN = [(VERSION, pa.int32()), (STEP_COLUMN, pa.int64()), (WRITTEN_AT, _TIME)]
+_ADDED = {
+    "": [(ASKED_AT, _TIME), (ANSWERED_AT, _TIME), (ATTEMPT, pa.int32()), (CACHED, pa.bool_()), (ERROR, pa.string())],
+    FAILED: [(ASKED_AT, _TIME), (ANSWERED_AT, _TIME)],
+    PENDING: [(ASKED_AT, _TIME), (ATTEMPTS, pa.int32()), (ERROR, pa.string()), (REQUEST, pa.string())],
+}
+_FAILURE = [pa.field("kind", pa.string()), pa.field("error", pa.string()), pa.field("attempts", pa.int32())]
+
+
+def select_rows(enriched: Enriched, rows: DataFrame) -> DataFrame:
+    """What is selected of rows of the log, and where each is from."""
+    selected = enriched.selected.selected(enriched.of.columns)
+    values = [F.expr(f"({sql}\n)").alias(name) for name, sql in selected.items()]
+    return rows.select(*values, F.col(f"`{enriched.of.event_time}`").alias(AT), BATCH, ORIGIN)
+
+
+def selected_schema(enriched: Enriched, log: DataFrame) -> pa.Schema:
+    """The columns that `select_rows` gives; `log` tells their types."""
+    schema = to_arrow_schema(select_rows(enriched, log).schema, timezone="UTC")
+    # A column may be without a null in one step and have some in another.
+    return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+def table_schemas(enriched: Enriched, selected: pa.Schema) -> dict[str, pa.Schema]:
+    """The columns of each table without the day, by its suffix; `selected` are those of `selected_schema`."""
+    values, places = list(selected)[:-3], list(selected)[-3:]
+    own = {"": list(enriched.answer_schema), FAILED: _FAILURE, PENDING: []}
+    return {
+        suffix: pa.schema(
+            [
+                *values,
+                *own[suffix],
+                *places,
+                *(pa.field(name, type_) for name, type_ in _ADDED[suffix]),
+                *([] if suffix == PENDING else (pa.field(name, type_) for name, type_ in _WRITTEN)),
+            ]
+        )
+        for suffix in own
+    }
+
+
+def spark_schema(schema: pa.Schema, *, partitioned: bool) -> StructType:
+    """The columns of a table as Spark knows them, with the day where it partitions the table."""
+    fields = from_arrow_schema(schema, prefer_timestamp_ntz=True).fields
+    return StructType([*fields, *([StructField(DAY, DateType())] if partitioned else [])])

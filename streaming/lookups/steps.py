@@ -1,0 +1,230 @@
+"""One step of an enrichment: new rows of the log join those that wait, and what was answered in time is written.
+
+Answers are no function of the log, so each row's place tells whether it is done: a row of the log up to where the
+tables are is in the results, in the failures, or pending. Whatever kills a step, between any two of its commits too,
+what is still to be asked follows from the three tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import ORIGIN, interval, to_micros, utc_now
+from streaming.declare import FAILED, PENDING, Enriched
+from streaming.keyed import SOURCE, text_number
+from streaming.lake import Lake
+from streaming.log import Batch, LogFiles, batches_after, head
+from streaming.lookups.cache import Cache
+from streaming.lookups.calls import Calls, await_all, await_any
+from streaming.lookups.question import Answer
+from streaming.lookups.reached import Place, Reached, rows_between, taken
+from streaming.lookups.schemas import (
+    ATTEMPTS,
+    BATCH,
+    REQUEST,
+    STEP_COLUMN,
+    select_rows,
+    selected_schema,
+    spark_schema,
+    table_schemas,
+)
+from streaming.lookups.waiting import Waiting, places_of
+from streaming.lookups.written import StepFiles
+from streaming.operators import Written, clean_state, create_table
+from streaming.tables import TaskFile, delta
+
+_WAITING_AT_MOST = 10_000
+"""Rows that wait at a time: with so many no further ones are taken from the log."""
+
+_STEP_WAITS, _LOOK_EVERY, _IDLE_FOR = 1.0, 0.5, 5.0
+"""Seconds: for which a step waits for its answers, and for which nothing is written where none comes."""
+
+_CLEANED_EVERY = timedelta(minutes=10)
+_OUTPUTS = ("", FAILED)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a step takes: the rows of the log up to `until`, of these `batches`, which are none where rows only wait."""
+
+    until: Place
+    batches: Sequence[Batch]
+
+
+class EnrichedSteps:
+    """The steps of one enrichment in one process, and its calls in flight from one step to the next."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, enriched: Enriched, now: Callable[[], datetime]) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._enriched = enriched
+        self._now = now
+        self._log = LogFiles(lake, enriched.of)
+        self._selected = selected_schema(enriched, self._log.none(spark))
+        self._schemas = table_schemas(enriched, self._selected)
+        self._uris = {suffix: self._created(suffix) for suffix in self._schemas}
+        self._cache = None if enriched.cache is None else Cache(interval(enriched.cache) // timedelta(microseconds=1))
+        self._calls = Calls(enriched, now)
+        self._cleaned_at = utc_now()
+        self._stands = {suffix: Reached.of(delta.open_table(uri)) for suffix, uri in self._uris.items()}
+        self._at = max(self._stands.values(), key=lambda each: each.place).place
+        self._waiting = Waiting(enriched, self._selected)
+        self._resume()
+
+    def next_piece(self) -> Piece | None:
+        """What the next step takes; None where nothing is new and no row waits.
+
+        Where rows only wait it looks for an answer, or for news in the log, for a few seconds.
+        """
+        for _ in range(round(_IDLE_FOR / _LOOK_EVERY)):
+            behind = batches_after(self._lake, self._enriched.of, self._at.through)
+            until = taken(self._at, behind, max(0, _WAITING_AT_MOST - len(self._waiting)))
+            if until != self._at:
+                return Piece(until, [batch for batch in behind if batch.number <= until.last])
+            if not len(self._waiting):
+                return None
+            unanswered = self._waiting.unanswered
+            if not unanswered or await_any(unanswered, _LOOK_EVERY):
+                break
+        newest = head(self._lake, self._enriched.of)
+        assert newest is not None
+        return Piece(self._at, [newest])
+
+    def step(self, piece: Piece) -> Written:
+        """Ask for the rows of a piece, and write what is answered within a while, of these or of earlier ones.
+
+        Raises:
+            FencedError: another process has taken over.
+        """
+        count = rows_between(self._at, piece.until, piece.batches) if piece.until != self._at else 0
+        if count:
+            self._ask(self._read(self._at, piece.until, count))
+        await_all(self._waiting.unanswered, _STEP_WAITS)
+        rows, questions = self._waiting.take_answered()
+        answers = [self._answer(each.answer, each.identity) for each in questions]
+        repeated = [each for each in self._waiting.unanswered if each.is_to_repeat]
+        if not answers and not repeated and piece.until == self._at:
+            return Written(0, len(self._waiting))
+        failures = sum(answer.kind is not None for answer in answers)
+        written = self._commit(rows, answers, piece.until, failures)
+        self._at = piece.until
+        # An attempt is on record before the next one, so that a crash repeats none but the last.
+        self._calls.ask(repeated)
+        if utc_now() - self._cleaned_at >= _CLEANED_EVERY:
+            self._cleaned_at = utc_now()
+            clean_state(self._uris[PENDING], utc_now())
+        return Written(written, len(self._waiting), delta.size(self._uris[PENDING]), failures)
+
+    def close(self) -> None:
+        """Give up the calls in flight."""
+        self._calls.close()
+
+    def _ask(self, rows: pa.Table) -> None:
+        new, now = self._waiting.add(rows), to_micros(self._now())
+        for question in new:
+            known = None if self._cache is None else self._cache.get(question.identity, now)
+            if known is not None:
+                question.settle(known)
+        self._calls.ask([question for question in new if question.future is None])
+
+    def _answer(self, answer: Answer | None, identity: Hashable) -> Answer:
+        assert answer is not None
+        if self._cache is not None and not answer.cached:
+            self._cache.put(identity, answer)
+        return answer
+
+    def _commit(self, rows: pa.Table, answers: Sequence[Answer], until: Place, failures: int) -> int:
+        step = max(each.step for each in self._stands.values()) + 1
+        files = self._files(step)
+        answered, pending = files.answered(rows, answers), files.pending(self._waiting)
+        after = Reached(step, until)
+        metadata = {
+            "through": until.through,
+            "after": self._at.through,
+            "waiting": len(self._waiting),
+            "failures": failures,
+            "cached": sum(answer.cached for answer in answers),
+            "most_in_flight": self._calls.most,
+        }
+        if answered[FAILED]:
+            self._append(FAILED, answered[FAILED], metadata, after)
+        # Where an attempt was in vain, only what waits is another.
+        new = bool(answers) or until != self._at
+        count = self._append("", answered[""], metadata, after) if new else 0
+        self._append(PENDING, pending, metadata, after)
+        return count
+
+    def _append(self, suffix: str, files: Sequence[TaskFile], metadata: dict[str, int], after: Reached) -> int:
+        before = self._stands[suffix]
+        rows = delta.commit_files(
+            self._uris[suffix],
+            files,
+            metadata=metadata,
+            numbers={**after.numbers(), SOURCE: text_number((self._enriched.call,))},
+            fence=lambda table: before.fence(self._enriched, table),
+            mode="overwrite" if suffix == PENDING else "append",
+        )
+        self._stands[suffix] = after
+        return rows
+
+    def _resume(self) -> None:
+        """Let those rows wait that are in the log, as far as it is taken, and in neither output."""
+        stood = self._stands[PENDING]
+        pending = delta.open_table(self._uris[PENDING])
+        assert pending is not None
+        rows = delta.contents(pending, columns=self._schemas[PENDING].names).cast(self._schemas[PENDING])
+        attempts = dict(zip(places_of(rows), rows[ATTEMPTS].to_pylist(), strict=True))
+        self._waiting.add(rows.select(self._selected.names), rows[REQUEST].to_pylist())
+        if stood.place != self._at:
+            batches = batches_after(self._lake, self._enriched.of, stood.place.through)
+            self._waiting.add(self._read(stood.place, self._at, rows_between(stood.place, self._at, batches)))
+        done = {
+            place
+            for suffix in _OUTPUTS
+            if self._stands[suffix].step > stood.step
+            for place in places_of(self._written_after(suffix, stood.step))
+        }
+        self._waiting.drop(lambda place: place in done)
+        for place, question in zip(places_of(self._waiting.rows), self._waiting.questions, strict=True):
+            question.attempts = max(question.attempts, attempts.get(place, 0))
+        self._catch_up()
+        self._calls.ask(self._waiting.unanswered)
+
+    def _catch_up(self) -> None:
+        """Where a step died between two of its commits, let the tables after the first say how far it came."""
+        newest = Reached(max(each.step for each in self._stands.values()), self._at)
+        for suffix in ("", PENDING):
+            if self._stands[suffix].step < newest.step:
+                files = self._files(newest.step).pending(self._waiting) if suffix == PENDING else []
+                self._append(suffix, files, {"through": self._at.through, "waiting": len(self._waiting)}, newest)
+
+    def _files(self, step: int) -> StepFiles:
+        return StepFiles(self._enriched, self._uris, self._schemas, step, to_micros(self._now()))
+
+    def _written_after(self, suffix: str, step: int) -> pa.Table:
+        """Where the rows that later steps wrote are from, of the same types as those that wait."""
+        rows = delta.read(self._spark, self._uris[suffix]).where(F.col(STEP_COLUMN) > step).select(BATCH, ORIGIN)
+        return rows.toArrow().cast(pa.schema([self._selected.field(name) for name in (BATCH, ORIGIN)]))
+
+    def _read(self, at: Place, until: Place, count: int) -> pa.Table:
+        """The selected rows between two places, `count` in number, in the order of the log."""
+        if not count:
+            return self._selected.empty_table()
+        rows = select_rows(self._enriched, self._log.with_batches(self._spark, at.through, until.last))
+        ordered = rows.coalesce(1).sortWithinPartitions(BATCH, ORIGIN)
+        if at.row or until.row:
+            ordered = ordered.offset(at.row).limit(count)
+        return ordered.toArrow().cast(self._selected)
+
+    def _created(self, suffix: str) -> str:
+        schema = spark_schema(self._schemas[suffix], partitioned=suffix != PENDING)
+        uri = create_table(self._lake, self._enriched, suffix, schema)
+        # Where all columns are selected, one may have been added to the stream since.
+        delta.widen(uri, schema)
+        return uri

@@ -54,16 +54,14 @@ class JoinedSteps:
         Raises:
             FencedError: another process has taken over.
         """
-        before, instant = self._outputs.at(""), now()
+        stands = {suffix: self._outputs.at(suffix) for suffix in self._outputs.suffixes}
+        before, instant, written = stands[""], now(), 0
         after = before.after(batches)
-        written = 0
-        for suffix in self._outputs.suffixes:
-            stands = self._outputs.at(suffix)
-            if stands.is_behind(after):
-                find = self._unmatched if suffix == UNMATCHED else self._pairs
-                found = find(before, after, batches)
-                rows = None if found is None else results(self._joined, found, after.batch, instant)
-                written = self._commit(suffix, rows, stands, after)
+        for suffix in (to for to in self._outputs.suffixes if stands[to].is_behind(after)):
+            find = self._unmatched if suffix == UNMATCHED else self._pairs
+            found = find(before, after, batches)
+            rows = None if found is None else results(self._joined, found, after.batch, instant)
+            written = self._commit(suffix, rows, stands[suffix], after)
         return Written(written)
 
     def _pairs(self, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:

@@ -54,8 +54,8 @@ class Reached:
         return any(self.through[name] < number for name, number in other.through.items())
 
     def after(self, batches: Mapping[str, Sequence[Batch]]) -> Reached:
-        """Where the table is once it has followed these `batches` as well, by stream."""
-        newest = {name: each[-1] for name, each in batches.items() if each}
+        """Where the table is once it has followed these `batches`, by stream, as well; it never goes back."""
+        newest = {name: each[-1] for name, each in batches.items() if each and each[-1].number > self.through[name]}
         through = FrozenMapping({**self.through, **{name: batch.number for name, batch in newest.items()}})
         marks = {name: batch.after.watermark for name, batch in newest.items()}
         return replace(

@@ -71,7 +71,8 @@ def test_each_stream_and_each_operator_is_an_asset_and_one_drain_brings_them_up_
 
 
 def test_a_join_is_an_asset_below_both_logs_and_what_is_current_of_it_below_its_tables() -> None:
-    graph = pipeline_definitions(clicks.pipeline).resolve_asset_graph()
+    resources = dg.Definitions(resources=default_resources("nowhere"))
+    graph = dg.Definitions.merge(pipeline_definitions(clicks.pipeline), resources).resolve_asset_graph()
     logs = {dg.AssetKey(["clicks", "log"]), dg.AssetKey(["ads", "log"])}
     tables = {dg.AssetKey(["clicks", f"campaign_clicks{suffix}"]) for suffix in ("", "_unmatched")}
     assert {key: graph.get(key).parent_keys for key in tables} == dict.fromkeys(tables, logs)

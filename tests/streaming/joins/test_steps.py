@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from streaming import BoundedOutOfOrderness, Files, Joined, Json, Lake, Pipeline, Stream, Table, drain
 from streaming.audit.laws import audit
-from streaming.base.errors import ChangedDeclaration
+from streaming.base.errors import ChangedDeclaration, FencedError
 from streaming.declare.delivery import Delivery
 from streaming.joins import operator
 from streaming.joins.operator import JoinedRuntime
@@ -202,16 +202,26 @@ def test_what_is_missing_in_a_table_is_seen_by_the_audit(spark: SparkSession, co
 
 
 def test_a_process_that_was_away_is_refused_and_changed_bounds_are_built_anew(
-    spark: SparkSession, copied: Lake
+    spark: SparkSession, copied: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path(right.source.location(copied)).mkdir(parents=True)
     land_all(copied, left, *payloads([[Row(997, "d", at(200))]]))
-    drain(spark, copied, of_both(replace(both, name="other")))
-    (away,) = runtime_of(both, copied).steps(spark, lambda: NOW)
-    follow(spark, copied, both)
-    # What it was about to write is there: nothing is written twice.
-    away.run()
-    assert told(spark, copied, both) == {**EXPECTED, **told(spark, copied, replace(both, name="other"))}
+    other = replace(both, name="other")
+    drain(spark, copied, of_both(other), now=lambda: NOW)
+    steps = runtime_of(both, copied)._steps_on(spark)  # type: ignore[attr-defined]
+    (batches,) = steps.pieces(1_000)
+    finding = steps._pairs
+
+    def overtaken(*given: Any) -> Any:
+        follow(spark, copied, both)
+        return finding(*given)
+
+    monkeypatch.setattr(steps, "_pairs", overtaken)
+    with pytest.raises(FencedError, match="another process has taken over"):
+        steps.step(batches, lambda: NOW)
+    assert told(spark, copied, both) == told(spark, copied, other)
+    # What it was about to write is there by now.
+    assert steps.step(batches, lambda: NOW).rows == 0
     wider = replace(both, between=("-20 seconds", "11 seconds"))
     with pytest.raises(ChangedDeclaration, match="between was -20 seconds, 10 seconds and is -20 seconds, 11 seconds"):
         runtime_of(wider, copied).check()

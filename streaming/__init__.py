@@ -61,7 +61,17 @@ from streaming.keyed import (
 )
 from streaming.lake import Lake, Settings
 from streaming.lookups import BlockingPostgresLookup, PostgresLookup
-from streaming.operations import maintain, repair
+from streaming.operations import (
+    Savepoint,
+    drop_savepoint,
+    fork,
+    maintain,
+    repair,
+    restore,
+    restore_to,
+    savepoint,
+    savepoints,
+)
 from streaming.service import drain
 from streaming.sinks import (
     Console,
@@ -150,6 +160,7 @@ __all__ = [
     "Rest",
     "RowFunction",
     "Rule",
+    "Savepoint",
     "Selected",
     "SessionWindow",
     "Settings",
@@ -182,11 +193,13 @@ __all__ = [
     "declared_pipelines",
     "deduplicated",
     "drain",
+    "drop_savepoint",
     "epoch_millis",
     "even_shares",
     "find_pipeline",
     "flat_mapped",
     "followed_by",
+    "fork",
     "iterated",
     "latest",
     "maintain",
@@ -197,7 +210,11 @@ __all__ = [
     "plan",
     "reduced",
     "repair",
+    "restore",
+    "restore_to",
     "rolling",
+    "savepoint",
+    "savepoints",
     "start_session",
     "top",
     "triggered_window",

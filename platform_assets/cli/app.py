@@ -22,6 +22,10 @@ COMMANDS = {
     "redeliver": "redeliver",
     "rebuild": "rebuild",
     "drop": "rebuild",
+    "savepoint": "savepoints",
+    "savepoints": "savepoints",
+    "restore": "savepoints",
+    "fork": "savepoints",
     "show": "show",
     "explain": "explain",
     "lateness": "lateness",
@@ -48,7 +52,7 @@ COMMANDS = {
 """Each command, which is a function of its name, and the module beside this one that has it."""
 
 _PANELS = {
-    "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver"),
+    "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver", "savepoints"),
     "Look, check, publish": ("show", "explain", "lateness", "bench", "audit", "reports"),
     "Streams that run on and on": ("receive", "streams", "status", "metrics"),
     "The demo, and a project of your own": ("demonstration", "setup", "scaffold"),

@@ -73,6 +73,8 @@ def run(
         for name, why in done.waiting.items():
             text = f"Delivery {name} waits for its target, and goes on with the next run: {why}"
             console.print(text, highlight=False, markup=False, soft_wrap=True)
+        for why in done.held.values():
+            console.print(f"{why[0].upper()}{why[1:]}", highlight=False, markup=False, soft_wrap=True)
         if done.head is None:
             console.print(f"Nothing has arrived in {pipeline.stream.source.location(current_lake())} yet.")
             next_step(console, *when_nothing_arrived(current_lake(), pipeline))

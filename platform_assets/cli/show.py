@@ -13,6 +13,7 @@ from platform_assets.cli.rows import csv_lines, json_lines
 from platform_assets.cli.selection import Selection
 from platform_assets.cli.tables import read_named
 from streaming.declare import find_pipeline
+from streaming.operations import lake_as_of
 
 
 def show(
@@ -32,6 +33,10 @@ def show(
     limit: Annotated[
         int | None, typer.Option(help="Rows to print; 20, or 5 if they are too wide for a table.", min=1)
     ] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="As of a batch, an instant such as 2026-03-02T09:00 (UTC), or a savepoint."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per row: all of them.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header: all rows.")] = False,
 ) -> None:
@@ -39,7 +44,8 @@ def show(
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv exclude each other; give one of them.")
     pipeline, selection = find_pipeline(pipeline_name), Selection(columns, where, sort)
-    title, read = read_named(current_lake(), pipeline, pipeline.operator(view), what)
+    lake = current_lake() if as_of is None else lake_as_of(current_lake(), pipeline, as_of)
+    title, read = read_named(lake, pipeline, pipeline.operator(view), what)
     with spark_session() as spark:
         frame = read(spark)
         chosen = selection.of(frame)

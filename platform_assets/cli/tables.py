@@ -58,7 +58,14 @@ def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | N
     return f"{operator.reads[0].name if of_stream else f'{pipeline.name}/{operator.name}'}: {chosen}", reads[chosen]
 
 
+def _check_now(lake: Lake, name: str) -> None:
+    """Refuse what follows no batch of a log."""
+    if lake.cut is not None:
+        raise ViewError(f"what {name!r} keeps follows no batch of a log, so it is there as it is now only.")
+
+
 def _subscriptions(spark: SparkSession, lake: Lake, receiver: Receiver) -> DataFrame:
+    _check_now(lake, receiver.name)
     uri = lake.table(receiver, SUBSCRIPTIONS)
     if not delta.exists(uri):
         raise ViewError(f"receiver {receiver.name!r} has asked for nothing yet; `tidemark receive` or `up` starts it.")
@@ -66,6 +73,7 @@ def _subscriptions(spark: SparkSession, lake: Lake, receiver: Receiver) -> DataF
 
 
 def _dead_letters(spark: SparkSession, lake: Lake, delivery: Delivery) -> DataFrame:
+    _check_now(lake, delivery.name)
     uri = lake.table(delivery, DEAD)
     if not delta.exists(uri):
         raise ViewError(f"delivery {delivery.name!r} has no dead letters: its target has refused no row so far.")

@@ -43,6 +43,9 @@ def audit_delivery(spark: SparkSession, lake: Lake, delivery: Delivery) -> Itera
     if ledger is None:
         yield Finding("delivery", delivery.name, 0, 0, "nothing is delivered yet")
         return
+    if ledger.is_held:
+        yield Finding("delivery", delivery.name, 0, 0, "held since the lake was made of a savepoint")
+        return
     yield _sent(spark, runtime, ledger)
     try:
         held = runtime.connected().count() if not ledger.is_pending else None

@@ -83,8 +83,16 @@ class ChangedDeclaration(ViewError):
     """A declaration would change what the tables hold that another declaration made."""
 
 
+class DeliveryHeld(ChangedDeclaration):
+    """A delivery of a lake that was made of a savepoint, which delivers nothing until somebody says what is meant."""
+
+
 class FunctionError(StreamingError):
     """A user's function raised, or did with its key what cannot be done."""
+
+
+class SavepointError(StreamingError):
+    """A savepoint cannot be taken, is not there, or cannot be restored where it was asked for."""
 
 
 class QueryFailed(StreamingError):

@@ -2,10 +2,11 @@
 
 from streaming.deliveries.changes import ChangesOutbox, changes_between
 from streaming.deliveries.expected import expected_rows
-from streaming.deliveries.ledger import Ledger, Standing
+from streaming.deliveries.ledger import Ledger, LedgerTable, ledger_of
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
 from streaming.deliveries.outboxes import outbox_for, outbox_of
 from streaming.deliveries.runtime import DeliveryRuntime
+from streaming.deliveries.standing import Standing
 
 __all__ = [
     "UNIT",
@@ -13,10 +14,12 @@ __all__ = [
     "Cursor",
     "DeliveryRuntime",
     "Ledger",
+    "LedgerTable",
     "Outbox",
     "Standing",
     "changes_between",
     "expected_rows",
+    "ledger_of",
     "outbox_for",
     "outbox_of",
     "wanted",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from deltalake import DeltaTable
 from pyspark.sql.types import LongType, StructType
 
-from streaming.base import ChangedDeclaration, FencedError, ProgressError
+from streaming.base import ChangedDeclaration, DeliveryHeld, FencedError, ProgressError
 from streaming.declare import PROGRESS, Delivery
 from streaming.deliveries.outbox import Cursor
 from streaming.deliveries.recorded import recorded_by
@@ -17,6 +17,9 @@ from streaming.operators import differences, recorded_declaration
 from streaming.tables import delta, location
 
 _COLUMNS = StructType().add("batch", LongType())
+
+RESTORED = -1
+"""The generation of the table that a ledger is of which was restored from a savepoint: none that there is."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,20 @@ class Ledger:
             f"hand. Bring them together; `{command} --all` delivers everything again."
         )
 
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing is delivered until somebody says what is meant, as the lake was made of a savepoint."""
+        return self.of_generation == RESTORED
+
+    def restored(self) -> Ledger:
+        """As it begins in a lake that is made of a savepoint, where nothing was sent from yet.
+
+        Whether a batch that was being sent had arrived is not known there, so it counts as not sent.
+        """
+        at = self.since if self.is_pending and self.retries < 0 else self.cursor
+        anew = replace(self, sent_rows=0, sent_before=0).anew(RESTORED, at)
+        return replace(anew, generation=self.generation, planned=self.delivered, delivered=self.delivered)
+
     def anew(self, of_generation: int, at: Cursor) -> Ledger:
         """The next generation of the delivery, which begins at `at`."""
         return Ledger(
@@ -124,18 +141,9 @@ class Ledger:
         )
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How a delivery stands: its batch and generation, rows sent and dead, and how far behind its table it is.
-
-    `behind`: units (batches, revisions, or microseconds of window ends) that it has yet to deliver; 0 for none.
-    """
-
-    generation: int
-    delivered: int
-    rows: int
-    dead: int
-    behind: int
+def ledger_of(lake: Lake, delivery: Delivery) -> Ledger | None:
+    """The state of a delivery now; None before it has begun."""
+    return LedgerTable(lake, delivery, "").read()
 
 
 class LedgerTable:
@@ -198,8 +206,15 @@ class LedgerTable:
         """Refuse a table of another `generation` than the one that was delivered from so far.
 
         Raises:
-            ChangedDeclaration: with the commands that go on.
+            ChangedDeclaration: with the commands that go on; DeliveryHeld: the lake was made of a savepoint.
         """
+        if ledger.is_held:
+            raise DeliveryHeld(
+                f"delivery {self._delivery.name!r} is held, because this lake was made of a savepoint, and does not "
+                f"know what was delivered since from the other one. `{self._command} --go-on` delivers what follows "
+                "the savepoint; `--all` delivers everything again. Give a second lake a target of its own. Nothing was "
+                "delivered."
+            )
         if generation != ledger.of_generation:
             raise ChangedDeclaration(
                 f"delivery {self._delivery.name!r} has delivered from generation {ledger.of_generation} of "

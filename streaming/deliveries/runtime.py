@@ -12,10 +12,11 @@ from streaming.base import interval
 from streaming.declare import Delivery
 from streaming.deliveries.dead_letters import DeadLetters
 from streaming.deliveries.held import Held, first_of, new, retried
-from streaming.deliveries.ledger import Ledger, LedgerTable, Standing
+from streaming.deliveries.ledger import Ledger, LedgerTable
 from streaming.deliveries.outbox import Cursor
 from streaming.deliveries.outboxes import outbox_of
 from streaming.deliveries.reader import Reader
+from streaming.deliveries.standing import Standing
 from streaming.lake import Lake
 from streaming.operators import Written, clean_state
 from streaming.sinks import Delivered, NumberedBatch, RefusedRow, Sink

@@ -31,6 +31,7 @@ from streaming.operators import (
     in_pieces,
     open_side,
     runtime_of,
+    version_through,
 )
 from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
@@ -84,6 +85,9 @@ class KeyedRuntime(OperatorRuntime):
         for end in dict.fromkeys((steps.next_end(), None)):
             for batches in in_pieces(steps.behind(end), most_rows):
                 yield Step(batches, partial(steps.step, batches, now))
+
+    def through(self) -> dict[str, int]:
+        return dict(Reached.of(self.operator, delta.open_table(self.lake.table(self.operator))).through)
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         if self.operator.order == "arrival" or stream not in self.operator.streams:
@@ -146,7 +150,8 @@ class KeyedRuntime(OperatorRuntime):
                 f"keyed function {keyed.name!r} has no table {self.lake.table(keyed, suffix)!r} yet; run `tidemark run "
                 f"{keyed.folder}` first, or point TIDEMARK_HOME to the lake that has it."
             )
-        rows = delta.read(spark, self.lake.table(keyed, suffix), table.version())
+        version = table.version() if self.lake.cut is None else version_through(self.lake, keyed, table)
+        rows = delta.read(spark, self.lake.table(keyed, suffix), version)
         keys = [f"`{name}`" for name in keyed.by]
         return rows.orderBy(*keys) if suffix == STATE else rows.orderBy(AT, *keys)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from streaming.base import SettingsError
+from streaming.base import FrozenMapping, SettingsError
 
 _NOT_IN_PATHS = "%*?[]{}\\"
 
@@ -31,9 +32,14 @@ class Placed(Named, Protocol):
 
 @dataclass(frozen=True)
 class Lake:
-    """The layout below `root`: every table, landing folder and checkpoint has exactly one place."""
+    """The layout below `root`: every table, landing folder and checkpoint has exactly one place.
+
+    A lake with a `cut` can be read only.
+    """
 
     root: str
+    cut: FrozenMapping[str, int] | None = None
+    """Where it is read as of: the newest batch of each stream's log; None for as it is now."""
 
     def __post_init__(self) -> None:
         # delta-rs decodes a path as if it were an address, and Spark reads patterns in it: half of a table would land
@@ -41,6 +47,17 @@ class Lake:
         refused = next((character for character in self.root if character in _NOT_IN_PATHS), None)
         if refused is not None and "://" not in self.root:
             raise SettingsError(f"the lake's root {self.root!r} contains {refused!r}; choose a folder without it.")
+
+    def as_of(self, batches: Mapping[str, int]) -> Lake:
+        """The same lake as it is read when the newest batch of each stream is that of `batches`, by stream.
+
+        A stream that is not among them has no batch yet.
+        """
+        return replace(self, cut=FrozenMapping(batches))
+
+    def batch_read(self, stream: Named) -> int | None:
+        """The batch of a stream as of which the lake is read, -1 for none yet; None for the newest there is."""
+        return None if self.cut is None else self.cut.get(stream.name, -1)
 
     def path(self, *parts: str) -> str:
         """The location `root/part/...`; a part that is absolute or a URI stands for itself."""
@@ -80,6 +97,10 @@ class Lake:
     def progress(self, pipeline: Named) -> str:
         """What every batch of a running pipeline cost and brought."""
         return self.path(pipeline.name, "progress")
+
+    def savepoint(self, pipeline: Named, name: str, *parts: str) -> str:
+        """A savepoint of a pipeline, or what lies in its folder."""
+        return self.path(pipeline.name, "_savepoints", name, *parts)
 
     def report(self, name: str) -> str:
         """The published table of a report."""

@@ -2,6 +2,7 @@
 
 from streaming.log import validate
 from streaming.log.append import append_batch
+from streaming.log.archive import archived_through
 from streaming.log.batch import Batch
 from streaming.log.batches import archive_batches, batches_after, head, newest_late, read_batches, version_after
 from streaming.log.clock_history import clock_history
@@ -29,6 +30,7 @@ __all__ = [
     "append_heartbeat",
     "append_validated",
     "archive_batches",
+    "archived_through",
     "batches_after",
     "clock_history",
     "ever_rejected",

@@ -17,7 +17,7 @@ from streaming.tables import commits_of, delta, newest_commits
 
 
 def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list[Batch]:
-    """Every batch of the log, at one Delta `version` or the newest, newest first.
+    """Every batch of the log, at one Delta `version` or the newest, newest first, up to that of which the lake is read.
 
     Of commits that were cleaned away there is what the archive kept.
 
@@ -37,7 +37,8 @@ def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list
     batches = live | {number: Batch.from_json(kept[number]) for number in past}
     if not batches:
         _refuse_forgotten(lake, stream, commits)
-    return [batches[number] for number in sorted(batches, reverse=True)]
+    until = lake.batch_read(stream)
+    return [batches[number] for number in sorted(batches, reverse=True) if until is None or number <= until]
 
 
 def archive_batches(lake: Lake, stream: Stream) -> int:
@@ -70,9 +71,13 @@ def _late_number(view: str) -> str:
 def head(lake: Lake, stream: Stream, version: int | None = None) -> Batch | None:
     """The newest batch, at one Delta `version` or the newest, or None where the log is empty or missing.
 
+    Of a lake that is read as of a batch it is that one.
+
     Raises:
         LogError: the log's history was cleaned away and is in no archive.
     """
+    if lake.cut is not None:
+        return next(iter(read_batches(lake, stream, version)), None)
     table = delta.open_table(lake.log(stream), version)
     return None if table is None else newest_batch(lake, stream, table)
 

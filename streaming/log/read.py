@@ -14,13 +14,14 @@ from streaming.tables import delta
 
 
 def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | None = None) -> DataFrame:
-    """The log as a batch frame, at one Delta `version` or the newest.
+    """The log as a batch frame, at one Delta `version` or the newest, up to the batch as of which the lake is read.
 
     Raises:
         LogError: nothing has been ingested yet.
     """
     require_log(lake, stream)
-    return delta.read(spark, lake.log(stream), version)
+    rows, newest = delta.read(spark, lake.log(stream), version), lake.batch_read(stream)
+    return rows if newest is None else rows.where(F.col("_batch") <= newest)
 
 
 def require_log(lake: Lake, stream: Stream) -> None:

@@ -1,12 +1,16 @@
-"""What is done to a pipeline besides running it: maintenance, repair, bench."""
+"""What is done to a pipeline besides running it: maintenance, repair, savepoints, bench."""
 
 from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, Bench, Stage, bench
 from streaming.operations.class_sharing import make_class_archive
+from streaming.operations.cuts import lake_as_of
 from streaming.operations.left import LeftTable, drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
 from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.redeliver import Redelivered, begin_anew, redeliver
 from streaming.operations.repair import ChangedWindow, Preview, preview, repair
+from streaming.operations.restore import Restored, fork, restore, restore_to
+from streaming.operations.savepoint import savepoint
+from streaming.operations.savepoints import Savepoint, drop_savepoint, find_savepoint, kept_bytes, savepoints
 
 __all__ = [
     "APPEND",
@@ -20,10 +24,17 @@ __all__ = [
     "Preview",
     "RebuildListener",
     "Redelivered",
+    "Restored",
+    "Savepoint",
     "Stage",
     "begin_anew",
     "bench",
     "drop",
+    "drop_savepoint",
+    "find_savepoint",
+    "fork",
+    "kept_bytes",
+    "lake_as_of",
     "left_tables",
     "maintain",
     "make_class_archive",
@@ -32,4 +43,8 @@ __all__ = [
     "rebuild",
     "redeliver",
     "repair",
+    "restore",
+    "restore_to",
+    "savepoint",
+    "savepoints",
 ]

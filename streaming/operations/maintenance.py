@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,6 +13,7 @@ from streaming.base import utc_now
 from streaming.declare import CHANGES, DEAD, Pipeline
 from streaming.lake import Lake
 from streaming.operations.maintained import MaintainedVersions
+from streaming.operations.savepoints import Pinned, pinned
 from streaming.service import forget_progress
 from streaming.tables import attempts, clean_up, storage
 
@@ -66,21 +67,22 @@ def maintain(
     A table in which nothing was written since is left alone, and not in what is returned, until `retention` is over and
     files can go again.
 
-    Views read rows and no old versions, so nothing has to be kept for one that is behind. Runs beside the stream,
+    What a savepoint needs stays until it is dropped. Views read rows and no old versions, so nothing has to be kept for
+    one that is behind. Runs beside the stream,
     corrections and reports, and may be killed and run again at any time. Retentions shorter than a step, a run or a
     report takes are for lakes at rest. What an operator keeps as state it cleans itself, and a delivery its ledger.
     """
     at = now()
     again_after = min(retention, entry_retention)
     forget_progress(lake, pipeline, at - _MONTH)
-    versions = MaintainedVersions.read(lake, pipeline)
+    versions, kept = MaintainedVersions.read(lake, pipeline), pinned(lake, pipeline)
     done: list[Maintained] = []
     for stream in pipeline.streams:
         log.archive_batches(lake, stream)
     for kind in _tables(lake, pipeline):
         if not versions.is_due(kind.uri, at, again_after):
             continue
-        done.append(_table(kind, at, retention, entry_retention))
+        done.append(_table(kind, at, retention, entry_retention, kept.get(kind.uri, Pinned())))
         versions = versions.after(kind.uri, now())
     if done:
         versions.write(lake, pipeline)
@@ -110,15 +112,15 @@ def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
     return tables
 
 
-def _table(kind: _Table, at: datetime, retention: timedelta, entry_retention: timedelta) -> Maintained:
+def _table(kind: _Table, at: datetime, retention: timedelta, entry_retention: timedelta, kept: Pinned) -> Maintained:
     table = DeltaTable(storage.location(kind.uri))
     files_before, bytes_before = _size(table)
-    entries = clean_up(table, at - entry_retention) if kind.cleaned else 0
+    entries = clean_up(table, at - entry_retention, kept.entries) if kind.cleaned else 0
     # An open table remembers the entries that it was read from.
     table = DeltaTable(storage.location(kind.uri))
     if kind.compacted:
         _compact(table)
-    removed = _vacuum(table, retention)
+    removed = _vacuum(table, retention, kept.versions)
     files_after, bytes_after = _size(table)
     name = kind.uri.rpartition("/")[2]
     return Maintained(name, files_before, files_after, bytes_before, bytes_after, removed, entries)
@@ -131,13 +133,17 @@ def _compact(table: DeltaTable) -> None:
             table.optimize.compact()
 
 
-def _vacuum(table: DeltaTable, retention: timedelta) -> int:
-    """Delete what has been out of the table for long enough, and what never got into it; returns how many files."""
-    hours = -(-retention // _HOUR)
+def _vacuum(table: DeltaTable, retention: timedelta, kept: Collection[int]) -> int:
+    """Delete what has been out of the table for long enough, and what never got into it; returns how many files.
+
+    Files of the versions that are `kept` stay.
+    """
+    hours, versions = -(-retention // _HOUR), sorted(kept) or None
     # Full: files of an attempt that died were never in the table. A vacuum that finds nothing is two commits too many.
-    if not table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True):
+    if not table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=versions):
         return 0
-    return len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True))
+    gone = table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True, keep_versions=versions)
+    return len(gone)
 
 
 def _size(table: DeltaTable) -> tuple[int, int]:

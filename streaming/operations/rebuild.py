@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime
 from threading import Event
@@ -22,7 +23,7 @@ from streaming.operators import (
     remove_next,
     runtime_of,
 )
-from streaming.service import Run, explained, holder_of, take_lease
+from streaming.service import Lease, Run, explained, holder_of, take_lease
 from streaming.tables import delta
 
 OF_STREAMS = ("log", "batches", "progress")
@@ -89,7 +90,7 @@ def rebuild(
     listener = listener or RebuildListener()
     beside = next_of(operator) if name is None else _renamed(lake, pipeline, operator, name)
     corrected: dict[date, int] = {}
-    with take_lease(lake, _Place(f"{operator.folder}/{beside.name}")):
+    with built_beside(lake, beside):
         if name is not None or not _is_ready(lake, operator):
             for stream in operator.reads:
                 require_log(lake, stream)
@@ -99,11 +100,20 @@ def rebuild(
                 corrected |= _follow(spark, runtime_of(beside, lake), now, listener)
         if name is None:
             make_ready(lake, operator)
-            _put_in_place(spark, lake, pipeline, operator, now, listener)
+            put_in_place(spark, lake, pipeline, operator, now, listener)
     uri = lake.table(operator if name is None else beside)
     built = delta.open_table(uri)
     assert built is not None
     return Rebuilt(uri, built.count(), corrected)
+
+
+def built_beside(lake: Lake, beside: Operator) -> AbstractContextManager[Lease]:
+    """The right to write tables beside those of an operator, whoever runs its pipeline.
+
+    Raises:
+        LeaseError: another process builds the same.
+    """
+    return take_lease(lake, _Place(f"{beside.folder}/{beside.name}"))
 
 
 def _is_ready(lake: Lake, operator: Operator) -> bool:
@@ -155,7 +165,7 @@ def _follow(
         return runtime.correct(spark, days, now, listener.corrected) if days else {}
 
 
-def _put_in_place(
+def put_in_place(
     spark: SparkSession,
     lake: Lake,
     pipeline: Pipeline,
@@ -163,7 +173,10 @@ def _put_in_place(
     now: Callable[[], datetime],
     listener: RebuildListener,
 ) -> None:
-    """Only who holds the pipeline's lease writes its tables: the process that runs it, or this one."""
+    """Let what is ready beside an operator's tables take their place.
+
+    Only who holds the pipeline's lease writes its tables: the process that runs it, or this one.
+    """
     while ready_generation(lake, operator) is not None:
         try:
             with take_lease(lake, pipeline):

@@ -1,5 +1,6 @@
 """The contract of what runs an operator, and how it is found."""
 
+from streaming.operators.as_of import check_followed, version_through
 from streaming.operators.comparison import differing_rows
 from streaming.operators.declaration import (
     DECLARATION,
@@ -39,6 +40,7 @@ __all__ = [
     "Step",
     "Written",
     "check_declaration",
+    "check_followed",
     "clean_state",
     "create_table",
     "differences",
@@ -55,4 +57,5 @@ __all__ = [
     "runtime_of",
     "slices",
     "switch",
+    "version_through",
 ]

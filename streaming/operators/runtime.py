@@ -101,6 +101,10 @@ class OperatorRuntime(ABC):
         asked for afterwards leave the same tables. However the batches are cut into steps, the rows are the same.
         """
 
+    def through(self) -> Mapping[str, int]:
+        """The newest batch of each log that it reads up to which its own table follows, by stream; -1 for none."""
+        return {stream.name: -1 for stream in self.operator.reads}
+
     def counts(self, stream: Stream) -> OperatorCounts | None:
         """What each commit of the stream's log counts for this operator; None where there is nothing to count."""
         return None

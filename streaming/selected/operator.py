@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from streaming.base import ORIGIN, ViewError
 from streaming.declare import ELEMENT, Selected
 from streaming.lake import Lake
+from streaming.log import head
 from streaming.operators import (
     FilterCounts,
     Finding,
@@ -19,9 +22,11 @@ from streaming.operators import (
     Reached,
     Step,
     check_declaration,
+    check_followed,
     generation_of,
     open_side,
     runtime_of,
+    version_through,
 )
 from streaming.selected.explained import explain
 from streaming.selected.frame import AT, BATCH
@@ -74,6 +79,9 @@ class SelectedRuntime(OperatorRuntime):
         for batches in steps.pieces(most_rows):
             yield Step(batches, partial(steps.step, batches, now))
 
+    def through(self) -> Mapping[str, int]:
+        return Reached.of(self.operator, delta.open_table(self.lake.table(self.operator))).through
+
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
         return {to or "current": partial(self.read, to) for to in self.operator.outputs}
@@ -113,8 +121,19 @@ class SelectedRuntime(OperatorRuntime):
                 f"selection {selected.name!r} has no table {self.lake.table(selected, suffix)!r} yet; run `tidemark "
                 f"run {selected.folder}` first, or point TIDEMARK_HOME to the lake that has it."
             )
-        rows = delta.read(spark, self.lake.table(selected, suffix), table.version())
+        rows = self._as_of(spark, suffix, table)
         return rows.orderBy(BATCH, ORIGIN, *([ELEMENT] if selected.makes_many(suffix) else []))
+
+    def _as_of(self, spark: SparkSession, suffix: str, table: DeltaTable) -> DataFrame:
+        """The rows of an open output, up to the batches as of which the lake is read."""
+        selected, uri = self.operator, self.lake.table(self.operator, suffix)
+        if self.lake.cut is None:
+            return delta.read(spark, uri, table.version())
+        if len(selected.reads) > 1:
+            return delta.read(spark, uri, version_through(self.lake, selected, table))
+        newest = head(self.lake, selected.reads[0])
+        check_followed(selected, Reached.of(selected, table).batch, newest)
+        return delta.read(spark, uri, table.version()).where(F.col(BATCH) <= (-1 if newest is None else newest.number))
 
     def _steps_on(self, spark: SparkSession) -> SelectedSteps:
         # Kept, because it knows the files of the logs.

@@ -4,7 +4,7 @@ from streaming.service import hangs, lease, progress_table
 from streaming.service.alerts import ALERTS, AlertStatus, evaluate
 from streaming.service.delivering import Delivering
 from streaming.service.drain import drain
-from streaming.service.lease import holder_of, take_lease
+from streaming.service.lease import Lease, has_left_record, holder_of, take_lease
 from streaming.service.measures import Measure, together
 from streaming.service.metrics import METRICS, StreamCollector, samples
 from streaming.service.overview import Overview, look, request
@@ -25,6 +25,7 @@ __all__ = [
     "AlertStatus",
     "ControlFolder",
     "Delivering",
+    "Lease",
     "Measure",
     "Overview",
     "ProcessStatus",
@@ -41,6 +42,7 @@ __all__ = [
     "explained",
     "forget_progress",
     "hangs",
+    "has_left_record",
     "holder_of",
     "ingest_query",
     "lease",

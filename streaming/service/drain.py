@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from streaming.base import QueryFailed, utc_now
+from streaming.base import DeliveryHeld, QueryFailed, utc_now
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch, add_unknown
@@ -27,13 +27,14 @@ class Drained:
     """What a drain did: per query its totals, in the order in which they ran; per stream the log's head afterwards.
 
     `unknown`: rows per field that payloads had and nobody declared. `waiting`: per delivery that has more to deliver,
-    why its target did not take it.
+    why its target did not take it. `held`: per delivery that waits for a decision after a restore, which one.
     """
 
     queries: dict[str, QueryProgress]
     heads: dict[str, Batch]
     unknown: dict[str, int]
     waiting: dict[str, str]
+    held: dict[str, str] = field(default_factory=dict)
 
     @property
     def head(self) -> Batch | None:
@@ -97,7 +98,9 @@ def drain(
             raise QueryFailed(
                 f"delivery {str(stopped)!r} was stopped before its next batch, as was asked."
             ) from stopped
-        for refused in (*run.paused.values(), *run.deliveries.paused.values()):
+        paused = run.deliveries.paused
+        held = {name: str(refused) for name, refused in paused.items() if isinstance(refused, DeliveryHeld)}
+        for refused in (*run.paused.values(), *(paused[name] for name in paused.keys() - held.keys())):
             raise refused
     waiting = {name: told.why for name, told in run.deliveries.waiting.items()}
-    return Drained(totals, run.heads, unknown, waiting)
+    return Drained(totals, run.heads, unknown, waiting, held)

@@ -99,6 +99,8 @@ def take_lease(
     Raises:
         LeaseError: another process holds it, or the folder cannot be written.
     """
+    if lake.cut is not None:
+        raise LeaseError(f"{lake.root!r} is read as of an older batch, so nothing can run there.")
     host = host or socket.gethostname()
     path = _lock_path(lake, pipeline)
     try:
@@ -147,6 +149,11 @@ def holder_of(lake: Lake, pipeline: Named, host: str | None = None) -> Holder | 
             return recorded or Holder("this machine", 0, "starting or ending", "", "", "")
     elsewhere = recorded is not None and recorded.host != (host or socket.gethostname()) and not _expired(recorded)
     return recorded if elsewhere else None
+
+
+def has_left_record(lake: Lake, pipeline: Named) -> bool:
+    """Whether there is the record of a holder that is gone; whoever holds the lease next leaves none behind."""
+    return storage.read_bytes(_record(lake, pipeline)) is not None and holder_of(lake, pipeline) is None
 
 
 def _unwritable(path: Path, error: OSError) -> LeaseError:

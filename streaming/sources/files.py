@@ -14,6 +14,7 @@ from streaming.base import DeclarationError, SourceError
 from streaming.lake import Lake
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.sources.files_comparison import compare_files
+from streaming.sources.files_moved import move_files, recorded_folder
 from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceComparison, Taken
 from streaming.spark import exists, planned
 
@@ -163,6 +164,17 @@ class Files(Source):
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
         """Files changed after they were ingested, and files that are not ingested yet."""
         return compare_files(spark, self.location(lake), origins)
+
+    def move(self, checkpoint: str, recorded: str, there: Lake, to: Lake) -> int:
+        """A folder in the lake goes with it: the files that no batch has taken are copied, and it returns their number.
+
+        One that is declared by an absolute path or URI is read from where it is.
+        """
+        return move_files(checkpoint, recorded, self.location(there), self.location(to))
+
+    def recorded(self, checkpoint: str, lake: Lake) -> str | None:
+        """The folder of the files that were taken, where the lake was moved since."""
+        return recorded_folder(checkpoint, self.path, self.location(lake))
 
 
 def _check_pattern(pattern: str) -> None:

@@ -212,6 +212,18 @@ class Source(ABC):
         What was removed after it was ingested is no difference.
         """
 
+    def recorded(self, checkpoint: str, lake: Lake) -> str | None:
+        """The place that a checkpoint tells of, where that is another one than the source has now; else None."""
+        return None
+
+    def move(self, checkpoint: str, recorded: str, there: Lake, to: Lake) -> int:
+        """Let the copy of a checkpoint go on in the lake `to`; returns how much was brought there that still waits.
+
+        `recorded` is the `location` that the checkpoint tells of, and `there` the lake that the copy comes from, by
+        now. A source that lies in no lake is read from where it is.
+        """
+        return 0
+
     @property
     @abstractmethod
     def larger_batches(self) -> str:

@@ -67,10 +67,11 @@ class TakenFiles:
 
 def relative_path(uri: str, landing: str) -> str:
     """The path of a file below the landing folder; Spark writes `file:///a` where the folder is declared as `/a`."""
-    return _path_of(uri).removeprefix(f"{_path_of(landing)}/")
+    return path_of(uri).removeprefix(f"{path_of(landing)}/")
 
 
-def _path_of(uri: str) -> str:
+def path_of(uri: str) -> str:
+    """The path of a path or URI, the same however it is written."""
     scheme, separator, rest = uri.partition("://")
     path = f"/{rest.partition('/')[2]}" if separator else scheme.removeprefix("file:")
     return re.sub("/+", "/", path).rstrip("/")

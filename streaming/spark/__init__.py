@@ -4,14 +4,18 @@ from streaming.spark import java
 from streaming.spark.checkpoint import (
     TakenFile,
     check_checkpoint,
+    forget_after,
     has_begun,
+    newest_committed,
     newest_compaction,
     newest_planned,
     planned,
     planned_offsets,
     query_id,
     taken_entry,
+    unreadable_files,
 )
+from streaming.spark.checkpoint_copy import copy_checkpoint, rename_taken
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.files import FileInfo, exists, is_visible, visible_files
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, JarGroup
@@ -31,21 +35,26 @@ __all__ = [
     "archive_path",
     "are_there",
     "check_checkpoint",
+    "copy_checkpoint",
     "exists",
+    "forget_after",
     "has_begun",
     "is_visible",
     "jars_folder",
     "jars_of",
     "java",
     "mark_tasks",
+    "newest_committed",
     "newest_compaction",
     "newest_planned",
     "planned",
     "planned_offsets",
     "query_id",
+    "rename_taken",
     "require_java",
     "spark_jars",
     "start_session",
     "taken_entry",
+    "unreadable_files",
     "visible_files",
 ]

@@ -67,9 +67,9 @@ def _log_offset(offsets: str | None) -> int:
 
 def planned_offsets(checkpoint: str, query_batch: int) -> tuple[Any, Any]:
     """Where a batch of the query begins and ends, as the source wrote it in JSON; the first one at its first offset."""
-    end = _last_line(f"{checkpoint}/offsets/{query_batch}")
+    end = last_line(f"{checkpoint}/offsets/{query_batch}")
     before = f"offsets/{query_batch - 1}" if query_batch else "sources/0/0"
-    return _last_line(f"{checkpoint}/{before}"), end
+    return last_line(f"{checkpoint}/{before}"), end
 
 
 def newest_planned(checkpoint: str) -> int | None:
@@ -78,12 +78,46 @@ def newest_planned(checkpoint: str) -> int | None:
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
+def newest_committed(checkpoint: str) -> int | None:
+    """The newest batch that the query has done; None where it has done none."""
+    return max(map(int, filter(str.isdigit, _names(f"{checkpoint}/commits"))), default=None)
+
+
+def forget_after(checkpoint: str, query_batch: int) -> None:
+    """Remove what batches after `query_batch` have left, so that the query plans them again; the newest first."""
+    for kind in ("commits", "offsets"):
+        later = (int(name) for name in _names(f"{checkpoint}/{kind}") if name.isdigit())
+        for number in sorted((number for number in later if number > query_batch), reverse=True):
+            storage.remove(f"{checkpoint}/{kind}/.{number}.crc")
+            storage.remove(f"{checkpoint}/{kind}/{number}")
+
+
+def unreadable_files(checkpoint: str) -> list[str]:
+    """The small files of a checkpoint that are not what Spark writes: empty, or cut off; by their URIs."""
+    names = [f"{kind}/{name}" for kind in ("offsets", "commits") for name in _names(f"{checkpoint}/{kind}")]
+    uris = [f"{checkpoint}/{name}" for name in ("metadata", *names)]
+    return [uri for uri in uris if (text := storage.read_text(uri)) is not None and not _is_json(text)]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text.strip().rpartition("\n")[2])
+    except ValueError:
+        return False
+    return True
+
+
+def _names(folder: str) -> list[str]:
+    return [info.base_name for info in storage.listed(folder)]
+
+
 def has_begun(checkpoint: str) -> bool:
     """Whether the checkpoint says from where the query reads, so that a start position means nothing any more."""
     return newest_planned(checkpoint) is not None or storage.read_text(f"{checkpoint}/sources/0/0") is not None
 
 
-def _last_line(uri: str) -> Any:
+def last_line(uri: str) -> Any:
+    """The last line of a small file as a JSON value, None where there is no file: an offset of a source."""
     text = storage.read_text(uri)
     return None if text is None else json.loads(text.splitlines()[-1])
 

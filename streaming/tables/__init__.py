@@ -3,6 +3,7 @@
 from streaming.tables import delta, history, storage
 from streaming.tables.columns import nullable
 from streaming.tables.commit import attempts
+from streaming.tables.copies import copy_files, copy_table
 from streaming.tables.file_index import FileIndex
 from streaming.tables.history import commits_of, newest_commits, numbers_of
 from streaming.tables.listed_files import read_files
@@ -19,6 +20,8 @@ __all__ = [
     "attempts",
     "clean_up",
     "commits_of",
+    "copy_files",
+    "copy_table",
     "delta",
     "history",
     "location",

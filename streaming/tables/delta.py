@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from streaming.base import DAY
+from streaming.tables import storage
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.commit import Txn as Txn
 from streaming.tables.commit import commit_files as commit_files
@@ -69,6 +70,12 @@ def version_of(uri: str) -> int | None:
 def schema_of(uri: str) -> StructType:
     """The columns of an existing table."""
     return StructType.fromJson(json.loads(DeltaTable(location(uri)).schema().to_json()))
+
+
+def missing_files(table: DeltaTable) -> list[str]:
+    """The data files of an open table that are not in its storage, by their paths in it."""
+    there = {path for path, _ in storage.walked(table.table_uri, lambda name: name != "_delta_log")}
+    return [path for path in map(str, table.get_add_actions()["path"].to_pylist()) if path not in there]
 
 
 def size(uri: str) -> int:

@@ -59,12 +59,12 @@ def _newest(table: DeltaTable, read: Callable[[pa_fs.FileSystem, int], Read | No
 def numbers_of(table: DeltaTable) -> dict[str, int]:
     """The numbers that an open table keeps, but for those that only entries tell of which were cleaned away."""
     numbers: dict[str, int] = {}
-    for older in _newest(table, _numbers_in):
+    for older in _newest(table, numbers_in):
         numbers = older | numbers
     return numbers
 
 
-def _numbers_in(entries: pa_fs.FileSystem, version: int) -> dict[str, int] | None:
+def numbers_in(entries: pa_fs.FileSystem, version: int) -> dict[str, int] | None:
     """The numbers that a version has set, or None where its entry was cleaned away."""
     actions = _lines_of(entries, version)
     if actions is None:

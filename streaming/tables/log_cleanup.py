@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import datetime
 
 import pyarrow.fs as pa_fs
@@ -13,17 +14,18 @@ from streaming.tables.storage import files_of
 _ENTRY = re.compile(r"(\d{20})\.(json|crc.*|checkpoint\..*parquet)$")
 
 
-def clean_up(table: DeltaTable, older_than: datetime) -> int:
+def clean_up(table: DeltaTable, older_than: datetime, kept: Collection[int] = ()) -> int:
     """Remove the entries before a checkpoint of the table that are older; returns how many files they were.
 
-    Every version since `older_than` stays as it is: readable, and with its commit. As Delta's own clean-up, but that
+    Every version since `older_than`, and since the first of those that are `kept`, stays as it is: readable, and with
+    its commit. As Delta's own clean-up, but that
     follows a property of the table, after any commit, and asks nobody.
     """
     files = files_of(table)
     entries = _entries(files)
     commits = {version: info.mtime for version, info in entries if info.path.endswith(".json")}
     young = [version for version, written in commits.items() if written >= older_than]
-    limit = min([table.version(), *young])
+    limit = min([table.version(), *young, *kept])
     if limit == table.version() and any(version < limit for version in commits):
         table.create_checkpoint()
         entries = _entries(files)

@@ -28,7 +28,12 @@ def files_of(table: DeltaTable) -> fs.FileSystem:
     Arrow's own, not delta-rs's, which call Python for every file: where a thread does so while its process ends, the
     process is aborted.
     """
-    files, path = resolve(table.table_uri)
+    return below(table.table_uri)
+
+
+def below(uri: str) -> fs.FileSystem:
+    """The files of a folder, by paths relative to it."""
+    files, path = resolve(uri)
     return fs.SubTreeFileSystem(path, files)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
-from functools import partial
+from functools import partial, reduce
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -181,9 +181,24 @@ def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> Dat
 
 
 def read_corrections(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
-    """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
+    """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table.
+
+    As of a batch of the log they are computed: those that all late rows up to it call for.
+    """
+    if lake.cut is not None:
+        return _called_for(spark, lake, view)
     table = open_side(lake, view, CORRECTIONS, version)
     return None if table is None else delta.read(spark, lake.corrections(view), table.version())
+
+
+def _called_for(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame | None:
+    newest = head(lake, view.of)
+    if newest is None or not view.corrected:
+        return None
+    log = read_log(spark, lake, view.of)
+    days = _changed_sessions(log, view) if kind_of(view).merges else _late_days(log, view)
+    frames = [correction(log, view, row["day"], newest) for row in days.select("day").distinct().collect()]
+    return reduce(DataFrame.unionByName, frames) if frames else None
 
 
 def corrected_through(lake: Lake, view: Windowed, days: Iterable[date], version: int | None = None) -> dict[date, int]:

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, ViewError
+from streaming.base import DeclarationError, ViewError, literal
 from streaming.declare import Windowed
 from streaming.lake import Lake
-from streaming.operators import generation_of
+from streaming.log import head
+from streaming.operators import check_followed, generation_of
 from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
+from streaming.views.position import Position
 
 
 def read_first(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame:
     """The first results as a batch frame, at one Delta `version` or the newest.
 
+    As of a batch of the log those of the windows that its watermark has closed.
+
     Raises:
-        ViewError: the view has not been built yet.
+        ViewError: the view has not been built yet, or not up to that batch.
     """
     uri = lake.first(view)
-    if delta.open_table(uri, version) is None:
+    table = delta.open_table(uri, version)
+    if table is None:
         raise ViewError(
             f"view {view.name!r} is not built yet at {uri!r}; run `tidemark run {view.of.name}` first, or point "
             "TIDEMARK_HOME to the lake that has it."
         )
-    return delta.read(spark, uri, version)
+    rows = delta.read(spark, uri, version)
+    return rows if lake.cut is None else rows.where(_is_closed(lake, view, Position.of(table)))
+
+
+def _is_closed(lake: Lake, view: Windowed, at: Position) -> Column:
+    """Whether a result was there as of the batch: a later row is late for all windows that are closed by then."""
+    newest = head(lake, view.of)
+    check_followed(view, at.batch, newest)
+    if newest is None or newest.after.watermark is None:
+        return F.lit(False)
+    return F.col("window_end") <= literal(view.window.closed_by(newest.after.watermark))
 
 
 @placed_rows.register

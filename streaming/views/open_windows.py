@@ -66,6 +66,11 @@ def read_open(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:
     Raises:
         ViewError: the view keeps none, or has not run yet.
     """
+    if lake.cut is not None:
+        raise ViewError(
+            f"the open windows of view {view.name!r} are written whole each time, so there are none as of an older "
+            "batch; read its current results as of one, or its open windows as they are now."
+        )
     uri, table = lake.open(view), open_side(lake, view, OPEN)
     if table is None:
         raise ViewError(

@@ -31,7 +31,7 @@ from streaming.views.first_results import read_first
 from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
 from streaming.views.open_windows import OpenWindows, read_open
-from streaming.views.position import check_position
+from streaming.views.position import Position, check_position
 from streaming.views.results import counted_by, counted_rows, pairs, possibly_in_windows_after
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
 from streaming.views.updates import Updates, read_updates, updates_of
@@ -66,6 +66,9 @@ class WindowedRuntime(OperatorRuntime):
         behind = batches_after(self.lake, self.operator.of, steps.position().batch)
         for batches in slices(behind, _ROWS_PER_CORE * spark.sparkContext.defaultParallelism):
             yield Step({self.operator.of.name: batches}, partial(steps.step, batches, now))
+
+    def through(self) -> dict[str, int]:
+        return {self.operator.of.name: Position.of(delta.open_table(self.lake.first(self.operator))).batch}
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         view, time = self.operator, F.col(stream.event_time)

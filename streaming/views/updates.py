@@ -192,6 +192,7 @@ def read_updates(spark: SparkSession, lake: Lake, view: Windowed, version: int |
     table = open_side(lake, view, UPDATES, version)
     if table is None:
         return None
-    rows = delta.read(spark, lake.updates(view), table.version())
+    rows, newest = delta.read(spark, lake.updates(view), table.version()), lake.batch_read(view.of)
     retracted = F.col(RETRACTED) if RETRACTED in rows.columns else F.lit(None).cast("boolean")
-    return rows.withColumn(RETRACTED, F.coalesce(retracted, F.lit(False)))
+    shown = rows.withColumn(RETRACTED, F.coalesce(retracted, F.lit(False)))
+    return shown if newest is None else shown.where(F.col(_BATCH) <= newest)

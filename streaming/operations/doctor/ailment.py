@@ -1,0 +1,22 @@
+"""What the doctor finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Ailment:
+    """One thing that is not as it should be.
+
+    `kind` is its stable name, `subject` what has it. `means` says what it is and what becomes of it, `advice` what to
+    do. `heal` puts it right and can do no harm; None where only somebody can decide. A `note` breaks nothing.
+    """
+
+    kind: str
+    subject: str
+    means: str
+    advice: str
+    heal: Callable[[], None] | None = field(default=None, compare=False)
+    note: bool = False

@@ -1,0 +1,187 @@
+"""Takes a savepoint: a named, consistent cut of all tables of a pipeline, while it runs.
+
+Each operator is cut at an instant at which none of its tables changed, so what is saved of it is what a kill at that
+instant would leave. It follows some batch of its log, and every step is a function of the log: a restore steps on from
+there, as a restart does. So operators need not be at the same batch, and the log is cut last, when it has all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from importlib.metadata import version as release_of
+from threading import Event
+from time import monotonic
+from typing import TypeVar
+
+from deltalake import DeltaTable
+
+from streaming.base import SavepointError, check_name, utc_now
+from streaming.declare import CHANGES, DEAD, Delivery, Operator, Pipeline, Stream
+from streaming.deliveries import Ledger, ledger_of
+from streaming.lake import Lake
+from streaming.log import QUERY, archive_batches, head
+from streaming.operations.savepoints import SavedTable, Savepoint, unused_name
+from streaming.operators import generation_of, runtime_of
+from streaming.spark import copy_checkpoint, query_id
+from streaming.tables import copy_table, delta, location, storage
+
+_RELEASES = ("tidemark", "pyspark", "deltalake")
+_LOOK_EVERY = 0.02
+_WAITS = 60.0
+
+Read = TypeVar("Read")
+
+
+def savepoint(
+    lake: Lake, pipeline: Pipeline, name: str | None = None, now: Callable[[], datetime] = utc_now
+) -> Savepoint:
+    """Take a savepoint of a pipeline, which may run; by default it is named after the instant.
+
+    State is copied, because its versions are removed within hours. Of all other tables the version is noted, and
+    `maintain` keeps what it needs until the savepoint is dropped. Whatever kills it, there is either the savepoint or
+    none.
+
+    Raises:
+        SavepointError: the name is taken, nothing was ingested yet, or the tables did not come to rest for a minute.
+    """
+    name = unused_name(lake, pipeline, now()) if name is None else name
+    check_name("savepoint", name)
+    if Savepoint.read(lake, pipeline, name) is not None:
+        raise SavepointError(
+            f"pipeline {pipeline.name!r} has a savepoint {name!r} already; choose another name, or drop it with "
+            f"`tidemark savepoint {pipeline.name} {name} --drop`."
+        )
+    if all(head(lake, stream) is None for stream in pipeline.streams):
+        raise SavepointError(
+            f"there is nothing to save of pipeline {pipeline.name!r} in {lake.root!r} yet; run `tidemark run "
+            f"{pipeline.name}` first."
+        )
+    # What is left of one that was killed.
+    storage.remove_folder(lake.savepoint(pipeline, name))
+    # Deliveries before the tables that they read, and these before the logs: each is behind what comes later.
+    ledgers, delivered = _cut_deliveries(lake, pipeline.deliveries)
+    through: dict[str, Mapping[str, int]] = {}
+    tables = [*delivered]
+    for operator in pipeline.operators:
+        through[operator.name], found = _at_rest(partial(_cut_operator, lake, operator), operator.name)
+        tables += [_kept(lake, pipeline, name, operator, table) for table in found]
+    batches: dict[str, int] = {}
+    for stream in pipeline.streams:
+        newest = _cut_log(lake, pipeline, name, stream, tables)
+        if newest is not None:
+            batches[stream.name] = newest
+    saved = Savepoint(
+        name,
+        pipeline.name,
+        now(),
+        lake.root,
+        batches,
+        through,
+        tuple(tables),
+        {stream.name: stream.source.location(lake) for stream in pipeline.streams},
+        {operator.name: fingerprint_of(operator) for operator in pipeline.operators},
+        ledgers,
+        {each: release_of(each) for each in _RELEASES},
+    )
+    saved.write(lake, pipeline)
+    return saved
+
+
+def fingerprint_of(operator: Operator) -> Mapping[str, object]:
+    """The operator's fingerprint as JSON gives it back."""
+    fingerprint: Mapping[str, object] = json.loads(json.dumps(dict(operator.fingerprint)))
+    return fingerprint
+
+
+def _cut_operator(lake: Lake, operator: Operator) -> tuple[Mapping[str, int], list[SavedTable]] | None:
+    """How far the operator is and its tables now; None in the midst of a switch to tables that were built anew."""
+    opened = {spec.suffix: delta.open_table(lake.table(operator, spec.suffix)) for spec in operator.tables}
+    own = opened[""]
+    if any(generation_of(table) > generation_of(own) for table in opened.values()):
+        return None
+    history = {spec.suffix for spec in operator.tables if spec.keeps_history}
+    tables = [
+        _saved(lake, operator, suffix, table, 0 if suffix in history else None)
+        for suffix, table in opened.items()
+        if table is not None
+    ]
+    return dict(runtime_of(operator, lake).through()), tables
+
+
+def _kept(lake: Lake, pipeline: Pipeline, name: str, operator: Operator, table: SavedTable) -> SavedTable:
+    """The table with a copy of it, if it is one of state."""
+    state = {lake.table(operator, spec.suffix) for spec in operator.tables if spec.is_state}
+    if lake.path(table.place) not in state:
+        return table
+    opened = DeltaTable(location(lake.path(table.place)), table.version)
+    copy_table(opened, lake.savepoint(pipeline, name, "state", table.place))
+    return replace(table, kept_at=f"state/{table.place}")
+
+
+def _cut_deliveries(lake: Lake, deliveries: Iterable[Delivery]) -> tuple[dict[str, dict[str, int]], list[SavedTable]]:
+    ledgers: dict[str, dict[str, int]] = {}
+    tables: list[SavedTable] = []
+    for delivery in deliveries:
+        ledger, found = _at_rest(partial(_cut_delivery, lake, delivery), delivery.name)
+        if ledger is not None:
+            ledgers[delivery.name] = dict(vars(ledger))
+        tables += found
+    return ledgers, tables
+
+
+def _cut_delivery(lake: Lake, delivery: Delivery) -> tuple[Ledger | None, list[SavedTable]]:
+    opened = {suffix: delta.open_table(lake.table(delivery, suffix)) for suffix in (DEAD, CHANGES)}
+    tables = [_saved(lake, delivery, suffix, table, None) for suffix, table in opened.items() if table is not None]
+    return ledger_of(lake, delivery), tables
+
+
+def _cut_log(lake: Lake, pipeline: Pipeline, name: str, stream: Stream, tables: list[SavedTable]) -> int | None:
+    """Add log and archive of a stream to `tables`, and a copy of its checkpoint; returns the log's newest batch."""
+    uri = lake.log(stream)
+    before = delta.version_of(uri)
+    if before is None:
+        return None
+    # What the archive has at this version is in commits up to `before`; the others are in the log's own history.
+    archive_batches(lake, stream)
+    archive = delta.open_table(lake.batches(stream))
+    log = delta.open_table(uri)
+    assert log is not None
+    newest = head(lake, stream, log.version())
+    if archive is not None:
+        tables.append(_described(lake, archive, f"{stream.name}/batches", None))
+    tables.append(_described(lake, log, f"{stream.name}/log", before))
+    checkpoint = lake.checkpoint(stream, QUERY)
+    query = query_id(checkpoint)
+    query_batch = None if query is None else log.transaction_version(query)
+    if query_batch is not None:
+        copy_checkpoint(checkpoint, lake.savepoint(pipeline, name, "checkpoints", stream.name), query_batch)
+    return None if newest is None else newest.number
+
+
+def _saved(lake: Lake, owner: Operator | Delivery, suffix: str, table: DeltaTable, back_to: int | None) -> SavedTable:
+    return _described(lake, table, f"{owner.folder}/{owner.table_name(suffix)}", back_to)
+
+
+def _described(lake: Lake, table: DeltaTable, place: str, back_to: int | None) -> SavedTable:
+    size = int(sum(table.get_add_actions()["size_bytes"].to_pylist()))
+    return SavedTable(place, str(table.metadata().id), table.version(), size, back_to=back_to)
+
+
+def _at_rest(read: Callable[[], Read | None], name: str) -> Read:
+    """What `read` gives twice in a row, so that there was an instant at which all of it was so."""
+    until, before = monotonic() + _WAITS, read()
+    while monotonic() < until:
+        after = read()
+        if after is not None and after == before:
+            return after
+        before = after
+        Event().wait(_LOOK_EVERY)
+    raise SavepointError(
+        f"the tables of {name!r} were written all the time for a minute, or are just being put in place by `tidemark "
+        "rebuild`, so they could not be cut. Nothing was saved; run the command again, or start the pipeline, which "
+        "finishes what was rebuilt."
+    )

@@ -1,0 +1,108 @@
+"""What one reads as of a batch is what a lake that had stopped there shows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import agg
+from streaming.base.errors import LeaseError, LogError, SavepointError, ViewError
+from streaming.declare.operator import Operator
+from streaming.declare.pipeline import Pipeline
+from streaming.declare.selected import Selected
+from streaming.declare.windowed import Windowed
+from streaming.lake.lake import Lake
+from streaming.log.read import read_log
+from streaming.operations.cuts import lake_as_of
+from streaming.operations.savepoint import savepoint
+from streaming.operators.runtime import runtime_of
+from streaming.service.drain import drain
+from streaming.service.lease import take_lease
+from streaming.views.corrections import correct, plan
+from streaming.windows.fixed import Tumbling
+from streaming.windows.session import SessionWindow
+from tests.streaming.keyed.functions import payloads, readings, sums
+from tests.support.feeds import land_all
+from tests.support.instants import NOW
+from tests.support.runs import tuples
+
+COUNTED = {"readings": agg.count(), "greatest": agg.maximum("temperature")}
+tens = Windowed("tens", readings, Tumbling("10 seconds"), COUNTED, by=("id",))
+visits = Windowed("visits", readings, SessionWindow("4 seconds"), COUNTED, by=("id",))
+updated = Windowed(
+    name="updated",
+    of=readings,
+    window=Tumbling("10 seconds"),
+    aggregates=COUNTED,
+    by=("id",),
+    late="update",
+    allowed_lateness="15 seconds",
+)
+warm = Selected("warm", readings, select={"id": "id"}, where="temperature > 2")
+pipeline = Pipeline(readings, (tens, visits, updated, sums, warm))
+READ = {"tens": ("first", "current", "late"), "visits": ("current",), "updated": ("current",)}
+
+BATCHES = (
+    "a@1=1, b@2=2, a@12=3",
+    # Late for the first window, and between two visits.
+    "a@4=4, a@25=5, b@26=6",
+    # So late that no update counts it.
+    "b@3=7, a@5=8, a@41=9, c@60=10",
+)
+
+
+def shown(spark: SparkSession, lake: Lake, operator: Operator, what: str) -> list[tuple[Any, ...]]:
+    frame = runtime_of(operator, lake).readable[what](spark)
+    return tuples(frame.drop("_written_at", "_corrected_at", "_updated_at"))
+
+
+def everything(spark: SparkSession, lake: Lake) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
+    found = {
+        (operator.name, what): shown(spark, lake, operator, what)
+        for operator in pipeline.operators
+        for what in READ.get(operator.name, ("current",))
+    }
+    return {**found, ("log", ""): tuples(read_log(spark, lake, readings), "_batch", "timestamp")}
+
+
+def test_what_is_read_as_of_a_batch_equals_what_was_shown_when_it_was_the_newest(
+    spark: SparkSession, lake: Lake
+) -> None:
+    then = {}
+    for number, drawn in enumerate(BATCHES):
+        land_all(lake, readings, payloads(drawn))
+        drain(spark, lake, pipeline, now=lambda at=NOW + number * timedelta(hours=1): at)
+        for view in pipeline.corrected:
+            correct(spark, lake, view, [pending.day for pending in plan(spark, lake, view)], lambda: NOW)
+        if number == 1:
+            savepoint(lake, pipeline, "second", lambda: NOW)
+        then[number] = everything(spark, lake)
+    assert len({len(read["tens", "late"]) for read in then.values()}) > 2
+
+    for number, expected in then.items():
+        assert everything(spark, lake.as_of({"readings": number})) == expected, number
+
+    # An instant and a savepoint name a batch too; nothing runs in a lake that is read as of one.
+    assert lake_as_of(lake, pipeline, "second") == lake_as_of(lake, pipeline, "1") == lake.as_of({"readings": 1})
+    between = NOW + timedelta(hours=1, minutes=30)
+    assert lake_as_of(lake, pipeline, between.isoformat()) == lake.as_of({"readings": 1})
+    with pytest.raises(LeaseError, match="as of an older batch"), take_lease(lake.as_of({}), pipeline):
+        pass
+    with pytest.raises(LogError, match="has no batch 7; it has those from 0 to 2"):
+        lake_as_of(lake, pipeline, "7")
+    with pytest.raises(LogError, match="had a batch at 2020-01-01"):
+        lake_as_of(lake, pipeline, "2020-01-01")
+    with pytest.raises(SavepointError, match=r"no savepoint of pipeline 'readings'; savepoints are: second"):
+        lake_as_of(lake, pipeline, "third")
+
+    # Two batches in one step: what has no rows to tell its batches by has no version of the first.
+    land_all(lake, readings, payloads("a@70=1"), payloads("a@80=1"))
+    drain(spark, lake, pipeline, now=lambda: NOW)
+    with pytest.raises(
+        ViewError, match=r"'sums' has no version as of batch 3 of readings: .* those of: batch [24] of readings"
+    ):
+        shown(spark, lake.as_of({"readings": 3}), sums, "current")
+    assert shown(spark, lake.as_of({"readings": 2}), sums, "current") == then[2]["sums", "current"]

@@ -1,6 +1,7 @@
 """Clocks: pure values that move from batch to batch."""
 
 from streaming.clocks.clock import Ascending, BoundedOutOfOrderness, Clock, Punctuated, clock_from_json
+from streaming.clocks.joint import joint_watermark
 from streaming.clocks.state import BatchSummary, ClockState, latest
 
 __all__ = [
@@ -11,5 +12,6 @@ __all__ = [
     "ClockState",
     "Punctuated",
     "clock_from_json",
+    "joint_watermark",
     "latest",
 ]

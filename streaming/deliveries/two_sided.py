@@ -8,8 +8,9 @@ from pyspark.sql import functions as F
 from streaming.base import FIRST_INSTANT, to_micros
 from streaming.declare import TwoSided
 from streaming.deliveries.outbox import UNIT, Outbox
-from streaming.joins import JointPosition, read_first
+from streaming.joins import read_first
 from streaming.lake import Lake
+from streaming.operators import Reached
 from streaming.sinks import REVISION, TIME
 
 
@@ -25,10 +26,10 @@ class TwoSidedOutbox(Outbox):
         self.order = operator.columns
 
     def generation(self) -> int:
-        return JointPosition.now(self._lake, self._operator).generation
+        return Reached.now(self._lake, self._operator).generation
 
     def end(self, since: int) -> int:
-        watermark = JointPosition.now(self._lake, self._operator).watermark
+        watermark = Reached.now(self._lake, self._operator).watermark
         return self.begin if watermark is None else to_micros(self._operator.window.closed_by(watermark)) + 1
 
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:

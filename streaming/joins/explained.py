@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from streaming.declare import UNMATCHED, Joined
-from streaming.joins.clock import joint_watermark
 from streaming.lake import Lake
 from streaming.log import head, require_log
 from streaming.operators import Reached
@@ -52,7 +51,7 @@ def _position(lake: Lake, joined: Joined) -> str:
         newest = head(lake, stream)
         assert newest is not None
         places.append(f"batch {at.through[stream.name]:,} of {newest.number:,} of {stream.name}")
-    mark = joint_watermark(at.watermarks.values())
+    mark = at.watermark
     clock = "none" if mark is None else f"{mark:%Y-%m-%d %H:%M:%S}"
     generation = f"; built anew {at.generation} times" if at.generation else ""
     return f"{', '.join(places)}, joint watermark {clock}{generation}"

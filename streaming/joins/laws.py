@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from streaming.base import EPOCH, ViewError, literal
 from streaming.declare import UNMATCHED, Joined
-from streaming.joins.clock import joint_watermark
 from streaming.joins.current import current_rows
 from streaming.joins.frame import (
     BATCH,
@@ -96,7 +95,7 @@ def _followed(joined: Joined, side: Side, logs: Mapping[str, LogAtVersion], at: 
 
 def _alone(joined: Joined, sides: Mapping[Side, DataFrame], at: Reached, *, only_in_time: bool) -> DataFrame:
     """The rows that are due and have no pair; `only_in_time`: none with a partner that came in time."""
-    watermark = joint_watermark(at.watermarks.values())
+    watermark = at.watermark
     parts = []
     for side in joined.outer_sides:
         rows, others = sides[side].where(is_due(joined, side, literal(watermark))), sides[OTHER[side]]

@@ -29,6 +29,7 @@ from streaming.operators import (
     generation_of,
     open_side,
     runtime_of,
+    version_read,
 )
 from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta, shifted
@@ -76,6 +77,9 @@ class JoinedRuntime(OperatorRuntime):
         for batches in steps.pieces(most_rows):
             yield Step(batches, partial(steps.step, batches, now))
 
+    def through(self) -> Mapping[str, int]:
+        return Reached.now(self.lake, self.operator).through
+
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         # The clocks of both streams must pass whatever waits on either side.
         return latest(*(self._last_due(side, stream, rows) for side in self.operator.outer_sides))
@@ -108,7 +112,7 @@ class JoinedRuntime(OperatorRuntime):
     def _current(self, spark: SparkSession) -> DataFrame:
         pairs = self._read("", spark)
         # They are written before the pairs of their step.
-        at = Reached.of(self.operator, delta.open_table(self.lake.table(self.operator)))
+        at = Reached.now(self.lake, self.operator)
         unmatched = self._read(UNMATCHED, spark).where(F.col(BATCH) <= at.batch)
         return current_rows(pairs, unmatched, self.operator.outer_sides).orderBy(AT, ORIGIN)
 
@@ -131,7 +135,7 @@ class JoinedRuntime(OperatorRuntime):
                 f"join {joined.name!r} has no table {self.lake.table(joined, suffix)!r} yet; run `tidemark run "
                 f"{joined.folder}` first, or point TIDEMARK_HOME to the lake that has it."
             )
-        return delta.read(spark, self.lake.table(joined, suffix), table.version())
+        return delta.read(spark, self.lake.table(joined, suffix), version_read(self.lake, joined, table))
 
     def _last_due(self, side: Side, stream: Stream, rows: DataFrame) -> datetime | None:
         """The watermark at which no row of the side waits any more; `rows` are those of the log of `stream`."""

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from streaming.base import FIRST_INSTANT, MICROSECOND, literal
 from streaming.declare import LEFT_AT, RIGHT_AT, Joined
-from streaming.joins.clock import joint_watermark
 from streaming.joins.frame import Side, reach
 from streaming.operators import Reached
 from streaming.tables import TimeRange, merged, shifted
@@ -62,7 +61,7 @@ class Due:
 
 def due(joined: Joined, side: Side, before: Reached, after: Reached, new: Sequence[TimeRange]) -> Due:
     """What is due on the way from `before` to `after`; `new` are the ranges of the new rows' event times."""
-    passed = (joint_watermark(reached.watermarks.values()) for reached in (before, after))
+    passed = (reached.watermark for reached in (before, after))
     since, until = (None if mark is None else shifted(mark, -reach(joined, side)) for mark in passed)
     return Due(since, until, tuple(new))
 

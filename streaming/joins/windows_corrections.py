@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
+from functools import reduce
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -13,12 +14,11 @@ from streaming.base import DAY, WINDOW, FencedError, ViewError, date_literal, li
 from streaming.declare import CORRECTIONS, CoGrouped, TwoSided
 from streaming.joins.windows_function import function_errors
 from streaming.joins.windows_late import logs_of
-from streaming.joins.windows_plan import corrected_numbers, is_closed, until
-from streaming.joins.windows_position import JointPosition
+from streaming.joins.windows_plan import corrected_numbers, is_closed, late_days, until
 from streaming.joins.windows_results import bounded, finish
 from streaming.joins.windows_rows import LATE, group, pairs
 from streaming.lake import Lake
-from streaming.operators import check_declaration, create_table, generation_of, open_side
+from streaming.operators import Reached, check_declaration, create_table, generation_of, open_side
 from streaming.tables import delta
 from streaming.views import kind_of
 
@@ -51,7 +51,7 @@ def correct(
         )
     generation = generation_of(delta.open_table(lake.table(operator)))
     check_declaration(lake, operator)
-    at = JointPosition.at_heads(lake, operator)
+    at = Reached.at_heads(lake, operator)
     logs = logs_of(spark, lake, operator)
 
     def fence(table: DeltaTable) -> None:
@@ -77,7 +77,7 @@ def correct(
     return corrected
 
 
-def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at: JointPosition) -> DataFrame:
+def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at: Reached) -> DataFrame:
     """The correction of one day as a pure function of the `logs`, by stream, up to `at`.
 
     The operator's columns, `_late_rows` (those in the window), `_retracted`, `_through_left`, `_through_right`, `_day`.
@@ -105,9 +105,22 @@ def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at:
 def read_corrections(
     spark: SparkSession, lake: Lake, operator: TwoSided, version: int | None = None
 ) -> DataFrame | None:
-    """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table."""
+    """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table.
+
+    As of batches of the logs they are computed: those that all late rows up to them call for.
+    """
+    if lake.cut is not None:
+        return _called_for(spark, lake, operator)
     table = open_side(lake, operator, CORRECTIONS, version)
     return None if table is None else delta.read(spark, lake.corrections(operator), table.version())
+
+
+def _called_for(spark: SparkSession, lake: Lake, operator: TwoSided) -> DataFrame | None:
+    if not operator.corrected:
+        return None
+    at, logs = Reached.at_heads(lake, operator), logs_of(spark, lake, operator)
+    days = late_days(until(logs, at), operator, at).collect()
+    return reduce(DataFrame.unionByName, [correction(logs, operator, row["day"], at) for row in days]) if days else None
 
 
 def numbered(corrections: DataFrame | None) -> DataFrame | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from streaming.base import counted
 from streaming.declare import STATE, CoGrouped, TwoSided, described
-from streaming.joins.windows_position import JointPosition
 from streaming.lake import Lake
 from streaming.log import require_log
+from streaming.operators import Reached
 from streaming.tables import delta
 
 
@@ -33,14 +33,14 @@ def explain(lake: Lake, operator: TwoSided) -> dict[str, str]:
         else f"{delta.size(lake.table(operator, STATE)):,} bytes in {operator.table_name(STATE)}",
         "late rows": "are dropped from the results; they stay in the logs" if operator.late == "drop" else waits,
         "steps": "after each batch of either log" if operator.every is None else f"at most every {operator.every}",
-        "position": _position(JointPosition.now(lake, operator), JointPosition.at_heads(lake, operator)),
+        "position": _position(Reached.now(lake, operator), Reached.at_heads(lake, operator)),
     }
 
 
-def _position(at: JointPosition, heads: JointPosition) -> str:
+def _position(at: Reached, heads: Reached) -> str:
     places = []
     for name, number in at.through.items():
-        clock = at.clocks[name]
+        clock = at.watermarks[name]
         watermark = "none" if clock is None else f"{clock:%Y-%m-%d %H:%M:%S}"
         places.append(f"batch {number:,} of {heads.through[name]:,} of {name}, watermark {watermark}")
     generation = f"; built anew {counted(at.generation, 'time')}" if at.generation else ""

@@ -7,24 +7,25 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming.base import DeclarationError, ViewError
 from streaming.declare import TwoSided
 from streaming.lake import Lake
-from streaming.operators import generation_of
+from streaming.operators import generation_of, version_read
 from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
 
 
 def read_first(spark: SparkSession, lake: Lake, operator: TwoSided, version: int | None = None) -> DataFrame:
-    """The first results as a batch frame, at one Delta `version` or the newest.
+    """The first results as a batch frame, at one Delta `version`, or as readers of the lake see them.
 
     Raises:
         ViewError: nothing is published yet.
     """
     uri = lake.table(operator)
-    if delta.open_table(uri, version) is None:
+    table = delta.open_table(uri, version)
+    if table is None:
         raise ViewError(
             f"{operator.kind_name} {operator.name!r} is not built yet at {uri!r}; run `tidemark run {operator.folder}` "
             "first, until each of its streams has rows, or point TIDEMARK_HOME to the lake that has it."
         )
-    return delta.read(spark, uri, version)
+    return delta.read(spark, uri, version_read(lake, operator, table))
 
 
 @placed_rows.register

@@ -15,12 +15,11 @@ from streaming.joins.windows_corrections import correction, numbered, read_corre
 from streaming.joins.windows_first import read_first
 from streaming.joins.windows_late import counted_by
 from streaming.joins.windows_plan import Corrected, pending
-from streaming.joins.windows_position import JointPosition
 from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import LATE, SIDE, group, pairs
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.operators import Finding, LogAtVersion, differing_rows, open_beside
+from streaming.operators import Finding, LogAtVersion, Reached, differing_rows, open_beside
 from streaming.tables import delta
 from streaming.views import current_results
 
@@ -55,7 +54,7 @@ def audit_two_sided(
     counted = pairs(operator, rows)
     yield _partition(operator, counted, logs)
     # It may be some batches behind its logs.
-    clock = JointPosition.of(operator, delta.open_table(lake.table(operator), pinned.first)).watermark
+    clock = Reached.of(operator, delta.open_table(lake.table(operator), pinned.first)).watermark
     closed = literal(None if clock is None else operator.window.closed_by(clock))
     published = F.col("window_end") <= closed
 
@@ -70,7 +69,7 @@ def audit_two_sided(
     if operator.late == "drop":
         yield Finding("convergence", operator.name, 0, 0, "not promised: late rows are dropped as declared")
     else:
-        heads = JointPosition.of(operator, None).after({name: log.batches for name, log in logs.items()})
+        heads = Reached.of(operator, None).after({name: log.batches for name, log in logs.items()})
         table = delta.open_table(lake.corrections(operator), pinned.corrections)
         waiting = {entry.day for entry in pending(rows, operator, heads, table)}
         settled = ~F.col("_day").isin(*waiting) if waiting else F.lit(True)
@@ -129,5 +128,5 @@ def _recomputed(
         newest: dict[str, Sequence[Batch]] = {
             name: [batch for batch in log.batches if batch.number <= through[name]] for name, log in logs.items()
         }
-        parts.append(correction(rows, operator, row["_day"], JointPosition.of(operator, None).after(newest)))
+        parts.append(correction(rows, operator, row["_day"], Reached.of(operator, None).after(newest)))
     return reduce(DataFrame.unionByName, parts) if parts else corrections.limit(0).drop("_corrected_at")

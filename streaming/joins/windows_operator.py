@@ -26,6 +26,7 @@ from streaming.operators import (
     LogAtVersion,
     OperatorRuntime,
     PendingDay,
+    Reached,
     Step,
     check_declaration,
     in_pieces,
@@ -60,6 +61,9 @@ class TwoSidedRuntime(OperatorRuntime):
         steps, most_rows = self._steps_on(spark), _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
         for batches in in_pieces(steps.behind(), most_rows):
             yield Step(batches, partial(steps.step, batches, now))
+
+    def through(self) -> Mapping[str, int]:
+        return Reached.now(self.lake, self.operator).through
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         return counts(self.operator, stream)

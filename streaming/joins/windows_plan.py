@@ -14,10 +14,9 @@ from pyspark.sql import functions as F
 from streaming.base import WINDOW, from_micros, literal, optional_instant, to_micros
 from streaming.declare import CORRECTIONS, TwoSided
 from streaming.joins.windows_late import logs_of
-from streaming.joins.windows_position import JointPosition
 from streaming.joins.windows_rows import LATE, SIDE, pairs
 from streaming.lake import Lake
-from streaming.operators import PendingDay, open_side
+from streaming.operators import PendingDay, Reached, open_side
 from streaming.views import days_of_session, kind_of
 
 _THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
@@ -41,20 +40,20 @@ class Corrected:
         )
 
 
-def corrected_numbers(day: date, at: JointPosition) -> dict[str, int]:
+def corrected_numbers(day: date, at: Reached) -> dict[str, int]:
     """What the table keeps of a day that is corrected up to `at`."""
     through = {_THROUGH.format(day.isoformat(), name): number for name, number in at.through.items()}
     return through if at.watermark is None else through | {_CLOCK.format(day.isoformat()): to_micros(at.watermark)}
 
 
-def is_closed(operator: TwoSided, at: JointPosition) -> Column:
+def is_closed(operator: TwoSided, at: Reached) -> Column:
     """Whether the joint clock has passed the end of a pair's or group's window."""
     if at.watermark is None:
         return F.lit(False)
     return F.col(f"{WINDOW}.end") <= literal(operator.window.closed_by(at.watermark))
 
 
-def until(logs: Mapping[str, DataFrame], at: JointPosition) -> dict[str, DataFrame]:
+def until(logs: Mapping[str, DataFrame], at: Reached) -> dict[str, DataFrame]:
     """The rows of the `logs`, by stream, of the batches up to `at`."""
     return {name: rows.where(F.col("_batch") <= at.through[name]) for name, rows in logs.items()}
 
@@ -67,12 +66,12 @@ def plan(spark: SparkSession, lake: Lake, operator: TwoSided) -> list[PendingDay
     """
     if not operator.corrected:
         return []
-    at = JointPosition.at_heads(lake, operator)
+    at = Reached.at_heads(lake, operator)
     return pending(logs_of(spark, lake, operator), operator, at, open_side(lake, operator, CORRECTIONS))
 
 
 def pending(
-    logs: Mapping[str, DataFrame], operator: TwoSided, at: JointPosition, corrections: DeltaTable | None
+    logs: Mapping[str, DataFrame], operator: TwoSided, at: Reached, corrections: DeltaTable | None
 ) -> list[PendingDay]:
     """The same of the `logs` up to `at`, given the open table of corrections.
 
@@ -81,7 +80,7 @@ def pending(
     those of the log that is further behind.
     """
     found = []
-    for row in _late_days(until(logs, at), operator, at).collect():
+    for row in late_days(until(logs, at), operator, at).collect():
         corrected = Corrected.of(operator, row["day"], corrections)
         newest = {
             name: at.through[name] if _has_closed(operator, row["closed"], corrected) else row[side]
@@ -94,7 +93,7 @@ def pending(
     return found
 
 
-def _late_days(logs: Mapping[str, DataFrame], operator: TwoSided, at: JointPosition) -> DataFrame:
+def late_days(logs: Mapping[str, DataFrame], operator: TwoSided, at: Reached) -> DataFrame:
     """Days with late pairs: how many, the newest batch of each side that brought one, the latest end that is closed.
 
     Windows that are open wait until they are closed; but sessions, because a late row may have joined one still open

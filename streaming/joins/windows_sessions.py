@@ -8,10 +8,9 @@ from pyspark.sql.types import StructType
 
 from streaming.base import WINDOW, constant
 from streaming.declare import STATE, TwoSided
-from streaming.joins.windows_position import JointPosition
 from streaming.joins.windows_rows import ROWS, group
 from streaming.lake import Lake
-from streaming.operators import create_table
+from streaming.operators import Reached, create_table
 from streaming.tables import delta, storage
 from streaming.views import merged_sessions
 
@@ -26,11 +25,11 @@ class OpenJointSessions:
         self._uri = lake.table(operator, STATE)
         self._columns = groups.names
 
-    def position(self) -> JointPosition:
+    def position(self) -> Reached:
         """How far the table is."""
-        return JointPosition.of(self._operator, delta.open_table(self._uri))
+        return Reached.of(self._operator, delta.open_table(self._uri))
 
-    def repaired(self, published: JointPosition) -> JointPosition:
+    def repaired(self, published: Reached) -> Reached:
         """How far the table is, once what is ahead of the first results, or of another generation, is removed.
 
         That is state of first results that are there no more; it follows from the logs once more.
@@ -45,7 +44,7 @@ class OpenJointSessions:
         """Bytes that the table takes."""
         return delta.size(self._uri)
 
-    def with_rows(self, on_time: DataFrame, position: JointPosition) -> DataFrame:
+    def with_rows(self, on_time: DataFrame, position: Reached) -> DataFrame:
         """The sessions of the table, which is at `position`, merged with the pairs `on_time` that came since.
 
         None of these touches a session that was closed at the position: its event time is not before the clock of its
@@ -57,11 +56,11 @@ class OpenJointSessions:
         rows = [F.flatten(F.collect_list(column)).alias(column) for column in ROWS.values()]
         return merged_sessions(sessions, self._operator.by, rows)
 
-    def closed(self, sessions: DataFrame, after: JointPosition) -> DataFrame:
+    def closed(self, sessions: DataFrame, after: Reached) -> DataFrame:
         """Those of the `sessions` that are closed at `after`."""
         return sessions.where(self._is_closed(after))
 
-    def write_open(self, sessions: DataFrame, before: JointPosition, after: JointPosition) -> int:
+    def write_open(self, sessions: DataFrame, before: Reached, after: Reached) -> int:
         """Put those that are still open at `after` in place of what the table holds; returns how many they are.
 
         Raises:
@@ -76,6 +75,6 @@ class OpenJointSessions:
             fence=lambda table: before.fence(self._operator, table),
         )
 
-    def _is_closed(self, at: JointPosition) -> Column:
+    def _is_closed(self, at: Reached) -> Column:
         by = None if at.watermark is None else self._operator.window.closed_by(at.watermark)
         return F.lit(False) if by is None else F.col(f"{WINDOW}.end") <= constant(by, f"{WINDOW}.end")

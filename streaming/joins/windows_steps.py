@@ -15,13 +15,12 @@ from pyspark.storagelevel import StorageLevel
 from streaming.base import constant, utc_now
 from streaming.declare import STATE, TwoSided
 from streaming.joins.windows_function import function_errors
-from streaming.joins.windows_position import JointPosition
 from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import group, pairs
 from streaming.joins.windows_sessions import OpenJointSessions
 from streaming.lake import Lake
 from streaming.log import LogFiles, batches_after
-from streaming.operators import Batches, Written, clean_state, create_table
+from streaming.operators import Batches, Reached, Written, clean_state, create_table
 from streaming.tables import delta
 from streaming.views import ends_within
 
@@ -42,9 +41,9 @@ class WindowSteps:
         self._open = OpenJointSessions(spark, lake, operator, nothing.schema) if operator.window.merging else None
         self._cleaned_at = utc_now()
 
-    def position(self) -> JointPosition:
+    def position(self) -> Reached:
         """The batches after which the next step begins."""
-        return JointPosition.now(self._lake, self._operator)
+        return Reached.now(self._lake, self._operator)
 
     def behind(self) -> Batches:
         """The batches of each log that are to be followed."""
@@ -80,7 +79,7 @@ class WindowSteps:
         self._clean(now())
         return written
 
-    def _closed(self, before: JointPosition, after: JointPosition) -> DataFrame | None:
+    def _closed(self, before: Reached, after: Reached) -> DataFrame | None:
         """Results of the windows that the joint clock closes on the way; None where there can be none.
 
         A row of a later batch is late for all of them, because its stamp is not below its own log's clock, and that is
@@ -98,14 +97,14 @@ class WindowSteps:
         on_time = pairs(self._operator, rows).where(ends_within(since, by)).where("not _late")
         return finish(group(on_time, self._operator), self._operator)
 
-    def _sessions(self, open_: OpenJointSessions, before: JointPosition, after: JointPosition) -> DataFrame:
+    def _sessions(self, open_: OpenJointSessions, before: Reached, after: Reached) -> DataFrame:
         rows = {
             name: log.with_batches(self._spark, before.through[name], after.through[name])
             for name, log in self._logs.items()
         }
         return open_.with_rows(pairs(self._operator, rows).where("not _late"), before)
 
-    def _publish(self, results: DataFrame | None, before: JointPosition, after: JointPosition, now: datetime) -> int:
+    def _publish(self, results: DataFrame | None, before: Reached, after: Reached, now: datetime) -> int:
         """Append first results, null for none, in one commit that also says how far it is; returns their rows."""
         written = (self._nothing if results is None else results).withColumn("_written_at", constant(now, "window_end"))
         uri = create_table(self._lake, self._operator, "", written.schema)

@@ -16,6 +16,7 @@ from streaming.declare import FAILED, LATE, STATE, Keyed, Stream
 from streaming.keyed.explained import explain
 from streaming.keyed.frame import is_on_time
 from streaming.keyed.laws import PinnedKeyed, audit_keyed
+from streaming.keyed.reached import Reached
 from streaming.keyed.schemas import AT, WRITTEN_AT
 from streaming.keyed.source_text import changed_text
 from streaming.keyed.steps import KeyedSteps
@@ -31,7 +32,7 @@ from streaming.operators import (
     in_pieces,
     open_side,
     runtime_of,
-    version_through,
+    version_read,
 )
 from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
@@ -150,8 +151,7 @@ class KeyedRuntime(OperatorRuntime):
                 f"keyed function {keyed.name!r} has no table {self.lake.table(keyed, suffix)!r} yet; run `tidemark run "
                 f"{keyed.folder}` first, or point TIDEMARK_HOME to the lake that has it."
             )
-        version = table.version() if self.lake.cut is None else version_through(self.lake, keyed, table)
-        rows = delta.read(spark, self.lake.table(keyed, suffix), version)
+        rows = delta.read(spark, self.lake.table(keyed, suffix), version_read(self.lake, keyed, table))
         keys = [f"`{name}`" for name in keyed.by]
         return rows.orderBy(*keys) if suffix == STATE else rows.orderBy(AT, *keys)
 

@@ -8,13 +8,16 @@ from datetime import datetime
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from streaming.base import ORIGIN, ChangedDeclaration, ViewError
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
+from streaming.log import head
 from streaming.lookups.explained import explain
 from streaming.lookups.laws import PinnedEnriched, audit_enriched
+from streaming.lookups.reached import Reached
 from streaming.lookups.schemas import AT, BATCH, STEP_COLUMN, WRITTEN_AT
 from streaming.lookups.steps import EnrichedSteps, Piece
 from streaming.operators import (
@@ -24,6 +27,7 @@ from streaming.operators import (
     Step,
     Written,
     check_declaration,
+    check_followed,
     runtime_of,
 )
 from streaming.sources import PlacedRows, check_has_side, placed_rows
@@ -86,6 +90,9 @@ class EnrichedRuntime(OperatorRuntime):
         while (piece := steps.next_piece()) is not None:
             yield Step({self.operator.of.name: piece.batches}, partial(self._step, steps, piece))
 
+    def through(self) -> Mapping[str, int]:
+        return {self.operator.of.name: Reached.of(delta.open_table(self.lake.table(self.operator))).place.through}
+
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
         return {to or "current": partial(self._read, to) for to in ("", FAILED, PENDING)}
@@ -114,7 +121,12 @@ class EnrichedRuntime(OperatorRuntime):
                 f"enrichment {enriched.name!r} has no table {uri!r} yet; run `tidemark run {enriched.folder}` first, "
                 "or point TIDEMARK_HOME to the lake that has it."
             )
-        return delta.read(spark, uri).orderBy(BATCH, ORIGIN)
+        rows, newest = delta.read(spark, uri), self.lake.batch_read(enriched.of)
+        if newest is not None:
+            check_followed(enriched, self.through()[enriched.of.name], head(self.lake, enriched.of))
+            # An answer stays as it is, so that those to older rows are those that were there then, or came later.
+            rows = rows.where(F.col(BATCH) <= newest)
+        return rows.orderBy(BATCH, ORIGIN)
 
     def _step(self, steps: EnrichedSteps, piece: Piece) -> Written:
         try:

@@ -1,6 +1,6 @@
 """The contract of what runs an operator, and how it is found."""
 
-from streaming.operators.as_of import check_followed, version_through
+from streaming.operators.as_of import check_followed, version_read, version_through
 from streaming.operators.comparison import differing_rows
 from streaming.operators.declaration import (
     DECLARATION,
@@ -57,5 +57,6 @@ __all__ = [
     "runtime_of",
     "slices",
     "switch",
+    "version_read",
     "version_through",
 ]

@@ -28,6 +28,15 @@ def check_followed(operator: Operator, through: int, newest: Batch | None) -> No
         )
 
 
+def version_read(lake: Lake, operator: Operator, table: DeltaTable) -> int:
+    """The version of an open table of the operator that a reader of the lake sees: the newest, or that as of its cut.
+
+    Raises:
+        ViewError: there is none as of the cut.
+    """
+    return table.version() if lake.cut is None else version_through(lake, operator, table)
+
+
 def version_through(lake: Lake, operator: Operator, table: DeltaTable) -> int:
     """The version of an open table of the operator that follows its logs up to the batches that the lake is read as of.
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Self
 
 from deltalake import DeltaTable
 
 from streaming.base import FencedError, FrozenMapping, optional_instant, to_micros
+from streaming.clocks import joint_watermark
 from streaming.declare import Operator
-from streaming.log import Batch
+from streaming.lake import Lake
+from streaming.log import Batch, head
 from streaming.operators.filtered import FilterCounts
 from streaming.operators.generations import generation_of
+from streaming.tables import delta
 
 _THROUGH, _WATERMARK, _BATCH, _ROWS_IN, _KEPT = "through.{}", "watermark.{}", "batch", "rows_in", "kept"
 
@@ -32,7 +36,7 @@ class Reached:
     generation: int = 0
 
     @classmethod
-    def of(cls, operator: Operator, table: DeltaTable | None) -> Reached:
+    def of(cls, operator: Operator, table: DeltaTable | None) -> Self:
         """What an open table says; nothing is followed where there is no table yet."""
 
         def number(name: str) -> int | None:
@@ -49,11 +53,32 @@ class Reached:
             generation_of(table),
         )
 
+    @classmethod
+    def now(cls, lake: Lake, operator: Operator) -> Self:
+        """What the operator's own table says now."""
+        return cls.of(operator, delta.open_table(lake.table(operator)))
+
+    @classmethod
+    def at_heads(cls, lake: Lake, operator: Operator) -> Self:
+        """Where a table is once it has followed all that is in the logs; starts no Spark."""
+        newest = {stream.name: head(lake, stream) for stream in operator.reads}
+        return cls.of(operator, None).after({name: [batch] for name, batch in newest.items() if batch is not None})
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The joint clock: the least of the streams' watermarks, null while one of them has none."""
+        return joint_watermark(self.watermarks.values())
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a batch is followed."""
+        return any(number >= 0 for number in self.through.values())
+
     def is_behind(self, other: Reached) -> bool:
         """Whether `other` has followed a batch that is not followed here."""
         return any(self.through[name] < number for name, number in other.through.items())
 
-    def after(self, batches: Mapping[str, Sequence[Batch]]) -> Reached:
+    def after(self, batches: Mapping[str, Sequence[Batch]]) -> Self:
         """Where the table is once it has followed these `batches`, by stream, as well; it never goes back."""
         newest = {name: each[-1] for name, each in batches.items() if each and each[-1].number > self.through[name]}
         through = FrozenMapping({**self.through, **{name: batch.number for name, batch in newest.items()}})
@@ -77,10 +102,13 @@ class Reached:
         Raises:
             FencedError: another process has taken over.
         """
-        there = Reached.of(operator, table)
+        there = self.of(operator, table)
         if there != self:
             raise FencedError(
-                f"view {operator.name!r} was at batch {self.batch} and is at batch {there.batch} now, so another "
-                "process has taken over while this one was away. Nothing is lost; let the other one run, or stop it "
-                f"and start again (`tidemark status {operator.folder}` names it)."
+                f"view {operator.name!r} was at {self} and is at {there} now, so another process has taken over while "
+                "this one was away. Nothing is lost; let the other one run, or stop it and start again "
+                f"(`tidemark status {operator.folder}` names it)."
             )
+
+    def __str__(self) -> str:
+        return " and ".join(f"batch {number:,} of {name}" for name, number in self.through.items())

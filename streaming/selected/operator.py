@@ -80,7 +80,7 @@ class SelectedRuntime(OperatorRuntime):
             yield Step(batches, partial(steps.step, batches, now))
 
     def through(self) -> Mapping[str, int]:
-        return Reached.of(self.operator, delta.open_table(self.lake.table(self.operator))).through
+        return Reached.now(self.lake, self.operator).through
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:

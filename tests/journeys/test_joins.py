@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streaming import Pipeline, drain
 from streaming.audit.laws import audit
+from streaming.clocks import joint_watermark
 from streaming.declare.limits import Limits
 from streaming.examples import clicks, nearby_events, tokens
-from streaming.joins.clock import joint_watermark
 from streaming.lake.lake import Lake
 from streaming.log import read_batches
 from streaming.operators.runtime import runtime_of

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from streaming import BoundedOutOfOrderness, Files, Joined, Json, Stream
 from streaming.base.frozen_mapping import FrozenMapping
 from streaming.base.intervals import FIRST_INSTANT, LAST_MILLISECOND, MICROSECOND
-from streaming.joins.clock import joint_watermark
+from streaming.clocks import joint_watermark
 from streaming.joins.frame import reach
 from streaming.joins.waiting import due
 from streaming.operators.reached import Reached

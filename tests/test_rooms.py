@@ -36,6 +36,7 @@ STREAMING = (
     "joins",
     "lookups",
     "deliveries",
+    "queryable",
     "audit",
     "lateness",
     "service",

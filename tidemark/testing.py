@@ -14,10 +14,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming import Lake, Pipeline, Stream, Windowed, drain
-from streaming import correct as correct_days
-from streaming import plan as days_to_correct
+from streaming import Lake, Pipeline, Stream, drain
 from streaming.base import utc_now
+from streaming.declare import Operator
 from streaming.operators import runtime_of
 from streaming.service.drain import Drained
 from tidemark.played import Moment as Moment
@@ -95,15 +94,16 @@ def run(
     return drain(spark, lake, pipeline, end_of_input=end_of_input, now=now)
 
 
-def correct(spark: SparkSession, lake: Lake, view: Windowed, now: Callable[[], datetime] = utc_now) -> list[str]:
-    """Correct every day that waits for it; returns these days."""
-    days = [pending.day for pending in days_to_correct(spark, lake, view)]
+def correct(spark: SparkSession, lake: Lake, view: Operator, now: Callable[[], datetime] = utc_now) -> list[str]:
+    """Correct every day of a view, or of a join, that waits for it; returns these days."""
+    runtime = runtime_of(view, lake)
+    days = [pending.day for pending in runtime.plan(spark)]
     if days:
-        correct_days(spark, lake, view, days, now)
+        runtime.correct(spark, days, now)
     return [day.isoformat() for day in days]
 
 
-def read(spark: SparkSession, lake: Lake, view: Windowed, what: str = "current", *columns: str) -> Rows:
+def read(spark: SparkSession, lake: Lake, view: Operator, what: str = "current", *columns: str) -> Rows:
     """What `tidemark show` shows of a view (`first`, `late`, `corrections`, `current`, ...), as plain rows, sorted."""
     return rows(runtime_of(view, lake).readable[what](spark), *columns)
 

@@ -1,25 +1,24 @@
-"""`tidemark metrics`: every stream for Prometheus, or once as JSON."""
+"""`tidemark metrics`: every stream for Prometheus, or once as JSON, and beside it the latest values of each key."""
 
 from __future__ import annotations
 
-import signal
 from typing import Annotated
 
 import typer
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 
 from platform_assets.cli.context import console, current_lake
 from platform_assets.cli.stream_documents import MetricsDocument
 from streaming.base import SupervisorError, utc_now
 from streaming.declare import declared_pipelines
-from streaming.service import Overview, StreamCollector, look
+from streaming.service import LatestValues, Overview, StreamCollector, look, serve
 
 
 def metrics(
     port: Annotated[int, typer.Option(help="Port on this machine.")] = 9464,
     as_json: Annotated[bool, typer.Option("--json", help="Print them once as JSON, and serve nothing.")] = False,
 ) -> None:
-    """Serve every stream's state to Prometheus, until Ctrl-C.
+    """Serve every stream's state to Prometheus, and the latest value of each key as JSON, until Ctrl-C.
 
     It may run beside the streams or without any.
     """
@@ -34,11 +33,14 @@ def metrics(
     registry = CollectorRegistry()
     registry.register(StreamCollector(look_at_all, utc_now))
     try:
-        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+        server = serve(port, registry, LatestValues(lake, declared_pipelines, utc_now))
     except OSError as error:
         raise SupervisorError(f"port {port} cannot be had ({error.strerror}); choose another with --port.") from error
-    console.print(f"metrics of {lake.root} on http://127.0.0.1:{port}/metrics; Ctrl-C stops it.", highlight=False)
+    here = f"http://127.0.0.1:{port}"
+    told = f"metrics of {lake.root} on {here}/metrics, latest values of each key on {here}/latest; Ctrl-C stops it."
+    console.print(told, highlight=False, soft_wrap=True)
     try:
-        signal.pause()
+        with server:
+            server.serve_forever()
     except KeyboardInterrupt:
-        server.shutdown()
+        return

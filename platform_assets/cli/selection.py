@@ -33,11 +33,15 @@ _MISTAKES = (
 
 @dataclass(frozen=True)
 class Selection:
-    """`columns` and `sort` are names separated by commas, those of `sort` with `desc` or not; `where` is SQL."""
+    """`columns` and `sort` are names separated by commas, those of `sort` with `desc` or not; `where` is SQL.
+
+    `key` is `name=value` for each of its columns, separated by commas, or the value of the first column alone.
+    """
 
     columns: str | None = None
     where: str | None = None
     sort: str | None = None
+    key: str | None = None
 
     def of(self, frame: DataFrame) -> DataFrame:
         """The rows and columns of `frame` that are asked for.
@@ -46,6 +50,10 @@ class Selection:
             BadSelection: there is no such column, or the condition is none; the text names the columns there are.
         """
         chosen = frame
+        if self.key is not None:
+            with _explained(f"--key {self.key!r}", frame):
+                for name, value in _key(frame, self.key).items():
+                    chosen = chosen.where(_column(frame, name).cast("string") == value)
         if self.where is not None:
             with _explained(f"--where {self.where!r}", frame):
                 chosen = chosen.where(self.where)
@@ -81,6 +89,14 @@ def _explained(option: str, frame: DataFrame) -> Iterator[None]:
 
 def _entries(text: str) -> list[str]:
     return list(dict.fromkeys(entry.strip() for entry in text.split(",") if entry.strip()))
+
+
+def _key(frame: DataFrame, text: str) -> dict[str, str]:
+    """What is asked of each column of a key; a value alone may hold any character."""
+    parts = [entry.partition("=") for entry in text.split(",")]
+    if all(equals for _, equals, _ in parts):
+        return {name.strip(): value for name, _, value in parts}
+    return {frame.columns[0]: text}
 
 
 def _order(frame: DataFrame, entry: str) -> Column:

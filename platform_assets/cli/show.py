@@ -28,6 +28,9 @@ def show(
     ] = None,
     view: ViewName = None,
     columns: Annotated[str | None, typer.Option(help="Names of columns, such as 'origin,flights'.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Rows of one key, such as 'id=a', or 'a' where that is the first column.")
+    ] = None,
     where: Annotated[str | None, typer.Option(help="A condition in SQL, such as 'flights > 10'.")] = None,
     sort: Annotated[str | None, typer.Option(help="Columns to sort by, such as 'flights desc,origin'.")] = None,
     limit: Annotated[
@@ -43,7 +46,7 @@ def show(
     """Print rows of the event log, its side outputs, or a view."""
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv exclude each other; give one of them.")
-    pipeline, selection = find_pipeline(pipeline_name), Selection(columns, where, sort)
+    pipeline, selection = find_pipeline(pipeline_name), Selection(columns, where, sort, key)
     lake = current_lake() if as_of is None else lake_as_of(current_lake(), pipeline, as_of)
     title, read = read_named(lake, pipeline, pipeline.operator(view), what)
     with spark_session() as spark:

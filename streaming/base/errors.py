@@ -79,6 +79,14 @@ class ProgressError(StreamingError):
     """A target and its delivery do not agree on what was delivered, so going on would lose or repeat rows."""
 
 
+class QueryError(StreamingError):
+    """What was asked of the latest values cannot be answered."""
+
+
+class NotThere(QueryError):
+    """What was asked for is not there: no such pipeline, table or key, or nothing of it yet."""
+
+
 class ChangedDeclaration(ViewError):
     """A declaration would change what the tables hold that another declaration made."""
 

@@ -40,6 +40,9 @@ def check_two_sided_types(kind: str, given: Mapping[str, object]) -> None:
         check_mapping(f"on {of}", given["on"], str, advice)
     else:
         check_tuple(f"on {of}", given["on"], str, advice)
+    named = tuple(given["on"])  # type: ignore[arg-type]
+    if len(set(named)) != len(named):
+        raise DeclarationError(f"on={given['on']!r} {of} repeats a key; name each once.")
     if not given["on"]:
         raise DeclarationError(f"on {of} is empty, so that every row would meet every other; write {advice}.")
 
@@ -57,6 +60,11 @@ def check_on(what: str, on: Mapping[str, str], left: Stream, right: Stream, wind
         if len(set(keys)) != len(keys):
             raise DeclarationError(f"on of {what} names a key of stream {stream.name!r} twice; name each once.")
     for ours, theirs in on.items():
+        if ours in ("left", "right"):
+            raise DeclarationError(
+                f"on of {what} has the key {ours!r}, which is what SQL calls a side; derive it under another name in "
+                f"stream {left.name!r}, such as derived={{'{ours}_key': '{ours}'}}."
+            )
         types = left.types[ours], right.types[theirs]
         if None not in types and types[0] != types[1]:
             raise DeclarationError(

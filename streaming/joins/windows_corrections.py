@@ -95,8 +95,9 @@ def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at:
     if merges or isinstance(operator, CoGrouped):
         start = F.to_date("window_start").alias(DAY)
         windows = bounded(late).select(*operator.identity, _LATE_ROWS, start)
-        same = [windows[name].eqNullSafe(results[name]) for name in operator.identity]
-        without = windows.join(results, same, "left_anti").withColumn(_RETRACTED, F.lit(True))
+        theirs = results.select(*(F.col(name).alias(f"_its_{name}") for name in operator.identity))
+        same = [F.col(name).eqNullSafe(F.col(f"_its_{name}")) for name in operator.identity]
+        without = windows.join(theirs, same, "left_anti").withColumn(_RETRACTED, F.lit(True))
         results = results.unionByName(without, allowMissingColumns=True)
     through = {f"_through_{side.name}": F.lit(at.through[side.stream.name]).cast("bigint") for side in operator.sides}
     return results.withColumns(through).select(*operator.columns, _LATE_ROWS, _RETRACTED, *through, DAY)

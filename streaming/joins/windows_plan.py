@@ -29,6 +29,11 @@ class Corrected:
     through: Mapping[str, int]
     watermark: datetime | None
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether the day was ever corrected."""
+        return any(number >= 0 for number in self.through.values())
+
     @classmethod
     def of(cls, operator: TwoSided, day: date, table: DeltaTable | None) -> Corrected:
         """What an open table of corrections says of the day."""
@@ -82,10 +87,9 @@ def pending(
     found = []
     for row in late_days(until(logs, at), operator, at).collect():
         corrected = Corrected.of(operator, row["day"], corrections)
-        newest = {
-            name: at.through[name] if _has_closed(operator, row["closed"], corrected) else row[side]
-            for side, name in ((side.name, side.stream.name) for side in operator.sides)
-        }
+        newest = {side.stream.name: row[side.name] for side in operator.sides}
+        if corrected.is_begun and _has_closed(operator, row["closed"], corrected):
+            newest = dict(at.through)
         behind = _furthest_behind(newest, corrected)
         if behind is not None:
             through = corrected.through[behind]

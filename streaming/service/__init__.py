@@ -13,6 +13,7 @@ from streaming.service.progress_table import forget_progress, read_progress
 from streaming.service.query_errors import await_queries, explained
 from streaming.service.receivers import receive
 from streaming.service.run import Run, ingest_query
+from streaming.service.serving import LatestValues, serve
 from streaming.service.status import Action, ControlFolder, ProcessStatus, QueryStatus, ReceiverStatus, SupervisorStatus
 from streaming.service.supervise import supervise
 from streaming.service.supervisor import Supervisor
@@ -25,6 +26,7 @@ __all__ = [
     "AlertStatus",
     "ControlFolder",
     "Delivering",
+    "LatestValues",
     "Lease",
     "Measure",
     "Overview",
@@ -52,6 +54,7 @@ __all__ = [
     "receive",
     "request",
     "samples",
+    "serve",
     "shown_on",
     "supervise",
     "take_lease",

@@ -29,7 +29,8 @@ joined = WindowJoined("joined", ours, theirs, ("k",), Tumbling("5 seconds"), VAL
 hourly = WindowJoined("hourly", ours, theirs, ("k",), Tumbling("1 hour"), VALUES)
 result = "ours array<string>, theirs array<string>"
 grouped = CoGrouped("grouped", ours, theirs, ("k",), Tumbling("5 seconds"), result, both_lists)
-PIPELINE = Pipeline(name="meeting", streams=(ours, theirs), operators=(joined, hourly, grouped))
+of_itself = WindowJoined("of_itself", ours, ours, ("k",), Tumbling("5 seconds"), {"one": "left.v", "other": "right.v"})
+PIPELINE = Pipeline(name="meeting", streams=(ours, theirs), operators=(joined, hourly, grouped, of_itself))
 HOUR = 3600.0
 
 
@@ -58,6 +59,8 @@ def test_j4_rows_of_a_key_meet_in_their_window_only(spark: SparkSession, met: La
     six = [("k", at(0), at(5), ours, theirs) for ours in "12" for theirs in "xyz"]
     # One side alone makes no pair, and a null equals nothing, not even a null.
     assert tuples(pairs, *joined.columns) == six
+    own = runtime_of(of_itself, met).readable["current"](spark)
+    assert tuples(own.where("k = 'k'"), "one", "other") == [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")]
     in_hours = runtime_of(hourly, met).readable["first"](spark)
     # a at half a second before the hour and b at half a second past it are in the same window of no length.
     assert {row[0] for row in tuples(in_hours, "k")} == {"k"}

@@ -155,3 +155,17 @@ def test_a_report_is_a_document_whether_its_gate_opens_or_not(
     rows = published["sections"]["on_time_performance"]
     assert (published["published"], {row["day"] for row in rows}) == (True, {"2013-01-01", "2013-01-02"})
     assert Path(published["files"]["on_time_performance"][0]).is_file()
+
+
+@pytest.mark.parametrize("key", ["EWR", "origin=EWR", "origin=EWR,_corrected=false"])
+def test_rows_of_one_key_are_shown(key: str, typed: Typed) -> None:
+    code, out, err = typed(f"show flights --key {key} --json")
+    assert code == 0, err
+    rows = [json.loads(row) for row in out.splitlines()]
+    assert {row["origin"] for row in rows} == {"EWR"}
+
+
+def test_a_value_of_a_key_is_no_sql_and_a_column_that_there_is_not_is_named(typed: Typed) -> None:
+    assert typed("""show flights --key "x' or '1'='1" --json""")[1] == ""
+    code, _, err = typed("show flights --key nonesuch=1 --json")
+    assert code == 1 and "BadSelection: --key 'nonesuch=1' cannot be used: " in err

@@ -84,6 +84,7 @@ def joined(**given: Any) -> WindowJoined:
         (lambda: joined(on=("visitor",)), "at the right of window join 'bought', reads unknown column 'visitor'"),
         (lambda: joined(on={"n": "amount"}), "compares 'n' of stream 'clicks', which is bigint, with 'amount'"),
         (lambda: joined(on={"visitor": "buyer", "page": "buyer"}), "names a key of stream 'orders' twice"),
+        (lambda: joined(on=("page", "page")), "repeats a key"),
         (lambda: joined(right=HOUR), "the stream whose rows come in on that side"),
         (lambda: joined(window=SessionWindow(seconds_of="n")), "at the right, reads unknown column 'n'"),
         (lambda: joined(kind="right"), "use one of: 'inner', 'left', 'outer'. For a right join exchange the two"),

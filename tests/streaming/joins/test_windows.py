@@ -48,6 +48,7 @@ from tests.support.feeds import land_all
 from tests.support.instants import NOW, T0, at
 from tests.support.killed import Killed, killed_at
 from tests.support.runs import tuples
+from tidemark.testing import correct
 
 SEED = 24
 DELAYS = {"ours": 2, "theirs": 6}
@@ -78,7 +79,8 @@ sliding = WindowJoined("sliding", ours, theirs, ON, Sliding("10 seconds", "5 sec
 sessions = CoGrouped(
     "visits", ours, theirs, ON, SessionWindow("3 seconds"), "a array<string>, b array<string>", unequal
 )
-OPERATORS: tuple[TwoSided, ...] = (outer, sliding, sessions)
+together = WindowJoined("together", ours, theirs, ON, SessionWindow("3 seconds"), VALUES)
+OPERATORS: tuple[TwoSided, ...] = (outer, sliding, sessions, together)
 PIPELINE = Pipeline(name="meeting", streams=(ours, theirs), operators=OPERATORS)
 
 
@@ -100,8 +102,9 @@ SIDES = [drawn(random.Random(f"{SEED} {name}"), name[0], delay) for name, delay 
 
 def expected(of: TwoSided, *, late: bool) -> oracle.Results:
     left, right = SIDES
-    if of is sessions:
-        return oracle.sessions(left, right, 3, oracle.unequal, late=late)
+    if of.window.merging:
+        lists = oracle.unequal if of is sessions else oracle.inner
+        return oracle.sessions(left, right, 3, lists, late=late)
     size, lists = (5, oracle.outer) if of is outer else (10, oracle.left_outer)
     return oracle.fixed(left, right, oracle.sliding(size, 5), lists, late=late)
 
@@ -206,7 +209,7 @@ def test_a_process_that_was_away_is_refused(spark: SparkSession, logged: Lake, t
 def test_late_rows_of_either_side_are_corrected_by_day_and_current_then(spark: SparkSession, logged: Lake) -> None:
     late = tuples(runtime_of(outer, logged).readable["late"](spark), "_side", "left.v", "right.v")
     assert {side for side, *_ in late} == {"left", "right"}
-    for of in (outer, sessions):
+    for of in (outer, sessions, together):
         runtime = runtime_of(of, logged)
         days = [pending.day for pending in runtime.plan(spark)]
         assert days, of.name
@@ -250,8 +253,7 @@ def test_a_silent_side_holds_what_depends_on_its_clock_and_no_more(spark: SparkS
     assert current(outer, "a", "b") == [(at(0), "a1", "b3")]
     assert current(even, "rows") == [(at(0), 1)]
     for of in (outer, even):
-        (pending,) = runtime_of(of, lake).plan(spark)
-        runtime_of(of, lake).correct(spark, [pending.day], lambda: NOW)
+        assert correct(spark, lake, of, now=lambda: NOW) == [at(0).date().isoformat()]
         assert runtime_of(of, lake).plan(spark) == []
     assert current(outer, "a", "b") == [(at(0), "a1", "b3"), (at(0), "a2", "b3")]
     # For two rows and one the function gives nothing, so that what was published is void.

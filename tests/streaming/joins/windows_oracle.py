@@ -100,6 +100,11 @@ def outer(left: list[str], right: list[str]) -> Iterator[tuple[object, ...]]:
             yield one, other
 
 
+def inner(left: list[str], right: list[str]) -> Iterator[tuple[object, ...]]:
+    """Every pair."""
+    return outer(left, right) if left and right else iter(())
+
+
 def left_outer(left: list[str], right: list[str]) -> Iterator[tuple[object, ...]]:
     """Every pair, and what the left has alone."""
     return outer(left, right) if left else iter(())

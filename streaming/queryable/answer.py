@@ -1,0 +1,73 @@
+"""What is asked of an operator, and what is answered: rows that are all of one step, which is named."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import singledispatch
+from typing import Any
+
+from deltalake import DeltaTable
+
+from streaming.base import EPOCH, NotThere
+from streaming.declare import Operator
+from streaming.lake import Lake
+from streaming.tables import commits_of
+from streaming.views import Position
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The latest values of one key or of all, as they were after a step.
+
+    `batch` is the last one of the log that the step had followed, `watermark` the clock's after it, `written_at` the
+    time of its commit. `more`: there are more rows than were asked for.
+    """
+
+    batch: int
+    watermark: datetime | None
+    written_at: datetime
+    rows: list[dict[str, Any]]
+    more: bool = False
+
+
+class Latest(ABC):
+    """The latest values of an operator, by key. It is found by the operator's type: `latest_of.register`."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """The columns of the key."""
+
+    @abstractmethod
+    def read(self, key: Mapping[str, str], limit: int) -> Answer:
+        """The values of the keys whose columns are what `key` says in text, at most `limit` rows.
+
+        Raises:
+            NotThere: nothing is computed yet.
+            QueryError: a column is none of the key, or the text is no value of its type.
+        """
+
+
+@singledispatch
+def latest_of(operator: Operator, lake: Lake) -> Latest | None:
+    """The latest values of an operator; None of one that keeps nothing by key."""
+    return None
+
+
+def answered(table: DeltaTable, rows: list[dict[str, Any]], limit: int) -> Answer:
+    """The answer that the open `table`, which says how far it is, gives with these rows."""
+    position = Position.of(table)
+    (commit, *_) = commits_of(table, limit=1)
+    written_at = EPOCH + timedelta(milliseconds=commit["timestamp"])
+    return Answer(position.batch, position.watermark, written_at.astimezone(UTC), rows[:limit], len(rows) > limit)
+
+
+def nothing_yet(operator: Operator) -> NotThere:
+    """The error of an operator that has no table yet."""
+    return NotThere(
+        f"{operator.name!r} has computed nothing yet; run `tidemark run {operator.folder}` first, or point "
+        "TIDEMARK_HOME to the lake that has it."
+    )

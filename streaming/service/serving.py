@@ -1,0 +1,153 @@
+"""HTTP on this machine alone, read-only: metrics for Prometheus, and the latest values of each key as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
+
+from streaming.base import NotThere, QueryError, StreamingError
+from streaming.declare import Pipeline
+from streaming.lake import Lake
+from streaming.queryable import latest_of, plain
+
+LATEST = "latest"
+"""The first part of the path of every question for latest values."""
+
+_LIMIT = "_limit"
+_MOST_ROWS = 1_000
+_HERE = ("127.0.0.1", "localhost")
+
+_log = logging.getLogger("tidemark")
+
+Start = Callable[..., Any]
+Application = Callable[[dict[str, Any], Start], Iterable[bytes]]
+
+
+class LatestValues:
+    """A WSGI application that answers `/latest/PIPELINE/OPERATOR?column=value`, and tells at `/latest` what there is.
+
+    Names of the path are looked up among those declared, and values are compared with those of the key's columns. An
+    answer names the step that all its rows are of: `batch`, `watermark`, `written_at` and `age_seconds`.
+    """
+
+    def __init__(
+        self, lake: Lake, pipelines: Callable[[], Mapping[str, Pipeline]], now: Callable[[], datetime]
+    ) -> None:
+        self._lake = lake
+        self._pipelines = pipelines
+        self._now = now
+
+    def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        """One answer, always a JSON object; with `error` where there is none."""
+        try:
+            status, document = HTTPStatus.OK, self._answer(environ)
+        except NotThere as error:
+            status, document = HTTPStatus.NOT_FOUND, {"error": str(error)}
+        except QueryError as error:
+            status, document = HTTPStatus.BAD_REQUEST, {"error": str(error)}
+        except StreamingError as error:
+            status, document = HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}
+        except Exception:
+            _log.exception("a question for latest values could not be answered: %s", environ.get("PATH_INFO"))
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            document = {"error": "this could not be read; the log of `tidemark metrics` says why."}
+        body = json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        headers = [
+            ("Content-Type", "application/json; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+        ]
+        start(f"{status.value} {status.phrase}", headers)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    def _answer(self, environ: Mapping[str, Any]) -> dict[str, Any]:
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            raise QueryError("latest values are only read; ask with GET.")
+        # A page of the web could otherwise let a name of its own point here, and read along.
+        if urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname not in _HERE:
+            raise QueryError(f"latest values are for this machine; ask for one of: {', '.join(_HERE)}.")
+        _, _, *names = environ["PATH_INFO"].rstrip("/").split("/")
+        if len(names) < 2:
+            return {"tables": [table for table in self._tables() if not names or table["pipeline"] == names[0]]}
+        return self._latest(names, dict(_asked(environ.get("QUERY_STRING", ""))))
+
+    def _latest(self, names: list[str], asked: dict[str, str]) -> dict[str, Any]:
+        pipeline = self._pipelines().get(names[0])
+        operators = {} if pipeline is None else {operator.name: operator for operator in pipeline.operators}
+        latest = latest_of(operators[names[1]], self._lake) if names[1:] and names[1] in operators else None
+        if latest is None or len(names) > 2:
+            there = ", ".join(table["path"] for table in self._tables()) or "none"
+            raise NotThere(f"there is nothing at /{'/'.join((LATEST, *names))}; there are: {there}.")
+        limit = _limit(asked.pop(_LIMIT, None))
+        answer = latest.read(asked, limit)
+        if not answer.rows and asked.keys() == {*latest.keys} and asked:
+            wanted = ", ".join(f"{name}={value!r}" for name, value in asked.items())
+            raise NotThere(f"{names[1]!r} has no value for {wanted} at batch {answer.batch}.")
+        return {
+            "pipeline": names[0],
+            "operator": names[1],
+            "batch": answer.batch,
+            "watermark": plain(answer.watermark),
+            "written_at": plain(answer.written_at),
+            "age_seconds": max(0.0, (self._now() - answer.written_at).total_seconds()),
+            "rows": plain(answer.rows),
+            "more": answer.more,
+        }
+
+    def _tables(self) -> list[dict[str, Any]]:
+        found = [
+            (name, operator.name, latest_of(operator, self._lake))
+            for name, pipeline in self._pipelines().items()
+            for operator in pipeline.operators
+        ]
+        return [
+            {"pipeline": name, "operator": operator, "path": f"/{LATEST}/{name}/{operator}", "keys": list(latest.keys)}
+            for name, operator, latest in found
+            if latest is not None
+        ]
+
+
+def _asked(query: str) -> Iterable[tuple[str, str]]:
+    pairs = parse_qsl(query, keep_blank_values=True)
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise QueryError(f"{name!r} is asked for more than once; ask for one value.")
+    return pairs
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return _MOST_ROWS
+    if not text.isdecimal() or not text.isascii() or not 1 <= int(text) <= _MOST_ROWS:
+        raise QueryError(f"{_LIMIT}={text!r} is no number of rows; use 1 to {_MOST_ROWS}.")
+    return int(text)
+
+
+class _Silent(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of each request."""
+
+
+def serve(port: int, registry: CollectorRegistry, latest: LatestValues) -> WSGIServer:
+    """A server of both on this machine alone; `serve_forever` runs it. Port 0 is any that is free.
+
+    Raises:
+        OSError: the port cannot be had.
+    """
+    metrics: Application = make_wsgi_app(registry)
+
+    def application(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        first = environ["PATH_INFO"].lstrip("/").partition("/")[0]
+        return latest(environ, start) if first == LATEST else metrics(environ, start)
+
+    return make_server("127.0.0.1", port, application, ThreadingWSGIServer, _Silent)

@@ -31,6 +31,7 @@ COMMANDS = {
     "lateness": "lateness",
     "bench": "bench",
     "audit": "audit",
+    "doctor": "doctor",
     "maintain": "pipelines",
     "receive": "receive",
     "up": "streams",
@@ -53,7 +54,7 @@ COMMANDS = {
 
 _PANELS = {
     "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver", "savepoints"),
-    "Look, check, publish": ("show", "explain", "lateness", "bench", "audit", "reports"),
+    "Look, check, publish": ("show", "explain", "lateness", "bench", "audit", "doctor", "reports"),
     "Streams that run on and on": ("receive", "streams", "status", "metrics"),
     "The demo, and a project of your own": ("demonstration", "setup", "scaffold"),
 }

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from streaming.tables.history import numbers_in
 from streaming.tables.storage import files_of, resolve
 
-_ENTRY = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)$")
+_ENTRY = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)$")
 _AT_ONCE = 8
 _CHUNK = 4 * 2**20
 
@@ -25,9 +25,11 @@ def copy_table(table: DeltaTable, to: str, *, back_to: int | None = None) -> int
     """
     added = table.get_add_actions()
     copy_files(files_of(table), map(str, added["path"].to_pylist()), to)
-    # The oldest entry comes last: a table that lacks it is no table, while one that lacks its newest is an older one.
-    for name in _entries(table, back_to):
-        copy_files(files_of(table), [f"_delta_log/{name}"], to)
+    # The oldest entry comes last: only that one has the protocol, without which nobody opens a table, while one that
+    # lacks its newest entries is an older one. A checksum would tell the protocol too, so it follows then.
+    for name in [*_entries(table, back_to), f"{table.version():020}.crc"]:
+        if files_of(table).get_file_info(f"_delta_log/{name}").type == pa_fs.FileType.File:
+            copy_files(files_of(table), [f"_delta_log/{name}"], to)
     return int(sum(added["size_bytes"].to_pylist()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from streaming import agg
@@ -31,7 +33,7 @@ from streaming.operators.state import clean_state
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
 from streaming.sources.files_moved import move_files
-from streaming.tables import delta
+from streaming.tables import copies, delta
 from streaming.windows.session import SessionWindow
 from tests.streaming.keyed.functions import payloads, readings, sums
 from tests.support.feeds import land
@@ -212,3 +214,35 @@ def test_a_savepoint_that_has_lost_a_file_and_a_lake_that_is_in_use_are_refused_
     assert not Path(tmp_path / "second" / "readings").exists()
     with pytest.raises(SavepointError, match="has a savepoint 'five' already"):
         savepoint(lake, pipeline, "five")
+
+
+def test_a_copy_that_died_in_its_midst_cannot_be_opened(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, kills, opened = DeltaTable(lake.log(readings)), 0, 0
+    copied = copies.copy_files
+    while not opened:
+        kills += 1
+        left = kills
+
+        def dying(source: Any, names: Any, to: str) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+            copied(source, names, to)
+
+        monkeypatch.setattr(copies, "copy_files", dying)
+        to = str(tmp_path / str(kills))
+        with suppress(KeyboardInterrupt):
+            copies.copy_table(table, to)
+        with suppress(DeltaError, AssertionError):
+            opened = delta_rows(to)
+    assert opened == 10 and kills > 3
+
+
+def delta_rows(uri: str) -> int:
+    """The rows of the table at `uri`; an error where there is none."""
+    there = delta.open_table(uri)
+    assert there is not None
+    return int(there.to_pyarrow_table().num_rows)

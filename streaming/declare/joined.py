@@ -18,10 +18,10 @@ from streaming.base import (
     signed_interval,
 )
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.join_keys import check_keys_there, keys_of
 from streaming.declare.joined_checks import (
     check_between,
     check_joined_types,
-    check_keys,
     check_selected_names,
     check_sides,
     check_words,
@@ -37,16 +37,17 @@ from streaming.declare.suffixes import CURRENT
 class Joined(Operator):
     """Pairs of valid rows of `left` and `right` with equal keys whose event times lie within bounds of each other.
 
-    `on` names the key columns, each a name that both streams have or a pair (left's, right's); a row whose key is null
-    never joins. `between=("-1 hour", "15 minutes")`: the right row is at most an hour earlier and at most 15 minutes
-    later than the left one, both included. `where` is a further SQL condition on a pair. A stream may be joined with
-    itself: each row then meets itself and every other one twice, unless `where` says which way round.
+    `on` names the keys, such as `("id",)`, or maps the left stream's to the right one's where they are called
+    differently; a row whose key is null never joins. `between=("-1 hour", "15 minutes")`: the right row is at most an
+    hour earlier and at most 15 minutes later than the left one, both included. `where` is a further SQL condition on a
+    pair. A stream may be joined with itself: each row then meets itself and every other one twice, unless `where` says
+    which way round.
 
     `select` names columns, or maps names to SQL over a pair; left out, all of both. A key has the left one's name, and
     a column whose name both streams have is `left_<name>` or `right_<name>`. SQL may also read `_left_at` and
     `_right_at`, the event times.
 
-    A pair comes with the row that arrives second, however late. `late="leave"` leaves out rows that are late by the
+    A pair comes with the row that arrives second, however late. `late="drop"` leaves out rows that are late by the
     clock of their stream. `kind="left"` also tells, in the table `<name>_unmatched`, of left rows that have no pair
     once the clocks of both streams have passed the last instant at which a right row could be their partner in time;
     `"outer"` of right ones too. A pair that comes afterwards takes its rows out of what is current.
@@ -59,12 +60,12 @@ class Joined(Operator):
     name: str
     left: Stream
     right: Stream
-    on: tuple[str | tuple[str, str], ...]
+    on: tuple[str, ...] | Mapping[str, str]
     between: tuple[str, str]
     kind: Literal["inner", "left", "outer"] = "inner"
     select: tuple[str, ...] | Mapping[str, str] | None = None
     where: str | None = None
-    late: Literal["join", "leave"] = "join"
+    late: Literal["join", "drop"] = "join"
     description: str = ""
     every: str | None = None
 
@@ -73,13 +74,14 @@ class Joined(Operator):
         check_joined_types(vars(self))
         check_words(self.name, self.kind, self.late)
         check_sides(self.name, self.left, self.right)
-        check_keys(self.name, self.left, self.right, self.keys)
+        object.__setattr__(self, "on", keys_of(f"of join {self.name!r}", self.on))
+        check_keys_there(f"of join {self.name!r}", dict(self.keys), self.left, self.right)
         check_between(self.name, self.between)
         if isinstance(self.select, Mapping):
             object.__setattr__(self, "select", FrozenMapping(self.select))
         if self.every is not None:
             interval(self.every)
-        check_selected_names(self.name, self.select, self.pair)
+        check_selected_names(f"of join {self.name!r}", self.select, self.pair)
         if self.where is not None:
             check_condition(f"where of join {self.name!r}", self.where, self.pair.types)
         _ = self.types
@@ -87,7 +89,8 @@ class Joined(Operator):
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
         """The key columns, each as the left and the right stream call it."""
-        return tuple((key, key) if isinstance(key, str) else key for key in self.on)
+        assert isinstance(self.on, Mapping)
+        return tuple(self.on.items())
 
     @cached_property
     def pair(self) -> PairColumns:

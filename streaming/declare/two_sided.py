@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from streaming.base import FrozenMapping, check_name, interval
+from streaming.base import check_name, interval
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.input_side import InputSide
+from streaming.declare.join_keys import keys_of
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
 from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, STATE
-from streaming.declare.two_sided_checks import check_late, check_on, check_result_names, check_two_sided_types
+from streaming.declare.two_sided_checks import check_late, check_meeting, check_result_names, check_two_sided_types
 from streaming.declare.two_sided_columns import two_sided_columns
 from streaming.windows import Window
 
@@ -44,10 +45,8 @@ class TwoSided(Operator):
     def _check_inputs(self) -> None:
         check_name(self.kind_name, self.name)
         check_two_sided_types(self.kind_name, vars(self))
-        on = self.on if isinstance(self.on, Mapping) else {name: name for name in self.on}
-        plain = {left.strip("`"): right.strip("`") for left, right in on.items()}
-        object.__setattr__(self, "on", FrozenMapping(plain))
-        check_on(f"{self.kind_name} {self.name!r}", self.sides_on, self.left, self.right, self.window)
+        object.__setattr__(self, "on", keys_of(f"of {self.kind_name} {self.name!r}", self.on))
+        check_meeting(f"of {self.kind_name} {self.name!r}", self.sides_on, self.left, self.right, self.window)
         check_late(f"{self.kind_name} {self.name!r}", self.late)
         if self.every is not None:
             interval(self.every)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from streaming.base import DeclarationError, FrozenMapping, check_mapping
+from streaming.base import DeclarationError, FrozenMapping, check_value
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.joined_checks import check_select, check_selected_names
+from streaming.declare.joined_columns import PairColumns, selected_columns
+from streaming.declare.side import Side
 from streaming.declare.two_sided import TwoSided
-from streaming.declare.two_sided_checks import check_selected, columns_read
 
 JoinKind = Literal["inner", "left", "outer"]
 
@@ -23,8 +25,9 @@ class WindowJoined(TwoSided):
     whose window has none on the right, with nulls in its place, and `"outer"` those of either side. A key with a null
     equals no other, as in SQL. Semantics as Flink's `join(...).where(...).equalTo(...).window(...)`.
 
-    `select` maps names to SQL over the two rows, such as `{"paid": "right.amount"}`; left out, all columns but the
-    keys, as `left_<column>` and `right_<column>`.
+    `select` names columns, or maps names to SQL over a pair; left out, all of both. A key has the left one's name, and
+    a column whose name both streams have is `left_<name>` or `right_<name>`. SQL may also read `_left_at` and
+    `_right_at`, the event times.
 
     **On time.** A row is late for a window by the clock of its own log: the window's end is not after the row's stamp
     (for sessions: its event time is before it). A pair is on time if both of its rows are, and a row without a partner
@@ -40,7 +43,7 @@ class WindowJoined(TwoSided):
             not.
     """
 
-    select: Mapping[str, str] | None = None
+    select: tuple[str, ...] | Mapping[str, str] | None = None
     kind: JoinKind = "inner"
 
     kind_name = "window join"
@@ -53,35 +56,30 @@ class WindowJoined(TwoSided):
                 f"kind={self.kind!r} {of} is unknown; use one of: {', '.join(map(repr, get_args(JoinKind)))}. For a "
                 "right join exchange the two streams."
             )
-        if self.select is not None:
-            check_mapping(f"select {of}", self.select, str, "a dict from name to SQL, such as {'paid': 'right.amount'}")
-            if not self.select:
-                raise DeclarationError(f"select {of} names no column; leave it out to keep all.")
+        check_select(of, self.select)
+        if isinstance(self.select, Mapping):
             object.__setattr__(self, "select", FrozenMapping(self.select))
+        check_selected_names(of, self.select, self.pair)
         self._check_values()
         # Each expression is checked as its type is told.
         _ = self.types
 
+    @cached_property
+    def pair(self) -> PairColumns:
+        """The columns of a pair."""
+        return PairColumns(self.left, self.right, tuple(self.sides_on.items()))
+
     @property
     def selected(self) -> Mapping[str, str]:
-        """The columns of a pair, each with its SQL over `left` and `right`."""
-        if self.select is not None:
-            return self.select
-        return {
-            f"{side.name}_{name}": f"{side.name}.`{name}`"
-            for side in self.sides
-            for name in side.stream.columns
-            if name not in side.keys
-        }
+        """The columns of a pair that a result has besides its key, each with its SQL."""
+        return Side(self.select).selected(tuple(name for name in self.pair.selectable if name not in self.by))
 
     @cached_property
     def types(self) -> dict[str, str | None]:
         """The Spark type of each of them; None where only Spark knows it."""
         of = f"window join {self.name!r}"
-        return {
-            name: check_selected(f"column {name!r} of {of}", sql, self.left, self.right)
-            for name, sql in self.selected.items()
-        }
+        types = self.pair.types
+        return {name: check_value(f"column {name!r} of {of}", sql, types) for name, sql in self.selected.items()}
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -90,13 +88,7 @@ class WindowJoined(TwoSided):
 
     def value_columns(self) -> tuple[ColumnSpec, ...]:
         """What is selected of the two rows."""
-        streams = {side.name: side.stream for side in self.sides}
-        specs = []
-        for name, sql in self.selected.items():
-            read = ((streams[side], column) for side, column in columns_read(sql))  # type: ignore[index]
-            of = ((stream.name, column if column in stream.types else stream.event_time) for stream, column in read)
-            specs.append(ColumnSpec(name, f"`{sql}`.", self.types[name], tuple(dict.fromkeys(of))))
-        return tuple(specs)
+        return tuple(selected_columns(self.pair, self.selected, self.types))
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ merged = Joined(
     name="merged",
     left=issued,
     right=used,
-    on=(("token_a", "token_b"),),
+    on={"token_a": "token_b"},
     between=("-60 seconds", "60 seconds"),
     select={"token": "token_a", "first": "left_event", "second": "right_event"},
 )

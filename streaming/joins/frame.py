@@ -27,7 +27,7 @@ def side_rows(joined: Joined, side: Side, log: DataFrame) -> DataFrame:
     stream = joined.left if side == "left" else joined.right
     names = joined.pair.left if side == "left" else joined.pair.right
     at, stamp = F.col(f"`{stream.event_time}`"), F.col(STAMP)
-    rows = log.where(stamp.isNull() | (at >= stamp)) if joined.late == "leave" else log
+    rows = log.where(stamp.isNull() | (at >= stamp)) if joined.late == "drop" else log
     return rows.select(
         *(F.col(f"`{name}`").alias(told) for name, told in names.items()),
         *(F.col(f"`{key[side == 'right']}`").alias(f"_{side}_key{place}") for place, key in enumerate(joined.keys)),

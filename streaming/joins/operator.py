@@ -86,7 +86,7 @@ class JoinedRuntime(OperatorRuntime):
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
-        late = {LATE: self._late} if self.operator.late == "leave" else {}
+        late = {LATE: self._late} if self.operator.late == "drop" else {}
         if not self.operator.outer_sides:
             return {CURRENT: self._pairs, **late}
         return {CURRENT: self._current, "pairs": self._pairs, UNMATCHED: self._unmatched, **late}

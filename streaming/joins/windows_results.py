@@ -5,6 +5,7 @@ First results, corrections and the audit all go this way, so that they agree.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
@@ -13,12 +14,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from streaming.base import DAY, ORDER, WINDOW, arrow_schema
-from streaming.declare import CoGrouped, TwoSided, WindowJoined
+from streaming.base import DAY, EVENT_TIME, ORDER, WINDOW, arrow_schema
+from streaming.declare import LEFT_AT, RIGHT_AT, CoGrouped, TwoSided, WindowJoined
 from streaming.joins.windows_function import CallPerWindow
 from streaming.joins.windows_rows import LEFT, RIGHT, ROWS
 
-_MEETING = "_meeting"
+_MEETING, _KEPT = "_meeting", "_kept"
 
 
 def finish(groups: DataFrame, operator: TwoSided, *extra: str) -> DataFrame:
@@ -48,7 +49,16 @@ def _joined(groups: DataFrame, operator: WindowJoined, extra: tuple[str, ...]) -
     wanted = meetings.where(_has_results(operator)).select(*kept, f"{_MEETING}.*")
     by_left = wanted.select(*kept, RIGHT, F.explode_outer(LEFT).alias("left"))
     pairs = by_left.select(*kept, "left", F.explode_outer(RIGHT).alias("right"))
-    return pairs.select(*kept, *(F.expr(sql).alias(name) for name, sql in operator.selected.items()))
+    computed = (F.expr(sql).alias(name) for name, sql in operator.selected.items())
+    # Names of a pair may be those of the window.
+    return pairs.select(F.struct(*kept).alias(_KEPT), *_pair(operator)).select(f"{_KEPT}.*", *computed)
+
+
+def _pair(operator: WindowJoined) -> Iterator[Column]:
+    """The columns that SQL over a pair reads."""
+    for side, names, at in (("left", operator.pair.left, LEFT_AT), ("right", operator.pair.right, RIGHT_AT)):
+        yield from (F.col(side)[name].alias(told) for name, told in names.items())
+        yield F.col(side)[EVENT_TIME].alias(at)
 
 
 def _has_results(operator: WindowJoined) -> Column:

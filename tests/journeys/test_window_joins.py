@@ -24,12 +24,12 @@ ours, theirs = (
     Stream(name, Files(f"landing/{name}"), Json("k string, at timestamp not null, v string"), "at", clock)
     for name, clock in (("ours", BoundedOutOfOrderness("1 second")), ("theirs", BoundedOutOfOrderness("2 seconds")))
 )
-VALUES = {"ours": "left.v", "theirs": "right.v"}
+VALUES = {"ours": "left_v", "theirs": "right_v"}
 joined = WindowJoined("joined", ours, theirs, ("k",), Tumbling("5 seconds"), VALUES)
 hourly = WindowJoined("hourly", ours, theirs, ("k",), Tumbling("1 hour"), VALUES)
 result = "ours array<string>, theirs array<string>"
 grouped = CoGrouped("grouped", ours, theirs, ("k",), Tumbling("5 seconds"), result, both_lists)
-of_itself = WindowJoined("of_itself", ours, ours, ("k",), Tumbling("5 seconds"), {"one": "left.v", "other": "right.v"})
+of_itself = WindowJoined("of_itself", ours, ours, ("k",), Tumbling("5 seconds"), {"one": "left_v", "other": "right_v"})
 PIPELINE = Pipeline(name="meeting", streams=(ours, theirs), operators=(joined, hourly, grouped, of_itself))
 HOUR = 3600.0
 

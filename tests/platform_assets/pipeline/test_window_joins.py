@@ -29,7 +29,7 @@ ours, theirs = (
     )
     for name in ("ours", "theirs")
 )
-joined = WindowJoined("joined", ours, theirs, ("k",), Tumbling("5 seconds"), {"a": "left.v", "b": "right.v"})
+joined = WindowJoined("joined", ours, theirs, ("k",), Tumbling("5 seconds"), {"a": "left_v", "b": "right_v"})
 meeting = Pipeline(name="meeting", streams=(ours, theirs), operators=(joined,))
 
 

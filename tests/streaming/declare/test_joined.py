@@ -28,7 +28,7 @@ GIVEN: dict[str, Any] = {
     "name": "paid",
     "left": orders,
     "right": payments,
-    "on": (("id", "order_id"),),
+    "on": {"id": "order_id"},
     "between": ("-1 hour", "15 minutes"),
 }
 PAID = Joined(**GIVEN)
@@ -76,9 +76,9 @@ def test_what_changes_no_row_is_not_in_the_fingerprint() -> None:
         {"between": ("-1 hour", "16 minutes")},
         {"kind": "left"},
         {"where": "paid > 0"},
-        {"late": "leave"},
+        {"late": "drop"},
         {"select": ("id",)},
-        {"on": (("Note", "note"),)},
+        {"on": {"Note": "note"}},
     ):
         assert replace(PAID, **changed).fingerprint != PAID.fingerprint
 
@@ -88,20 +88,21 @@ def test_what_changes_no_row_is_not_in_the_fingerprint() -> None:
     [
         ({"name": "Paid"}, "'Paid' cannot name a join"),
         ({"left": "orders"}, "left of join 'paid' is 'orders', a str; write the stream"),
-        ({"on": "id"}, "on of join 'paid' is 'id', a str; write a tuple of key columns"),
-        ({"on": (("id", "order_id", "x"),)}, "an entry of on"),
+        ({"on": "id"}, "on of join 'paid' is 'id', a str; write a tuple of the columns that both streams have"),
+        ({"on": (("id", "order_id"),)}, "an entry of on"),
+        ({"on": ("id", "id")}, "repeats a key"),
         ({"on": ()}, "names no key"),
         ({"on": ("id",)}, "key 'id' of join 'paid' is no column of its right stream 'payments', which has order_id"),
-        ({"on": (("id", "order_id"), ("id", "note"))}, "names a key of its left stream twice"),
-        ({"on": (("amount", "note"),)}, "'amount' of join 'paid' is of type double .* 'note' of type string"),
-        ({"on": (("id", "m"),)}, "cannot be compared"),
+        ({"on": {"id": "order_id", "Note": "order_id"}}, "names a key of its right stream 'payments' twice"),
+        ({"on": {"amount": "note"}}, "'amount' of join 'paid' is of type double .* 'note' of type string"),
+        ({"on": {"id": "m"}}, "cannot be compared"),
         ({"right": replace(payments, name="orders")}, "two streams that are called 'orders'"),
         ({"between": ("1 hour", "1 hour")}, "'1 hour' is not less than '1 hour'"),
         ({"between": ("1 hour",)}, "has 1 entries"),
         ({"between": ("-1 hour", "soon")}, "'soon' is not an interval"),
         ({"between": ("-1 hour", 15)}, "an entry of between"),
         ({"kind": "right"}, "kind='right' of join 'paid' is none; use 'inner', 'left', 'outer'"),
-        ({"late": "drop"}, "late='drop' of join 'paid' is none; use 'join', 'leave'"),
+        ({"late": "leave"}, "late='leave' of join 'paid' is none; use 'join', 'drop'"),
         ({"select": ("id", "ID")}, "select of join 'paid' has 'id' twice"),
         ({"select": ()}, "names no column"),
         ({"select": ("at",)}, "reads unknown column 'at' .* left_at"),

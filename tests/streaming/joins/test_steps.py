@@ -151,7 +151,7 @@ def test_steps_at_any_cuts_that_are_killed_anywhere_tell_the_same(
 
 def test_a_stream_joins_itself_and_rows_that_came_late_may_be_left_out(spark: SparkSession, logged: Lake) -> None:
     itself = Joined("itself", left, left, ("key",), ("0 seconds", "30 seconds"), where="left_n < right_n")
-    in_time = Joined("in_time", left, right, ("key",), ("-20 seconds", "10 seconds"), late="leave")
+    in_time = Joined("in_time", left, right, ("key",), ("-20 seconds", "10 seconds"), late="drop")
     for of in (itself, in_time):
         follow(spark, logged, of)
     rows, _ = oracle.log_of(LEFT)

@@ -73,7 +73,7 @@ ours, theirs = (
 )
 CLOCK = BoundedOutOfOrderness("0 seconds")
 ON = {"k": "id"}
-VALUES = {"a": "left.v", "b": "right.v"}
+VALUES = {"a": "left_v", "b": "right_v"}
 outer = WindowJoined("outer_fives", ours, theirs, ON, Tumbling("5 seconds"), VALUES, "outer")
 sliding = WindowJoined("sliding", ours, theirs, ON, Sliding("10 seconds", "5 seconds"), VALUES, "left", late="drop")
 sessions = CoGrouped(

@@ -1,0 +1,57 @@
+"""The keys by which rows of two streams meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streaming.base import DeclarationError, FrozenMapping, check_mapping, check_tuple, kind_of
+from streaming.declare.stream import Stream
+
+_WRITE = "a tuple of the columns that both streams have, such as ('id',), or a dict such as {'id': 'order_id'}"
+
+
+def keys_of(of: str, on: object) -> FrozenMapping[str, str]:
+    """The keys of the left stream, each with that of the right one; `of` says whose they are.
+
+    Raises:
+        DeclarationError: `on` is neither names nor a mapping of them, is empty, or repeats a key.
+    """
+    if isinstance(on, Mapping):
+        check_mapping(f"on {of}", on, str, _WRITE)
+        keys = {left.strip("`"): right.strip("`") for left, right in on.items()}
+    else:
+        check_tuple(f"on {of}", on, str, _WRITE)
+        assert isinstance(on, tuple)
+        keys = {name.strip("`"): name.strip("`") for name in on}
+        if len(keys) < len(on):
+            raise DeclarationError(f"on={on!r} {of} repeats a key; name each once.")
+    if not keys:
+        raise DeclarationError(
+            f"on {of} names no key, so that every row would meet every other one; write {_WRITE}. Where all rows "
+            "belong together, derive a column that is the same in all of them."
+        )
+    return FrozenMapping(keys)
+
+
+def check_keys_there(of: str, keys: Mapping[str, str], left: Stream, right: Stream) -> None:
+    """Refuse a key that a stream does not have, one that is there twice, and one whose values can never be equal.
+
+    Raises:
+        DeclarationError: with the columns that there are, or both types.
+    """
+    for side, stream, names in (("left", left, list(keys)), ("right", right, list(keys.values()))):
+        for name in names:
+            if name not in stream.columns:
+                raise DeclarationError(
+                    f"key {name!r} {of} is no column of its {side} stream {stream.name!r}, which has "
+                    f"{', '.join(stream.columns)}. Correct the name, or map the left one's to the right one's."
+                )
+        if len(set(names)) < len(names):
+            raise DeclarationError(f"on {of} names a key of its {side} stream {stream.name!r} twice; name each once.")
+    for own, other in keys.items():
+        kinds = (kind_of(left.types[own]), kind_of(right.types[other]))
+        if "map" in kinds or (None not in kinds and kinds[0] != kinds[1]):
+            raise DeclarationError(
+                f"key {own!r} {of} is of type {left.types[own]} in {left.name!r}, and {other!r} of type "
+                f"{right.types[other]} in {right.name!r}, which cannot be compared; derive a column of the same type."
+            )

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from streaming.base import ViewError, from_micros, literal
 from streaming.clocks import latest
 from streaming.declare import FAILED, LATE, STATE, Keyed, Stream
+from streaming.keyed.added_state import add_state, counts_as
 from streaming.keyed.explained import explain
 from streaming.keyed.frame import is_on_time
 from streaming.keyed.laws import PinnedKeyed, audit_keyed
@@ -75,7 +76,7 @@ class KeyedRuntime(OperatorRuntime):
         self._steps: KeyedSteps | None = None
 
     def check(self) -> None:
-        check_declaration(self.lake, self.operator)
+        check_declaration(self.lake, self.operator, partial(counts_as, self.operator))
         warning = changed_text(self.operator, delta.open_table(self.lake.table(self.operator, STATE)))
         if warning is not None:
             _log.warning(warning)
@@ -174,5 +175,12 @@ class KeyedRuntime(OperatorRuntime):
         if self._steps is None:
             steps = KeyedSteps(spark, self.lake, self.operator)
             steps.repair()
+            added = add_state(self.lake, self.operator)
+            if added:
+                _log.warning(
+                    f"keyed function {self.operator.name!r} has new state, {', '.join(added)}: keys that are there "
+                    f"begin without it, and what was emitted stays. `tidemark rebuild {self.operator.name}` computes "
+                    "everything with it."
+                )
             self._steps = steps
         return self._steps

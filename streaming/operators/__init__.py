@@ -6,6 +6,7 @@ from streaming.operators.declaration import (
     DECLARATION,
     check_declaration,
     create_table,
+    declaration_properties,
     differences,
     recorded_declaration,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "check_followed",
     "clean_state",
     "create_table",
+    "declaration_properties",
     "differences",
     "differing_rows",
     "generation_of",

@@ -7,7 +7,7 @@ of two kinds; one that would not is adopted without a word.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from deltalake import DeltaTable
@@ -58,10 +58,15 @@ def recorded_declaration(table: DeltaTable) -> dict[str, Any] | None:
     return json.loads(text) if text else None
 
 
-def check_declaration(lake: Lake, operator: Operator) -> None:
+def check_declaration(
+    lake: Lake,
+    operator: Operator,
+    counts_as: Callable[[dict[str, Any]], dict[str, Any]] = lambda makes: makes,
+) -> None:
     """Refuse a declaration that would change what the operator's tables hold.
 
-    Tables from before there was a record get one: nobody knows what made them.
+    `counts_as` tells of a fingerprint that was recorded which one it may be taken for. Tables from before there was a
+    record get one: nobody knows what made them.
 
     Raises:
         ChangedDeclaration: with each difference in words, and the command that builds the tables anew.
@@ -76,7 +81,8 @@ def check_declaration(lake: Lake, operator: Operator) -> None:
             table.alter.set_table_properties(declaration_properties(operator), raise_if_not_exists=False)
             continue
         # What an older version did not record is not known to have changed.
-        changes = list(differences({**declared["makes"], **recorded["makes"]}, declared["makes"]))
+        before = {**declared["makes"], **counts_as(recorded["makes"])}
+        changes = list(differences(before, declared["makes"]))
         if recorded["kind"] != declared["kind"]:
             changes.insert(0, f"it was a {recorded['kind']} and is a {declared['kind']}")
         if changes:

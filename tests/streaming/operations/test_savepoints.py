@@ -162,7 +162,7 @@ def test_a_restore_puts_tables_back_as_a_new_generation_and_steps_on_over_all_th
     assert totals(lake) == {"even": 42, "odd": 36}
 
 
-def test_o3_a_savepoint_whose_state_is_declared_under_another_name_is_refused_and_names_it(
+def test_a_savepoint_whose_state_is_declared_under_another_name_is_refused_and_names_it(
     spark: SparkSession, lake: Lake
 ) -> None:
     renamed = replace(sums, state="sum bigint")

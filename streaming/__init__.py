@@ -5,6 +5,7 @@ from streaming.clocks import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.declare import (
     Aggregate,
     CoGrouped,
+    ConditionRule,
     Delivery,
     Enriched,
     Joined,
@@ -60,7 +61,7 @@ from streaming.keyed import (
     triggered_window,
 )
 from streaming.lake import Lake, Settings
-from streaming.lookups import BlockingPostgresLookup, PostgresLookup
+from streaming.lookups import BlockingPostgresLookup, DimensionLookup, PostgresLookup
 from streaming.operations import (
     Savepoint,
     drop_savepoint,
@@ -115,6 +116,7 @@ __all__ = [
     "Clock",
     "CoGrouped",
     "CommittedOffsets",
+    "ConditionRule",
     "Connector",
     "Console",
     "CountEvictor",
@@ -125,6 +127,7 @@ __all__ = [
     "Debezium",
     "Delivery",
     "DeltaEvictor",
+    "DimensionLookup",
     "Enriched",
     "EventTimeTrigger",
     "Evictor",

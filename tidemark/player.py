@@ -38,6 +38,10 @@ def play(
         DeclarationError: a row has an unknown column, or no event time, or a batch is of an unknown stream.
         FunctionError: as in a running pipeline.
     """
+    if keyed.condition is not None:
+        raise DeclarationError(
+            f"rules of keyed function {keyed.name!r} are SQL conditions, which only Spark can ask; use testing.run."
+        )
     player = _Player(keyed)
     for number, batch in enumerate(batches):
         player.add(batch if isinstance(batch, Mapping) else {keyed.streams[0].name: batch})

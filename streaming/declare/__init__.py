@@ -22,7 +22,7 @@ from streaming.declare.pipeline import Pipeline
 from streaming.declare.receiver import SUBSCRIPTIONS, Receiver, Subscriptions
 from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
 from streaming.declare.restarts import ExponentialBackoff, Failure
-from streaming.declare.rule import Rule
+from streaming.declare.rule import ConditionRule, Rule
 from streaming.declare.selected import Selected
 from streaming.declare.selected_columns import ELEMENT
 from streaming.declare.side import Side
@@ -54,6 +54,7 @@ __all__ = [
     "CoGroupFunction",
     "CoGrouped",
     "ColumnSpec",
+    "ConditionRule",
     "Delivery",
     "Enriched",
     "ExponentialBackoff",

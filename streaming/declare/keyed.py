@@ -68,7 +68,8 @@ class Keyed(Operator):
     in `of`) once the clocks of all have passed them; `key.stream` is the name of the row's. A stream without rows holds
     up the others, unless its clock has `heartbeat_after`.
 
-    `rules` are set by a control stream: `key.rules` has those in force for the row, by their keys.
+    `rules` are set by a control stream: `key.rules` has those in force for the row, by their keys, and `key.matching`
+    those whose SQL condition (`ConditionRule`) is true of it.
     `idle` forgets a key once it had no row for that long in event time.
 
     `on_error="side"` sends a row for which the function raises to the side output `failed`, as if it had never come;
@@ -183,6 +184,11 @@ class Keyed(Operator):
     def reserved_suffixes(self) -> tuple[str, ...]:
         """Those of its tables, and of its late rows, which are a read."""
         return (*self.sides, FAILED, STATE, LATE)
+
+    @property
+    def condition(self) -> str | None:
+        """The column of the control stream that has conditions over the rows; None where there is none."""
+        return None if self.rules is None else self.rules.condition
 
     @property
     def idle_micros(self) -> int | None:

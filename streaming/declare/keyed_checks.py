@@ -16,10 +16,11 @@ from streaming.base import (
     check_type,
 )
 from streaming.declare.callables import check_callable
+from streaming.declare.rule import ConditionRule
 from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys
 
-API = ("key", "at", "late", "stream", "rules", "emit", "timer", "cancel", "pending", "clear")
+API = ("key", "at", "late", "stream", "rules", "matching", "emit", "timer", "cancel", "pending", "clear")
 """What a key has besides its state."""
 
 INEXACT = ("double", "float", "array", "map", "struct", "variant")
@@ -91,7 +92,7 @@ def check_connected(name: str, by: tuple[str, ...], order: str, streams: Sequenc
 
 
 def check_rules(name: str, streams: Sequence[Stream], control: Stream) -> None:
-    """Refuse rules for several streams, and a stream that is its own rules.
+    """Refuse rules for several streams, a stream that is its own rules, and conditions about another one.
 
     Raises:
         DeclarationError: with what to do instead.
@@ -105,6 +106,13 @@ def check_rules(name: str, streams: Sequence[Stream], control: Stream) -> None:
         raise DeclarationError(
             f"the rules of keyed function {name!r} are those of {control.name!r}, which is the stream it reads; name a "
             "stream that sets rules."
+        )
+    conditions = [rule for rule in control.rules if isinstance(rule, ConditionRule)]
+    if len(conditions) > 1 or any(rule.of != streams[0] for rule in conditions):
+        about = ", ".join(f"{rule.column} about {rule.of.name}" for rule in conditions)
+        raise DeclarationError(
+            f"keyed function {name!r} reads {streams[0].name!r}, and the conditions of its rules are: {about}. Give "
+            "the control stream one ConditionRule, about that stream as it is declared."
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from streaming.base import DeclarationError, check_tuple, check_type
 from streaming.declare.keyed_checks import check_keys_are_exact
+from streaming.declare.rule import ConditionRule
 from streaming.declare.stream import Stream
 
 
@@ -42,4 +43,10 @@ class Pinned:
     def fingerprint(self) -> str:
         """What rules follow from, in words."""
         newest = "last to come" if self.version is None else f"greatest {self.version}"
-        return f"{self.of.name} by {', '.join(self.by) or 'nothing'}, {newest}"
+        asked = "" if self.condition is None else f", conditions in {self.condition}"
+        return f"{self.of.name} by {', '.join(self.by) or 'nothing'}, {newest}{asked}"
+
+    @property
+    def condition(self) -> str | None:
+        """The column of the control stream that has conditions; None where there is none."""
+        return next((rule.column for rule in self.of.rules if isinstance(rule, ConditionRule)), None)

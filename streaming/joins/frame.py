@@ -46,32 +46,19 @@ def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, *, small
     return met.drop("_left_near", "_right_near")
 
 
-def plain_pairs(joined: Joined, left: DataFrame, right: DataFrame) -> DataFrame:
-    """The same, as it is declared."""
-    return left.join(right, and_(_equal_keys(joined), _within(joined)))
+def unmatched(
+    joined: Joined, side: Side, rows: DataFrame, partners: DataFrame, *, only_in_time: bool = True
+) -> DataFrame:
+    """Those of the `rows` of one side without a pair with one of the `partners`.
 
-
-def unmatched(joined: Joined, side: Side, rows: DataFrame, partners: DataFrame | None) -> DataFrame:
-    """Those of the `rows` of one side without a pair with one of the `partners` that came in time for them.
-
-    A partner is in time if its stamp has not passed the last event time at which a row could be a partner.
+    `only_in_time`: with one that came in time for the row, as its stamp has not passed the last event time at which a
+    row could be a partner.
     """
-    if partners is None:
-        return rows
-    partners_near, rows_near = _near(joined, OTHER[side], partners, side, rows)
-    met = and_(_is_pair(joined), in_time(joined, side))
-    return rows_near.join(partners_near, met, "left_anti").drop(f"_{side}_near")
-
-
-def without_pair(joined: Joined, rows: DataFrame, partners: DataFrame, more: Column) -> DataFrame:
-    """Those of the `rows` of one side that have no pair of which `more` is true, as it is declared."""
-    return rows.join(partners, reduce(and_, (_equal_keys(joined), _within(joined), more)), "left_anti")
-
-
-def in_time(joined: Joined, side: Side) -> Column:
-    """Whether the partner of a row of the side came before its clock had passed the row's last possible partner."""
     stamp = F.col(f"_{OTHER[side]}_stamp")
-    return stamp.isNull() | (F.unix_micros(stamp) <= F.unix_micros(_AT[side]) + _micros(reach(joined, side)))
+    in_time = stamp.isNull() | (F.unix_micros(stamp) <= F.unix_micros(_AT[side]) + _micros(reach(joined, side)))
+    partners_near, rows_near = _near(joined, OTHER[side], partners, side, rows)
+    met = and_(_is_pair(joined), in_time) if only_in_time else _is_pair(joined)
+    return rows_near.join(partners_near, met, "left_anti").drop(f"_{side}_near")
 
 
 def reach(joined: Joined, side: Side) -> timedelta:
@@ -135,19 +122,16 @@ def _stretch(micros: Column, width: int) -> Column:
 
 
 def _is_pair(joined: Joined) -> Column:
-    return reduce(and_, (_equal_keys(joined), F.col("_left_near") == F.col("_right_near"), _within(joined)))
-
-
-def _equal_keys(joined: Joined) -> Column:
-    places = range(len(joined.keys))
-    return reduce(and_, (F.col(f"_left_key{place}") == F.col(f"_right_key{place}") for place in places))
-
-
-def _within(joined: Joined) -> Column:
-    """Whether a pair's event times lie within the bounds, to the microsecond, and its condition holds."""
+    """Whether keys are equal, event times lie within the bounds, to the microsecond, and the condition holds."""
+    equal = [F.col(f"_left_{name}") == F.col(f"_right_{name}") for name in ("near", *_keys(joined))]
     later_by = F.unix_micros(RIGHT_AT) - F.unix_micros(LEFT_AT)
     within = later_by.between(_micros(joined.lower), _micros(joined.upper))
-    return within if joined.where is None else and_(within, F.expr(f"({joined.where}\n)"))
+    condition = [] if joined.where is None else [F.expr(f"({joined.where}\n)")]
+    return reduce(and_, (*equal, within, *condition))
+
+
+def _keys(joined: Joined) -> list[str]:
+    return [f"key{place}" for place in range(len(joined.keys))]
 
 
 def _micros(length: timedelta) -> int:

@@ -1,4 +1,4 @@
-"""The audit of a join: what is stored, against both logs joined once more, plainly and as a whole."""
+"""The audit of a join: what is stored, against both logs joined once more as a whole."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from streaming.joins.frame import (
     WRITTEN_AT,
     Side,
     alone,
-    in_time,
-    plain_pairs,
+    pairs,
     results,
     side_rows,
-    without_pair,
+    unmatched,
 )
 from streaming.joins.waiting import is_due
 from streaming.lake import Lake
@@ -51,7 +50,7 @@ class PinnedJoined:
 def audit_joined(
     spark: SparkSession, lake: Lake, pinned: PinnedJoined, logs: Mapping[str, LogAtVersion]
 ) -> Iterator[Finding]:
-    """The laws: each pair once, each row told of alone that had none in time, and what is current is one plain join.
+    """The laws: each pair once, each row told of alone that had none in time, and what is current is one outer join.
 
     Raises:
         ViewError: nothing is joined yet.
@@ -64,9 +63,9 @@ def audit_joined(
         )
     at = Reached.of(joined, delta.open_table(lake.table(joined), pinned.versions[""]))
     sides = {side: _followed(joined, side, logs, at) for side in OTHER}
-    pairs = _comparable(delta.read(spark, lake.table(joined), pinned.versions[""]))
-    expected = _computed(joined, plain_pairs(joined, sides["left"], sides["right"]))
-    yield Finding("cuts", joined.name, pairs.count(), differing_rows(pairs, expected), "pairs: joined again, equal")
+    met = _comparable(delta.read(spark, lake.table(joined), pinned.versions[""]))
+    expected = _computed(joined, pairs(joined, sides["left"], sides["right"], "left", small=False))
+    yield Finding("cuts", joined.name, met.count(), differing_rows(met, expected), "pairs: joined again, equal")
     if not joined.outer_sides:
         return
     stored = delta.read(spark, lake.table(joined, UNMATCHED), pinned.versions[UNMATCHED])
@@ -80,10 +79,14 @@ def audit_joined(
         differing_rows(told, alone_in_time),
         "rows without a partner in time: found again, equal",
     )
-    current = current_rows(pairs, told, joined.outer_sides)
+    current = current_rows(met, told, joined.outer_sides)
     whole = expected.unionByName(_alone(joined, sides, at, only_in_time=False))
     yield Finding(
-        "convergence", joined.name, current.count(), differing_rows(current, whole), "rows: current = one plain join"
+        "convergence",
+        joined.name,
+        current.count(),
+        differing_rows(current, whole),
+        "rows: current = one join of both logs",
     )
 
 
@@ -99,8 +102,8 @@ def _alone(joined: Joined, sides: Mapping[Side, DataFrame], at: Reached, *, only
     parts = []
     for side in joined.outer_sides:
         rows, others = sides[side].where(is_due(joined, side, literal(watermark))), sides[OTHER[side]]
-        more = in_time(joined, side) if only_in_time else F.lit(True)
-        parts.append(alone(joined, side, without_pair(joined, rows, others, more), others))
+        lonely = unmatched(joined, side, rows, others, only_in_time=only_in_time)
+        parts.append(alone(joined, side, lonely, others))
     return _computed(joined, reduce(DataFrame.unionByName, parts))
 
 

@@ -103,7 +103,7 @@ class JoinedSteps:
         if candidates is None:
             return None
         partners = self._rows(OTHER[side], moved(waited.ranges, *partners_of(self._joined, side)), after)
-        lonely = unmatched(self._joined, side, candidates, partners)
+        lonely = candidates if partners is None else unmatched(self._joined, side, candidates, partners)
         return alone(self._joined, side, lonely, self._no_rows[OTHER[side]])
 
     def _due_rows(self, side: Side, waited: Due, before: Reached, after: Reached) -> DataFrame | None:

@@ -73,13 +73,17 @@ class ControlRules:
         return self._history
 
 
-def rules_of_logs(pinned: Pinned, batches: Iterable[Batch], rows: DataFrame) -> PinnedRules:
-    """The rules for all `batches` of the data, where the log of the control stream has these `rows`."""
-    told = sorted(batches, key=lambda batch: batch.number)
-    before_all = told[-1].pins[pinned.of.name].first
-    pins = pins_of((batch.number, _pinned_by(batch, pinned, before_all)) for batch in told)
+def rules_of_logs(pinned: Pinned, batches: Sequence[Batch], through: int, rows: DataFrame | None) -> PinnedRules:
+    """The rules for the batches up to `through` of a data log that has these `batches`, oldest first.
+
+    The log of the control stream has these `rows`; None where there is no such log yet.
+    """
+    before_all = batches[-1].pins[pinned.of.name].first
+    followed = (batch for batch in batches if batch.number <= through)
+    pins = pins_of((batch.number, _pinned_by(batch, pinned, before_all)) for batch in followed)
     history = RuleHistory(pinned)
-    add_rules(history, valid(rows).where(F.col(BATCH) <= pins.last), pins.first)
+    if rows is not None:
+        add_rules(history, valid(rows).where(F.col(BATCH) <= pins.last), pins.first)
     return PinnedRules(history, pins)
 
 

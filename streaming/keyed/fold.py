@@ -73,7 +73,7 @@ class Fold:
         key = self._class()
         key.key, key.at, key.late, key.stream = values, NEVER, False, None
         if self._rules is not None:
-            key.rules = self._rules.none
+            key.rules, key.matching = self._rules.none, ()
         for place, name in enumerate(key._fields):
             setattr(key, name, state[place] if state else None)
         key._timers = dict(timers or {})
@@ -82,10 +82,13 @@ class Fold:
         key._out, key._encoders, key._timer_names = self.outputs, self._encoders, frozenset(self._timers)
         return key
 
-    def row(self, key: Key, at: int, stamp: int, row: Any, batch: int = 0, of: int = 0) -> None:
+    def row(
+        self, key: Key, at: int, stamp: int, row: Any, batch: int = 0, of: int = 0, true: Sequence[int] = ()
+    ) -> None:
         """The next row of the key: its event time, its stamp (`NEVER` where it has none), and what it holds.
 
-        `batch` is the one that brought it, to the stream at place `of` in the declaration.
+        `batch` is the one that brought it, to the stream at place `of` in the declaration; `true` are the places of the
+        rules whose condition is true of it.
         """
         before = at if self._by_event_time else stamp
         if key._due <= before:
@@ -93,6 +96,7 @@ class Fold:
         key.at, key.late, key.stream, key._stamp = at, at < stamp, self._streams[of], stamp
         if self._rules is not None:
             key.rules = self._rules.of_batch(batch)
+            key.matching = self._rules.matching(key.rules, true) if true else ()
         key._earliest = at if self._by_event_time or at < stamp else stamp
         if self._idle is not None:
             key._set(IDLE, max(at + self._idle, key._timers.get(IDLE, NEVER)))
@@ -107,7 +111,7 @@ class Fold:
             key.cancel(name)
             key.at, key.late, key._earliest, key.stream = at, False, at + 1, None
             if self._rules is not None:
-                key.rules = self._rules.of_time(at, key.rules)
+                key.rules, key.matching = self._rules.of_time(at, key.rules), ()
             if name == IDLE:
                 key.clear()
             elif name in self._timers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -14,6 +14,7 @@ from streaming.declare import Keyed, Stream
 from streaming.keyed.partition import (
     BATCH,
     DUE,
+    MATCHING,
     ORIGIN,
     STAMP,
     STREAM,
@@ -23,6 +24,7 @@ from streaming.keyed.partition import (
     state_column,
     value_column,
 )
+from streaming.keyed.rules import PinnedRules
 from streaming.log import LogFiles
 
 
@@ -59,8 +61,16 @@ def is_on_time(stream: Stream) -> Column:
     return stamp.isNull() | (F.col(stream.event_time) >= stamp)
 
 
-def in_order(keyed: Keyed, state: DataFrame, rows: Mapping[str, DataFrame]) -> DataFrame:
-    """State and the rows of each stream, all of a key in one partition, its state first and then its rows in order."""
+def in_order(
+    keyed: Keyed, state: DataFrame, rows: Mapping[str, DataFrame], rules: PinnedRules | None = None
+) -> DataFrame:
+    """State and the rows of each stream, all of a key in one partition, its state first and then its rows in order.
+
+    Of `rules` with conditions, each row has those that are true of it.
+    """
+    if keyed.condition is not None and rules is not None:
+        name = keyed.streams[0].name
+        rows = {name: rows[name].withColumn(MATCHING, _matching(rules.history.of_all(keyed.condition)))}
     keys = [key_column(place) for place in range(len(keyed.by))]
     fields = [f"`{name}`" for name in keyed.state_schema.names]
     kept = [state_column(place) for place in range(len(fields))]
@@ -74,7 +84,7 @@ def in_order(keyed: Keyed, state: DataFrame, rows: Mapping[str, DataFrame]) -> D
     origins = [f"{ORIGIN}{place}" for place in range(len(new))]
     within_time = [F.col(name).asc_nulls_first() for name in (STREAM, BATCH)]
     ordered = placed.sortWithinPartitions(*keys, *time, *within_time, *origins)
-    columns = (*keys, *kept, TIMERS, DUE, TIME, STAMP, BATCH, STREAM)
+    columns = (*keys, *kept, TIMERS, DUE, TIME, STAMP, BATCH, STREAM, *_matched(keyed))
     values = [name for place in range(len(new)) for name in _values(keyed, place)]
     return ordered.select(*columns, *values)
 
@@ -89,8 +99,21 @@ def _rows_of(keyed: Keyed, place: int, rows: DataFrame) -> DataFrame:
         BATCH,
         F.lit(place).alias(STREAM),
         F.col(ORIGIN).alias(f"{ORIGIN}{place}"),
+        *_matched(keyed),
         *(F.col(f"`{column}`").alias(name) for name, column in _values(keyed, place).items()),
     )
+
+
+def _matched(keyed: Keyed) -> tuple[str, ...]:
+    return () if keyed.condition is None else (MATCHING,)
+
+
+def _matching(conditions: Sequence[str]) -> Column:
+    """The places of the conditions that are true of a row."""
+    if not conditions:
+        return F.array().cast("array<int>")
+    true = ", ".join(f"if(({condition}\n), {place}, null)" for place, condition in enumerate(conditions))
+    return F.expr(f"array_except(array({true}), array(cast(null as int)))")
 
 
 def _values(keyed: Keyed, place: int) -> dict[str, str]:

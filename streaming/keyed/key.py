@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,12 +34,13 @@ class Key:
     `key`: the values of the columns in `by`. `at`: the event time of the row, or the time for which the timer was set.
     `late`: whether the row's event time is before its stamp, so that the clock had passed it when it came. `stream`:
     the name of the stream that the row is of; None for a timer. `rules`: those in force (`rules=Pinned(...)`), rows of
-    the control stream by their keys, such as `key.rules.get(key.key)`.
+    the control stream by their keys, such as `key.rules.get(key.key)`; `matching`: those of them whose condition is
+    true of the row. Both are in the order of the rules' keys.
     """
 
     __slots__ = (
         *("_due", "_earliest", "_encoders", "_out", "_stamp", "_timer_names", "_timers"),
-        *("at", "key", "late", "rules", "stream"),
+        *("at", "key", "late", "matching", "rules", "stream"),
     )
     _fields: tuple[str, ...] = ()
 
@@ -48,6 +49,7 @@ class Key:
     late: bool
     stream: str | None
     rules: RulesInForce
+    matching: Sequence[Any]
     _due: int
     _earliest: int
     _encoders: Mapping[str, Mapping[str, Encoder]]

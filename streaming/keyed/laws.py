@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,7 @@ from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid
 from streaming.operators import Finding, LogAtVersion, differing_rows, open_beside
+from streaming.spark import lenient_session
 from streaming.tables import delta
 
 
@@ -56,6 +57,10 @@ def audit_keyed(
             f"keyed function {keyed.name!r} has computed nothing yet at {lake.table(keyed)!r}; run `tidemark run "
             f"{keyed.folder}` first."
         )
+    if keyed.condition is not None:
+        log = logs[keyed.streams[0].name]
+        rows = delta.read(lenient_session(spark), lake.log(keyed.streams[0]), log.version)
+        logs = {**logs, keyed.streams[0].name: replace(log, rows=rows)}
     schemas = table_schemas(keyed, logs[keyed.streams[0].name].rows)
     for suffix, version in pinned.versions.items():
         uri = lake.table(keyed, suffix)
@@ -85,8 +90,8 @@ def _computed(
         rows[stream.name] = followed
     clock, rules = optional_micros(at.watermark), None
     if keyed.rules is not None:
-        log, name = logs[keyed.rules.of.name], keyed.streams[0].name
-        followed_batches = [batch for batch in logs[name].batches if batch.number <= at.through[name]]
-        rules = rules_of_logs(keyed.rules, followed_batches, log.rows)
+        control, name = logs.get(keyed.rules.of.name), keyed.streams[0].name
+        told = None if control is None else control.rows
+        rules = rules_of_logs(keyed.rules, logs[name].batches, at.through[name], told)
     task = RowsOf(keyed, NEVER if clock is None else clock, suffix, schema, rules)
-    return in_order(keyed, state, rows).mapInArrow(task, spark_schema(schema, partitioned=False))
+    return in_order(keyed, state, rows, rules).mapInArrow(task, spark_schema(schema, partitioned=False))

@@ -19,6 +19,7 @@ from streaming.keyed.rules import PinnedRules
 from streaming.keyed.values import python_values
 
 TIMERS, DUE, TIME, STAMP, BATCH, STREAM, ORIGIN = "_timers", "_due", "_time", "_stamp", "_batch", "_stream", "_origin"
+MATCHING = "_matching"
 """Columns that the fold reads beside keys, state and the streams' own."""
 
 _OUTPUTS_AT_ONCE = 10_000
@@ -65,7 +66,7 @@ def fold_partition(
     The columns are the keys, the state fields, `_timers`, `_due`, `_time`, `_stamp`, `_batch` (null for state),
     `_stream` (the place of the row's stream) and those of each stream that are no keys. A key's rows are never
     gathered, so that memory does not depend on how many there are. `rules` are those for these rows, where there are
-    some.
+    some; with conditions, `_matching` behind `_stream` has the places of those that are true of the row.
 
     Raises:
         FunctionError: as `Fold`.
@@ -75,7 +76,8 @@ def fold_partition(
     timers = keys + fields
     time, stamp, batch_number = timers + 2, timers + 3, timers + 4
     stream_number = batch_number + 1
-    made_of = _row_makers(keyed, stream_number + 1)
+    matching = None if keyed.condition is None else stream_number + 1
+    made_of = _row_makers(keyed, (matching or stream_number) + 1)
     key: Key | None = None
     for whole in batches:
         untouched = _untouched(whole, keys, timers + 1, batch_number, clock)
@@ -90,9 +92,10 @@ def fold_partition(
             *(map(as_row, zip(*(lists[place] for place in places), strict=True)) for as_row, places in made_of),
             strict=True,
         )
-        # The keys of a function without any go on for ever.
-        entries = zip(values_of, of_rows, rows, strict=bool(keys))
-        for place, (values, (at, stamped, number, of), row) in enumerate(entries):
+        # The keys of a function without any go on for ever, and so do conditions of rules that have none.
+        true = repeat(()) if matching is None else lists[matching]
+        entries = zip(values_of, of_rows, rows, true, strict=False)
+        for place, (values, (at, stamped, number, of), row, places) in enumerate(entries):
             if key is None or values != key.key:
                 if key is not None:
                     yield from _end(fold, key, clock)
@@ -101,7 +104,7 @@ def fold_partition(
                     key = fold.begin(values, state, lists[timers][place])
                     continue
                 key = fold.begin(values)
-            fold.row(key, at, NEVER if stamped is None else stamped, row[of], number, of)
+            fold.row(key, at, NEVER if stamped is None else stamped, row[of], number, of, places)
             if len(fold.outputs) >= _OUTPUTS_AT_ONCE:
                 yield _taken(fold)
     if key is not None:

@@ -43,6 +43,15 @@ class RuleHistory:
             {key: chain[max(bisect_right(chain, batch, key=_BATCH) - 1, 0) :] for key, chain in self.chains.items()},
         )
 
+    def of_all(self, column: str) -> list[Any]:
+        """The value of a column in each rule that is kept, in the order of their places."""
+        place = self.pinned.of.columns.index(column)
+        return [row[place] for _, chain in self.in_order() for _, row in chain]
+
+    def in_order(self) -> list[tuple[tuple[Any, ...], list[tuple[int, tuple[Any, ...]]]]]:
+        """What each rule became, by key, nulls first: the order in which they came depends on when they were read."""
+        return sorted(self.chains.items(), key=lambda entry: [(value is not None, value) for value in entry[0]])
+
     def __len__(self) -> int:
         return sum(map(len, self.chains.values()))
 
@@ -141,8 +150,9 @@ class RulesByPin:
         row, self._by = row_class(pinned.of.columns), pinned.by
         self._chains = {
             key: [(batch, tuple.__new__(row, values)) for batch, values in chain]
-            for key, chain in rules.history.chains.items()
+            for key, chain in rules.history.in_order()
         }
+        self._placed = [(key, row) for key, chain in self._chains.items() for _, row in chain]
         self._pins = rules.pins
         self._of_batch: dict[int, RulesInForce] = {}
 
@@ -157,6 +167,11 @@ class RulesByPin:
         """Those for a timer that was set to `at`, by a key that has `seen` some: a late row may set one in the past."""
         pin = self._pins.of_time(at)
         return seen if seen.pin >= pin else self._at(pin)
+
+    def matching(self, in_force: RulesInForce, places: Iterable[int]) -> list[Any]:
+        """The rules at these places, without those that are not in force."""
+        placed = (self._placed[place] for place in places)
+        return [row for key, row in placed if in_force.get(key) is row]
 
     @property
     def none(self) -> RulesInForce:

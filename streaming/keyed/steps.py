@@ -28,6 +28,7 @@ from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
 from streaming.log import LogFiles, batches_after
 from streaming.operators import Batches, Written, clean_state, create_table
+from streaming.spark import lenient_session
 from streaming.tables import TaskFile, delta, storage
 
 _FIRST_DUE = "due"
@@ -44,7 +45,7 @@ class KeyedSteps:
     """The steps of one keyed function in one process."""
 
     def __init__(self, spark: SparkSession, lake: Lake, keyed: Keyed) -> None:
-        self._spark = spark
+        self._spark = spark if keyed.condition is None else lenient_session(spark)
         self._lake = lake
         self._keyed = keyed
         self._logs = {stream.name: LogFiles(lake, stream) for stream in keyed.streams}
@@ -112,8 +113,9 @@ class KeyedSteps:
         """The last timer that is pending once all batches are followed and the clock is there."""
         before, batches = self.position(), self.behind()
         within = replace(_range(before, before.after(batches)), until=watermark)
-        task = LastTimer(self._keyed, to_micros(watermark), self._rules_of(within, batches))
-        last = max((row["due"] for row in self._run(task, self._frame(within))), default=NEVER)
+        rules = self._rules_of(within, batches)
+        task = LastTimer(self._keyed, to_micros(watermark), rules)
+        last = max((row["due"] for row in self._run(task, self._frame(within, rules))), default=NEVER)
         return None if last == NEVER else from_micros(last)
 
     def _anything(self, before: Reached, after: Reached, batches: Batches) -> bool:
@@ -136,19 +138,19 @@ class KeyedSteps:
         task = WriteTables(self._keyed, NEVER if clock is None else clock, uris, schemas, written_at, rules)
         files: dict[str, list[TaskFile]] = {suffix: [] for suffix in uris}
         due = FOREVER
-        for row in self._run(task, self._frame(within)):
+        for row in self._run(task, self._frame(within, rules)):
             files[row["suffix"]].append(TaskFile(row["path"], row["size"], row["rows"], row["day"], row["statistics"]))
             due = min(due, row["due"])
         return files, due
 
-    def _frame(self, within: Range) -> DataFrame:
+    def _frame(self, within: Range, rules: PinnedRules | None) -> DataFrame:
         if any(number >= 0 for number in within.after.values()):
             state = delta.read(self._spark, self._uri(STATE))
         else:
             state = no_rows(self._spark, self._schemas[STATE])
         streams = self._keyed.streams
         due = {each.name: rows_due(self._spark, self._keyed, each, self._logs[each.name], within) for each in streams}
-        return in_order(self._keyed, state, due)
+        return in_order(self._keyed, state, due, rules)
 
     def _rules_of(self, within: Range, batches: Batches) -> PinnedRules | None:
         """The rules for what is due; rows that waited see those of their own batch."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import (
     END_OF_EVENT_TIMES,
+    EPOCH,
     FIRST_EVENT_TIME,
     INGESTED_AT,
     ORIGIN,
@@ -20,8 +21,10 @@ from streaming.base import (
     literal,
     names_in,
 )
-from streaming.declare import Stream
+from streaming.declare import ConditionRule, Stream
 from streaming.formats import UNKNOWN, UNREADABLE, WRONG
+from streaming.log.conditions import condition_reasons
+from streaming.log.origin import origin_type
 
 
 class RowValidator:
@@ -59,7 +62,13 @@ class RowValidator:
         frame = parsed if ingested_at is None else parsed.withColumn(INGESTED_AT, constant(ingested_at))
         for name, expression in self._stream.derived.items():
             frame = frame.withColumn(name, F.expr(expression))
-        return frame.withColumn("_rejected", self._reasons).select(*self._columns)
+        return frame.withColumn("_rejected", self._reasons_for(frame)).select(*self._columns)
+
+    def _reasons_for(self, frame: DataFrame) -> Column:
+        """Where rows have conditions, these are looked at one by one, before the rows are judged."""
+        rules = [rule for rule in self._stream.rules if isinstance(rule, ConditionRule)]
+        refused = condition_reasons(rules, frame, partial(_no_rows, frame.sparkSession))
+        return all_reasons([*self._all_reasons(), *refused]) if refused else self._reasons
 
     def _all_reasons(self) -> list[Column]:
         stream = self._stream
@@ -76,6 +85,13 @@ class RowValidator:
         for name in sorted(frozenset[str]().union(*(self._inputs.get(column, frozenset()) for column in columns))):
             clean = clean & _wrong(name).isNull()
         return F.when(clean, reason)
+
+
+def _no_rows(spark: SparkSession, rule: ConditionRule) -> DataFrame:
+    """No row of the stream that the conditions of a rule are about."""
+    stream = rule.of
+    nothing = spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream.source)}")
+    return RowValidator(stream)(stream.format.parse(nothing), EPOCH).select(*(f"`{name}`" for name in stream.columns))
 
 
 def _wrong(column: str) -> Column:

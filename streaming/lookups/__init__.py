@@ -1,5 +1,6 @@
 """Enrichment: calls to somewhere else, whose answers are a log of their own and are never asked for again."""
 
+from streaming.lookups.dimension import DimensionLookup
 from streaming.lookups.operator import EnrichedRuntime
 from streaming.lookups.postgres import BlockingPostgresLookup, PostgresLookup
 from streaming.lookups.reached import STEP
@@ -11,6 +12,7 @@ __all__ = [
     "STEP",
     "STEP_COLUMN",
     "BlockingPostgresLookup",
+    "DimensionLookup",
     "EnrichedRuntime",
     "PostgresLookup",
 ]

@@ -83,7 +83,8 @@ def rebuild(
         LeaseError: another process builds the same.
         LogError: nothing has been ingested yet.
         DeclarationError: the `name` is taken.
-        ViewError: what the operator holds does not follow from the log.
+        ViewError: what the operator holds does not follow from the log, or nothing can be computed yet, because no
+            batch says how far its control stream was.
     """
     if operator.never_rebuilt:
         raise ViewError(f"{operator.name!r} cannot be built anew: {operator.never_rebuilt}. Nothing was changed.")
@@ -93,11 +94,19 @@ def rebuild(
     with built_beside(lake, beside):
         if name is not None or not _is_ready(lake, operator):
             for stream in operator.reads:
+                if stream in operator.pins and head(lake, stream) is None:
+                    # Nobody has set a rule yet.
+                    continue
                 require_log(lake, stream)
                 widen_log(spark, lake, stream)
             # The second round follows what the log got during the first.
             for _ in range(2):
                 corrected |= _follow(spark, runtime_of(beside, lake), now, listener)
+        if not delta.exists(lake.table(beside)):
+            raise ViewError(
+                f"there is nothing yet that view {operator.name!r} could be built from; run `tidemark run "
+                f"{pipeline.name}` first."
+            )
         if name is None:
             make_ready(lake, operator)
             put_in_place(spark, lake, pipeline, operator, now, listener)

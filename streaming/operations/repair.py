@@ -73,7 +73,7 @@ def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[]
     """
     processed_at = now()
     with take_lease(lake, pipeline):
-        repaired = [_repair(spark, lake, pipeline, stream, processed_at) for stream in pipeline.streams]
+        repaired = [_repair(spark, lake, pipeline, stream, processed_at) for stream in _begun(lake, pipeline)]
     return Repaired(
         sum(each.examined for each in repaired),
         sum(each.repaired for each in repaired),
@@ -105,6 +105,12 @@ def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream,
     return Repaired(examined, passing, batch)
 
 
+def _begun(lake: Lake, pipeline: Pipeline) -> list[Stream]:
+    """The streams but for control streams that have set no rule yet."""
+    controls = pipeline.control_streams
+    return [stream for stream in pipeline.streams if stream not in controls or _newest(lake, stream) >= 0]
+
+
 def _newest(lake: Lake, stream: Stream) -> int:
     newest = log.head(lake, stream)
     return -1 if newest is None else newest.number
@@ -116,7 +122,7 @@ def preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[
     Raises:
         LogError: nothing has been ingested yet.
     """
-    previews = [_preview(spark, lake, pipeline, stream, now()) for stream in pipeline.streams]
+    previews = [_preview(spark, lake, pipeline, stream, now()) for stream in _begun(lake, pipeline)]
     changes = {name: windows for each in previews for name, windows in each.changes.items()}
     return Preview(sum(each.examined for each in previews), sum(each.repaired for each in previews), changes)
 

@@ -30,7 +30,9 @@ class StateOfKeys(Latest):
         state = open_side(self._lake, self._keyed, STATE)
         if state is None:
             raise nothing_yet(self._keyed)
-        return answered(state, [self._shown(row) for row in rows_with(state, key)], limit)
+        # One more tells whether there are more.
+        rows = rows_with(state, key, limit=limit + 1)
+        return answered(state, [self._shown(row) for row in rows], limit)
 
     def _shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
         return {name: row[name] for name in (*self.keys, *self._keyed.state_schema.names, _TIMERS)}

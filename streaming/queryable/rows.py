@@ -22,8 +22,12 @@ def days_of(table: DeltaTable) -> set[Any]:
     return set(pa.table(table.get_add_actions(flatten=True)).column(_PARTITION).to_pylist())
 
 
-def rows_with(table: DeltaTable, key: Mapping[str, str], day: Any = None) -> list[dict[str, Any]]:
+def rows_with(
+    table: DeltaTable, key: Mapping[str, str], *, day: Any = None, limit: int | None = None
+) -> list[dict[str, Any]]:
     """The rows of the open table, those of one `day` where it is given, whose columns are what `key` says in text.
+
+    With `limit` no more than that many are read.
 
     Raises:
         QueryError: a text is no value of its column's type.
@@ -36,7 +40,8 @@ def rows_with(table: DeltaTable, key: Mapping[str, str], day: Any = None) -> lis
         return []
     # Arrow skips parts of files by their own statistics. delta-rs would leave out files that it has none of.
     files = ds.dataset(paths, schema=stored, format="parquet", filesystem=storage.files_of(table))
-    rows: list[dict[str, Any]] = files.to_table(filter=condition).to_pylist(maps_as_pydicts="strict")
+    found = files.to_table(filter=condition) if limit is None else files.head(limit, filter=condition)
+    rows: list[dict[str, Any]] = found.to_pylist(maps_as_pydicts="strict")
     return rows
 
 

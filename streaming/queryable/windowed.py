@@ -46,7 +46,7 @@ class LatestResults(Latest):
         tables = self._tables()
         first = tables["first"]
         for day in sorted({day for table in tables.values() for day in days_of(table)}, reverse=True):
-            layers = {reason: rows_with(table, key, day) for reason, table in tables.items()}
+            layers = {reason: rows_with(table, key, day=day) for reason, table in tables.items()}
             found = newest_windows(current_rows(layers, self._view), self.keys)
             if found:
                 return answered(first, found, limit)

@@ -21,7 +21,7 @@ from streaming.spark.files import FileInfo, exists, is_visible, visible_files
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, JarGroup
 from streaming.spark.jars import add_jars, are_there, jars_folder, jars_of, spark_jars
 from streaming.spark.java import require_java
-from streaming.spark.session import mark_tasks, start_session
+from streaming.spark.session import lenient_session, mark_tasks, start_session
 
 __all__ = [
     "BROKER",
@@ -43,6 +43,7 @@ __all__ = [
     "jars_folder",
     "jars_of",
     "java",
+    "lenient_session",
     "mark_tasks",
     "newest_committed",
     "newest_compaction",

@@ -21,6 +21,13 @@ _LOGGING = {"text": "log4j2.properties", "json": "log4j2-json.properties"}
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
+def lenient_session(spark: SparkSession) -> SparkSession:
+    """A session beside `spark` in which a cast or a division that is not possible is null, and no error."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    return session
+
+
 def spark_conf(settings: Settings) -> dict[str, str]:
     """Every Spark setting of the platform, the user's own on top."""
     *delta, local_files = spark_jars()

@@ -5,12 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from streaming.base.intervals import from_micros
 from streaming.declare.pipeline import Pipeline
 from streaming.examples import bubble_game, hot_sensors, word_counts
+from streaming.keyed.library import (
+    CountTrigger,
+    EventTimeTrigger,
+    PurgingTrigger,
+    TimeEvictor,
+    deduplicated,
+    followed_by,
+    rolling,
+    triggered_window,
+)
 from streaming.lake.lake import Lake
 from streaming.operators.runtime import runtime_of
+from streaming.windows import SessionWindow, Tumbling
+from tests.streaming.keyed.functions import added, payloads, readings, rows
 from tests.support.instants import NOW, at, ms
 from tests.support.killed import Killed, killed_at
 from tests.support.runs import run, tuples
@@ -48,6 +62,59 @@ def test_k4_word_count_per_event(spark: SparkSession, counted: Lake) -> None:
 def test_k5_hashtag_count_without_regard_to_case(spark: SparkSession, counted: Lake) -> None:
     state = tuples(runtime_of(word_counts.tag_counts, counted).readable["state"](spark), "token", "seen")
     assert state == [("etl", 1), ("flink", 2)]
+
+
+def is_cold(row: Any) -> bool:
+    return bool(row.temperature < 1)
+
+
+def is_hot(row: Any) -> bool:
+    return bool(row.temperature > 500)
+
+
+COUNTED: dict[str, Any] = {"by": ("id",), "value": "temperature", "function": added, "result": "sum double"}
+PIECES = (
+    triggered_window(
+        "early", readings, window=Tumbling("10 seconds"), trigger=EventTimeTrigger("2 seconds"), **COUNTED
+    ),
+    triggered_window(
+        "bursts",
+        readings,
+        window=SessionWindow("3 seconds"),
+        trigger=PurgingTrigger(CountTrigger(2)),
+        evictor=TimeEvictor("2 seconds"),
+        **COUNTED,
+    ),
+    rolling("extremes", readings, {"warmest": "max_by(*, temperature)", "total": "sum(temperature)"}, by=("id",)),
+    followed_by(
+        "pairs", readings, first=is_cold, then=is_hot, within="5 seconds", by=("id",), columns=("temperature",)
+    ),
+    deduplicated("first", readings, ("id",), horizon="6 seconds"),
+)
+DRAWN = ("a@0=0.5, b@1=600, a@2=600, a@3=7", "b@2=0.5, a@4=0.25, c@6=1", "a@15=3, b@7=501, a@1=9", "c@13=2, c@14=2")
+
+
+def test_what_pieces_of_the_library_keep_is_what_they_find_on_spark(spark: SparkSession, lake: Lake) -> None:
+    pipeline = Pipeline(readings, PIECES)
+    run(spark, lake, pipeline, *map(payloads, DRAWN[:2]))
+    run(spark, lake, pipeline, *map(payloads, DRAWN[2:]), end_of_input=True)
+    for piece in PIECES:
+        expected = testing.play(piece, *map(rows, DRAWN), end_of_input=True)
+        assert expected.results, piece.name
+        for to, found in expected.outputs.items():
+            table = DeltaTable(lake.table(piece, to)).to_pyarrow_table().drop_columns(["_written_at", "_day"])
+            stored = [tuple(row.values()) for row in table.to_pylist()]
+            assert sorted(map(in_instants, stored), key=repr) == sorted(map(in_instants, found), key=repr), to
+
+
+def in_instants(value: Any) -> Any:
+    """The value with times within a struct as instants, as a table has them; a function is handed microseconds."""
+    if isinstance(value, dict):
+        return {
+            name: from_micros(each) if name == "event_time" and isinstance(each, int) else each
+            for name, each in value.items()
+        }
+    return tuple(map(in_instants, value)) if isinstance(value, tuple) else value
 
 
 def test_k15_a_team_goes_up_a_level_once_its_late_player_is_counted(spark: SparkSession, lake: Lake) -> None:

@@ -34,7 +34,8 @@ class _KeepFirst:
         key.emit(**values)
         key.first_at = key.at
         if self.horizon is not None:
-            key.timer(_FORGET, key.at + self.horizon)
+            # A late row's copies come later still, so its horizon begins where the clock is.
+            key.timer(_FORGET, max(key.at, key._stamp) + self.horizon)
 
 
 def deduplicated(
@@ -49,8 +50,9 @@ def deduplicated(
     """A keyed function that lets through the first row of each key, in the order of arrival, in whichever batch.
 
     The others go to the side output `duplicates`, with the event time of the first as `first_at`. With `horizon` a row
-    at least that much later than the first is a first one again, and a key is forgotten once the watermark is there (as
-    with Spark's `dropDuplicatesWithinWatermark`, in which a duplicate vanishes); without, a key is kept for ever.
+    at least that much later than the first is a first one again, and a key is forgotten once the watermark has moved on
+    by that (as with Spark's `dropDuplicatesWithinWatermark`, in which a duplicate vanishes); without, a key is kept for
+    ever.
 
     Raises:
         DeclarationError: the type of a column is not known.

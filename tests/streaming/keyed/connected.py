@@ -8,7 +8,7 @@ from typing import Any
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed, micros
 from streaming.declare.pinned import Pinned
-from streaming.declare.rule import Rule
+from streaming.declare.rule import ConditionRule, Rule
 from streaming.declare.stream import Stream
 from streaming.formats.json import Json
 from streaming.keyed.key import Key
@@ -128,6 +128,31 @@ jumps_by_rule = Keyed(
     result="temperature double, jump double, rule bigint",
     on_row=alert_over_threshold,
     rules=Pinned(thresholds, by=("id",), version="number"),
+)
+
+# R2
+
+alert_rules = stream(
+    "alert_rules",
+    "rule_id string not null, version int not null, condition string, active boolean not null",
+    rules=(ConditionRule("readable", column="condition", of=forest),),
+)
+
+
+def match(key: Key, row: Any) -> None:
+    for rule in key.matching:
+        if rule.active:
+            key.emit(rule_id=rule.rule_id, version=rule.version, temperature=row.temperature)
+
+
+matched = Keyed(
+    name="matched",
+    of=forest,
+    by=("id",),
+    state="",
+    result="rule_id string, version int, temperature double",
+    on_row=match,
+    rules=Pinned(alert_rules, by=("rule_id",), version="version"),
 )
 
 # R4

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from streaming.base.errors import DeclarationError, FunctionError
 from streaming.declare.keyed import Keyed
 from streaming.declare.pinned import Pinned
+from streaming.declare.rule import ConditionRule
 from streaming.keyed.key import Key
 from tests.streaming.keyed.connected import (
     commands,
@@ -19,6 +20,7 @@ from tests.streaming.keyed.connected import (
     forest_fires,
     jumps_by_rule,
     jumps_since_reset,
+    matched,
     met,
     numbers,
     orders,
@@ -224,6 +226,16 @@ def test_k21_recommendations_while_browsing() -> None:
     assert whole.state[("u",)]["viewed"] == ["cable", *(f"p{number}" for number in range(19))]
 
 
+def name_all(key: Key, row: Any) -> None:
+    key.emit(rules=[rule.id for rule in key.rules.values()])
+
+
+def test_rules_are_told_in_the_order_of_their_keys_whichever_came_first() -> None:
+    keyed = Keyed("named", readings, ("id",), "", "rules array<string>", name_all, rules=jumps_by_rule.rules)
+    batches = [{"thresholds": told(f"id={name} threshold=1 number=1"), "readings": []} for name in "cab"]
+    assert values(play(keyed, *batches, {"readings": rows("s@1=1")})) == [(["a", "b", "c"],)]
+
+
 def look_up(key: Key, row: Any) -> None:
     key.emit(rules=len(key.rules), rule=key.rules.get(row.id))
 
@@ -246,6 +258,12 @@ def test_a_batch_of_an_unknown_stream_is_refused() -> None:
         (lambda: Pinned(thresholds, version="nothing"), r"version='nothing' is no column of control stream"),
         (lambda: replace(counts, rules=Pinned(readings)), r"is the stream it reads"),
         (lambda: replace(met, rules=Pinned(commands)), r"reads 2 streams; let one function have the rules"),
+        (lambda: replace(matched, of=readings), r"conditions of its rules are: condition about readings\. Give"),
+        (
+            lambda: ConditionRule("readable", "condition", cast(Any, "readings")),
+            r"write the stream that its conditions are about",
+        ),
+        (lambda: play(matched), r"are SQL conditions, which only Spark can ask"),
         (lambda: replace(met, of=(numbers, numbers)), r"reads stream 'numbers' twice"),
         (lambda: replace(met, of=()), r"is empty; write the stream that it reads"),
         (lambda: replace(forest_fires, state="rules string"), r"name that is taken"),

@@ -185,6 +185,8 @@ def test_duplicates_are_told_apart_whatever_batch_they_come_in_and_forgotten_beh
     assert [(row[0], row[3]) for row in done.results] == [("a", 1.0), ("b", 3.0), ("a", 6.0), ("c", 7.0)]
     assert [(row[3], row[5]) for row in done.outputs["duplicates"]] == [(n, at(600)) for n in (2.0, 4.0, 5.0)]
     assert set(done.state) == {("c",)}
+    late = played(first, "z@9:00=0 | a@0:10=1, a@0:10=2 | a@0:10=3")
+    assert [row[3] for row in late.outputs["duplicates"]] == [2.0, 3.0], "late copies are copies as well"
     kept = played(deduplicated("kept", readings, ("id",)), "a@0=1 | a@24:00=2")
     assert [row[3] for row in kept.outputs["duplicates"]] == [2.0]
 

@@ -1,0 +1,73 @@
+"""Conditions that come as rows: which of them can be asked of the rows of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+
+import sqlglot
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from sqlglot import exp
+
+from streaming.base import DeclarationError, check_condition
+from streaming.declare import ConditionRule
+from streaming.spark import lenient_session
+
+_NAMES = """
+    assert_true current_catalog current_date current_database current_schema current_timestamp current_timezone
+    current_user input_file_block_length input_file_block_start input_file_name java_method localtimestamp
+    monotonically_increasing_id now rand randn random randstr raise_error reflect session_user shuffle
+    spark_partition_id try_reflect user uuid version
+"""
+_NOT_OF_THE_ROW = frozenset(_NAMES.split())
+"""Functions that fail by intention, or give another answer when they are asked again."""
+
+
+def condition_reasons(
+    rules: Iterable[ConditionRule], frame: DataFrame, nothing: Callable[[ConditionRule], DataFrame]
+) -> list[Column]:
+    """For each rule what is wrong with the condition of a row of `frame`, null where nothing is.
+
+    `nothing` gives no row, with the columns of the stream that the conditions of a rule are about.
+    """
+    reasons = []
+    for rule in rules:
+        column = F.col(f"`{rule.column}`")
+        texts = [row[0] for row in frame.select(column).where(column.isNotNull()).distinct().collect()]
+        refused = _refused(rule, texts, nothing) if texts else {}
+        if refused:
+            named = ((F.lit(text), F.lit(f"{rule.name}: {why}")) for text, why in refused.items())
+            reasons.append(F.try_element_at(F.create_map(*chain.from_iterable(named)), column))
+    return reasons
+
+
+def _refused(
+    rule: ConditionRule, texts: Iterable[str], nothing: Callable[[ConditionRule], DataFrame]
+) -> dict[str, str]:
+    columns = nothing(rule)
+    rows = lenient_session(columns.sparkSession).createDataFrame([], columns.schema)
+    found = {text: _why_not(rule, text, rows) for text in texts}
+    return {text: why for text, why in found.items() if why is not None}
+
+
+def _why_not(rule: ConditionRule, text: str, rows: DataFrame) -> str | None:
+    try:
+        check_condition("the condition", text, rule.of.types)
+        functions = {_name(node) for node in sqlglot.parse_one(text, dialect="spark").find_all(exp.Func)}
+        if told := sorted(functions & _NOT_OF_THE_ROW):
+            return f"the condition {text!r} calls {', '.join(told)}, which follows from no row"
+        if sqlglot.parse_one(text, dialect="spark").find(exp.Query) is not None:
+            return f"the condition {text!r} has a query, and follows from more than one row"
+        # A filter is also refused for what is no condition, or takes many rows together.
+        _ = rows.where(f"({text}\n)").schema
+    except DeclarationError as error:
+        return str(error)
+    except PySparkException as error:
+        return f"the condition {text!r} cannot be read: {str(error).splitlines()[0]}"
+    return None
+
+
+def _name(function: exp.Func) -> str:
+    return (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()

@@ -1,0 +1,165 @@
+"""Lookups in a Delta table that is held in memory: at one version, the newest, or as of the event time of a row."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.base import DeclarationError, FrozenMapping, interval
+from streaming.declare import LookupRequest
+from streaming.keyed import as_dict, python_values
+from streaming.tables import delta
+
+_TIME = pa.timestamp("us", "UTC")
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class DimensionLookup:
+    """A call for `Enriched` that finds the row of the Delta table at `uri` with the values of the row asked for.
+
+    `on` maps columns of the row to those of the table, and `columns` are what the answer has of it; `version_as` names
+    one more, a bigint, for the version of the table that was read.
+
+    `version` pins the table. Left out, its newest version is read, and looked for anew after `fresh_for`, by a call
+    whose timeout has to be long enough for that.
+
+    With `valid_from` the table is a slowly changing dimension, with a row for each change: the answer is what was valid
+    at the time in the column `at` of the row that is asked for, from `valid_from` (included) on, up to the next row of
+    the same key or, where it is named, `valid_to` (excluded, null for no end). Without, keys must not repeat.
+
+    Raises:
+        DeclarationError: nothing to look up by, or a time without a column to hold it against.
+    """
+
+    uri: str
+    on: Mapping[str, str]
+    columns: tuple[str, ...]
+    version: int | None = None
+    fresh_for: str = "1 minute"
+    valid_from: str | None = None
+    valid_to: str | None = None
+    at: str | None = None
+    version_as: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "on", FrozenMapping(self.on))
+        interval(self.fresh_for)
+        if not self.on or not self.columns:
+            raise DeclarationError(
+                f"a lookup in {self.uri!r} needs columns to look up by and to answer with; write on={{'sensor': 'id'}} "
+                "and columns=('room',)."
+            )
+        if (self.valid_from is None) != (self.at is None) or (self.valid_to and not self.valid_from):
+            raise DeclarationError(
+                f"a lookup in {self.uri!r} as of a time needs both valid_from=, a column of the table, and at=, a "
+                "column of the row that is asked for."
+            )
+
+    async def __call__(self, row: Any, request: LookupRequest) -> Values | None:
+        """The answer for a row."""
+        held: _Held = request.opened
+        dimension = await held.current()
+        asked = as_dict(row)
+        key = tuple(asked[name] for name in self.on)
+        found = dimension.find(key, None if self.at is None else asked[self.at])
+        if found is None:
+            return None
+        return found if self.version_as is None else {**found, self.version_as: dimension.version}
+
+    @asynccontextmanager
+    async def opens(self) -> AsyncIterator[_Held]:
+        """The table, which is read once before any call."""
+        held = _Held(self)
+        await held.current()
+        yield held
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A row of the table: valid from `since` on, before `until` where that is told."""
+
+    since: int
+    until: int | None
+    values: Values
+
+
+class _Dimension:
+    """One version of the table."""
+
+    def __init__(self, version: int, changes: Mapping[tuple[Any, ...], list[_Change]]) -> None:
+        self.version = version
+        self._changes = {key: sorted(each, key=lambda change: change.since) for key, each in changes.items()}
+
+    def find(self, key: tuple[Any, ...], at: int | None) -> Values | None:
+        """What is valid for a key, at an instant in microseconds where the table is one of changes."""
+        changes = self._changes.get(key, [])
+        if at is None:
+            return changes[0].values if changes else None
+        place = bisect_right([change.since for change in changes], at)
+        if not place:
+            return None
+        change = changes[place - 1]
+        return change.values if change.until is None or at < change.until else None
+
+
+class _Held:
+    """The version that lookups go by now."""
+
+    def __init__(self, lookup: DimensionLookup) -> None:
+        self._lookup = lookup
+        self._reading = asyncio.Lock()
+        self._dimension: _Dimension | None = None
+        self._looked = 0.0
+
+    async def current(self) -> _Dimension:
+        async with self._reading:
+            now = asyncio.get_running_loop().time()
+            stale = self._lookup.version is None and now - self._looked >= _seconds(self._lookup.fresh_for)
+            if self._dimension is None or stale:
+                # Reading must not hold up calls that go on meanwhile in the same loop.
+                self._dimension = await asyncio.to_thread(_read, self._lookup, self._dimension)
+                self._looked = now
+            return self._dimension
+
+
+def _read(lookup: DimensionLookup, before: _Dimension | None) -> _Dimension:
+    """The version that is to be read now; `before` where it is still that one.
+
+    Raises:
+        LookupError: there is no such table, or a key repeats.
+    """
+    table = delta.open_table(lookup.uri, lookup.version)
+    if table is None:
+        raise LookupError(f"there is no Delta table at {lookup.uri!r}; correct the path, or write the table first")
+    if before is not None and before.version == table.version():
+        return before
+    times = [name for name in (lookup.valid_from, lookup.valid_to) if name is not None]
+    rows = delta.contents(table, columns=list(dict.fromkeys((*lookup.on.values(), *lookup.columns, *times))))
+    values = {
+        name: python_values((rows[name].cast(_TIME) if name in times else rows[name]).combine_chunks())
+        for name in rows.column_names
+    }
+    changes: dict[tuple[Any, ...], list[_Change]] = {}
+    for number in range(rows.num_rows):
+        row = {name: column[number] for name, column in values.items()}
+        since = 0 if lookup.valid_from is None else row[lookup.valid_from]
+        until = None if lookup.valid_to is None else row[lookup.valid_to]
+        change = _Change(since, until, {name: row[name] for name in lookup.columns})
+        changes.setdefault(tuple(row[name] for name in lookup.on.values()), []).append(change)
+    repeated = next((key for key, each in changes.items() if len(each) > 1), None)
+    if lookup.valid_from is None and repeated is not None:
+        raise LookupError(f"{lookup.uri!r} has several rows for {repeated!r}; name valid_from= if they follow in time")
+    return _Dimension(table.version(), changes)
+
+
+def _seconds(text: str) -> float:
+    return interval(text) / timedelta(seconds=1)

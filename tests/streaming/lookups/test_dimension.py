@@ -1,0 +1,90 @@
+"""Lookups in a Delta dimension: pinned, newest, and as of a row's time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from streaming import DimensionLookup, Enriched
+from streaming.base import to_micros
+from streaming.base.errors import DeclarationError
+from streaming.lookups.calls import Calls
+from streaming.lookups.question import Answer, Question
+from tests.streaming.lookups.test_calls import ended, events
+from tests.support.instants import NOW, at
+
+
+def rooms(path: Path, rows: Sequence[tuple[Any, ...]]) -> str:
+    """A new version of a table of rooms, with the time from which, and before which, each was a sensor's."""
+    ids, names, since, until = zip(*rows, strict=True)
+    times = pa.timestamp("us", "UTC")
+    columns = [pa.array(ids), pa.array(names), pa.array(since, times), pa.array(until, times)]
+    table = pa.table(columns, names=["sensor", "room", "since", "until"])
+    write_deltalake(str(path), table, mode="overwrite")
+    return str(path)
+
+
+def answers(lookup: DimensionLookup, *rows: tuple[str, datetime]) -> list[Answer]:
+    enriched = Enriched("rooms", events, lookup, {"room": "string", "version": "bigint"}, select=("id", "at"))
+    asked = [Question(n, ("id", "at"), (id_, to_micros(time)), "key") for n, (id_, time) in enumerate(rows)]
+    with closing(Calls(enriched, lambda: NOW)) as calls:
+        calls.ask(asked)
+        return ended(asked)
+
+
+def test_a_pinned_dimension_stays_and_the_newest_version_is_named(tmp_path: Path) -> None:
+    uri = rooms(tmp_path, [("s1", "room_1", None, None)])
+    rooms(tmp_path, [("s1", "room_2", None, None), ("s2", "room_3", None, None)])
+    newest = DimensionLookup(uri, {"id": "sensor"}, ("room",), version_as="version")
+    pinned = DimensionLookup(uri, {"id": "sensor"}, ("room",), version=0, version_as="version")
+    asked = (("s1", at(0)), ("s2", at(0)))
+    assert [each.values for each in answers(newest, *asked)] == [
+        {"room": "room_2", "version": 1},
+        {"room": "room_3", "version": 1},
+    ]
+    assert [each.values for each in answers(pinned, *asked)] == [{"room": "room_1", "version": 0}, None]
+
+
+def test_the_newest_version_is_looked_for_again_once_it_is_not_fresh(tmp_path: Path) -> None:
+    uri = rooms(tmp_path, [("s1", "room_1", None, None)])
+    lookup = DimensionLookup(uri, {"id": "sensor"}, ("room",), fresh_for="0 seconds", version_as="version")
+    enriched = Enriched("rooms", events, lookup, {"room": "string", "version": "bigint"}, select=("id", "at"))
+    told = []
+    with closing(Calls(enriched, lambda: NOW)) as calls:
+        for room in ("room_1", "room_2"):
+            rooms(tmp_path, [("s1", room, None, None)])
+            asked = [Question(0, ("id", "at"), ("s1", 0), "key")]
+            calls.ask(asked)
+            told += [each.values for each in ended(asked)]
+    assert told == [{"room": "room_1", "version": 1}, {"room": "room_2", "version": 2}]
+
+
+def test_a_changing_dimension_answers_as_of_the_time_of_the_row(tmp_path: Path) -> None:
+    changes = [("s1", "room_2", at(20), None), ("s1", "room_1", at(10), None), ("s2", "room_3", at(10), at(15))]
+    history = DimensionLookup(
+        rooms(tmp_path, changes), {"id": "sensor"}, ("room",), valid_from="since", valid_to="until", at="at"
+    )
+    asked = [("s1", at(9.999)), ("s1", at(10)), ("s1", at(19.999)), ("s1", at(20)), ("s2", at(14.999)), ("s2", at(15))]
+    found = [None if each.values is None else each.values["room"] for each in answers(history, *asked)]
+    assert found == [None, "room_1", "room_1", "room_2", "room_3", None]
+
+
+def test_keys_that_repeat_and_tables_that_are_not_there_are_failures_with_the_way_out(tmp_path: Path) -> None:
+    uri = rooms(tmp_path / "twice", [("s1", "room_1", None, None), ("s1", "room_2", None, None)])
+    lookup = DimensionLookup(uri, {"id": "sensor"}, ("room",))
+    missing = DimensionLookup(str(tmp_path / "missing"), {"id": "sensor"}, ("room",))
+    errors = [str(answers(each, ("s1", at(0)))[0].error) for each in (lookup, missing)]
+    assert "has several rows for ('s1',); name valid_from=" in errors[0]
+    assert "there is no Delta table at" in errors[1]
+
+
+def test_a_dimension_of_changes_needs_the_column_of_the_time() -> None:
+    with pytest.raises(DeclarationError, match="needs both valid_from=, a column of the table, and at="):
+        DimensionLookup("rooms", {"id": "sensor"}, ("room",), valid_from="since")

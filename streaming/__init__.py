@@ -60,7 +60,7 @@ from streaming.keyed import (
     top,
     triggered_window,
 )
-from streaming.lake import Lake, Settings
+from streaming.lake import Lake, Settings, parameter
 from streaming.lookups import BlockingPostgresLookup, DimensionLookup, PostgresLookup
 from streaming.operations import (
     Savepoint,
@@ -210,6 +210,7 @@ __all__ = [
     "micros",
     "noise",
     "not_followed_by",
+    "parameter",
     "plan",
     "reduced",
     "repair",

@@ -47,6 +47,7 @@ COMMANDS = {
     "live": "demonstration",
     "ui": "demonstration",
     "setup": "setup",
+    "settings": "settings",
     "init": "scaffold",
     "new": "scaffold",
 }
@@ -56,7 +57,7 @@ _PANELS = {
     "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver", "savepoints"),
     "Look, check, publish": ("show", "explain", "lateness", "bench", "audit", "doctor", "reports"),
     "Streams that run on and on": ("receive", "streams", "status", "metrics"),
-    "The demo, and a project of your own": ("demonstration", "setup", "scaffold"),
+    "The demo, and a project of your own": ("demonstration", "setup", "settings", "scaffold"),
 }
 """Under which heading help lists the commands of a module."""
 _OTHERS = "Other commands"

@@ -217,3 +217,18 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
 
 def _seconds(time: timedelta | None) -> float | None:
     return None if time is None else time.total_seconds()
+
+
+class SettingDocument(BaseModel):
+    """One setting: what the code says, what is in force, and the variable or file that changed it, empty for none."""
+
+    name: str
+    in_code: str
+    in_force: str
+    by: str
+
+
+class SettingsDocument(Document):
+    """`tidemark settings --json`."""
+
+    settings: list[SettingDocument]

@@ -3,6 +3,7 @@
 from streaming import (
     BoundedOutOfOrderness,
     Files,
+    Joined,
     Json,
     Pipeline,
     Receiver,
@@ -42,6 +43,16 @@ mean_by_city = Windowed(
     aggregates={"temperature": agg.mean("temperature")},
 )
 
+weather_of_events = Joined(
+    name="weather_of_events",
+    left=events,
+    right=temperatures,
+    on=("city_code",),
+    between=("-1 hour", "1 hour"),
+    select=("city_code", "at", "ts", "temperature"),
+    description="Each event with the readings of its city within an hour of it.",
+)
+
 temperatures_in = Receiver(
     name="temperatures_in",
     connector=Websocket("ws://127.0.0.1:9181/temperatures"),
@@ -51,5 +62,8 @@ temperatures_in = Receiver(
 )
 
 pipeline = Pipeline(
-    name="city_temperatures", streams=(events, temperatures), operators=(mean_by_city,), receivers=(temperatures_in,)
+    name="city_temperatures",
+    streams=(events, temperatures),
+    operators=(mean_by_city, weather_of_events),
+    receivers=(temperatures_in,),
 )

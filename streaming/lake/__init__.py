@@ -1,13 +1,17 @@
 """Where everything lies, and the settings that say so."""
 
 from streaming.lake.lake import Lake, Named
+from streaming.lake.parameters import Parameter, declared_parameters, parameter
 from streaming.lake.project import find_project, make_importable
 from streaming.lake.settings import Settings
 
 __all__ = [
     "Lake",
     "Named",
+    "Parameter",
     "Settings",
+    "declared_parameters",
     "find_project",
     "make_importable",
+    "parameter",
 ]

@@ -12,7 +12,7 @@ from streaming import Pipeline, drain
 from streaming.audit.laws import audit
 from streaming.clocks import joint_watermark
 from streaming.declare.limits import Limits
-from streaming.examples import clicks, nearby_events, tokens
+from streaming.examples import city_temperatures, clicks, event_weather, nearby_events, tokens
 from streaming.lake.lake import Lake
 from streaming.log import read_batches
 from streaming.operators.runtime import runtime_of
@@ -53,6 +53,14 @@ def ad(name: str, campaign: str, seconds: float) -> dict[str, Any]:
 
 def read(spark: SparkSession, lake: Lake, operator: Any, what: str = "current") -> DataFrame:
     return runtime_of(operator, lake).readable[what](spark)
+
+
+def city(code: str, minute: int) -> dict[str, Any]:
+    return {"city_code": code, "at": at(60 * minute).isoformat()}
+
+
+def warmth(code: str, minute: int, degrees: float) -> dict[str, Any]:
+    return {"city_code": code, "ts": at(60 * minute).isoformat(), "temperature": degrees}
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +132,21 @@ def test_j8_clicks_count_for_their_campaign_and_those_on_unknown_ads_wait_for_on
     assert tuples(read(spark, joined, clicks.campaign_clicks, "unmatched"), "ad_id") == [("y",)]
     assert partners(spark, joined, nearby_events.around).count(timedelta()) == 1
     assert [finding for finding in audit(spark, joined, JOINS) if not finding.holds] == []
+
+
+def test_j9_temperatures_that_were_asked_for_meet_the_events_of_their_city_and_their_mean_follows(
+    spark: SparkSession, lake: Lake
+) -> None:
+    land_all(lake, city_temperatures.events, [city("BER", 1), city("PAR", 2), city("BER", 3)])
+    land_all(lake, city_temperatures.temperatures, [warmth("BER", 1, 10), warmth("BER", 2, 20), warmth("PAR", 1, 5)])
+    # Somebody asks for Rome, where nothing happens.
+    land_all(lake, city_temperatures.temperatures, [warmth("ROM", 1, 25)])
+    drain(spark, lake, city_temperatures.pipeline, end_of_input=True, now=lambda: NOW)
+    met = read(spark, lake, city_temperatures.weather_of_events).groupBy("city_code").count()
+    assert tuples(met) == [("BER", 4), ("PAR", 1)]
+    drain(spark, lake, event_weather.pipeline, end_of_input=True, now=lambda: NOW)
+    means = tuples(read(spark, lake, event_weather.mean_at_events), "city_code", "temperature")
+    assert means == [("BER", 15.0), ("PAR", 5.0)]
 
 
 def test_j11_streams_of_different_speed_lose_nothing_and_their_skew_is_told_until_they_are_together(

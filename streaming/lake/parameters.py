@@ -1,0 +1,81 @@
+"""What a deployment may set of a declaration: servers, topics, sizes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from streaming.base import DeclarationError, SettingsError
+
+PREFIX = "TIDEMARK_PARAMETER_"
+
+Value = TypeVar("Value", str, int, float, bool)
+
+_TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A value that the code declares as `default`, and the text that the deployment has `given`, None for none."""
+
+    name: str
+    default: str | int | float | bool
+    given: str | None
+
+    @property
+    def variable(self) -> str:
+        """The variable of the environment that sets it."""
+        return PREFIX + self.name.upper()
+
+
+_declared: dict[str, Parameter] = {}
+
+
+def parameter(name: str, default: Value) -> Value:
+    """A value of a declaration that the environment may set: `TIDEMARK_PARAMETER_<NAME>` wins over `default`.
+
+    `Kafka(parameter("orders_servers", "localhost:9092"), topic="orders")`. What is given is read as a value of the
+    default's type. `tidemark settings` shows both, so it is not for secrets.
+
+    Raises:
+        DeclarationError: the name cannot be that of a variable, or is declared with another default.
+        SettingsError: what is given is no value of that type.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise DeclarationError(
+            f"{name!r} cannot name a parameter; use lower-case letters, digits and underscores, a letter "
+            "first."
+        )
+    found = Parameter(name, default, os.environ.get(PREFIX + name.upper()))
+    known = _declared.setdefault(name, found)
+    if (known.default, type(known.default)) != (default, type(default)):
+        raise DeclarationError(
+            f"parameter {name!r} is declared with {default!r} here and with {known.default!r} elsewhere; declare it "
+            "once and import it, or rename one."
+        )
+    _declared[name] = found
+    return default if found.given is None else _read(found, type(default))
+
+
+def declared_parameters() -> Mapping[str, Parameter]:
+    """Those that the modules imported so far declare, by name."""
+    return dict(sorted(_declared.items()))
+
+
+def _read(found: Parameter, kind: type[Value]) -> Value:
+    text = found.given or ""
+    if kind is bool:
+        if text.lower() in (*_TRUE, *_FALSE):
+            return kind(text.lower() in _TRUE)
+    else:
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    raise SettingsError(
+        f"{found.variable}={text!r} is no {kind.__name__}, which parameter {found.name!r} is ({found.default!r} in the "
+        "code); correct it, or unset it."
+    )

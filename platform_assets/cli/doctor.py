@@ -11,7 +11,7 @@ from platform_assets.cli.context import PipelineName, console, current_lake
 from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.render import next_step
 from streaming.declare import find_pipeline
-from streaming.operations.doctor import Ailment, examine, heal
+from streaming.operations import Ailment, examine, heal
 
 
 def doctor(

@@ -17,6 +17,7 @@ from streaming.joins.windows_late import logs_of
 from streaming.joins.windows_rows import LATE, SIDE, pairs
 from streaming.lake import Lake
 from streaming.operators import PendingDay, Reached, open_side
+from streaming.tables import delta
 from streaming.views import days_of_session, kind_of
 
 _THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
@@ -30,7 +31,7 @@ class Corrected:
     watermark: datetime | None
 
     @property
-    def is_begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the day was ever corrected."""
         return any(number >= 0 for number in self.through.values())
 
@@ -64,12 +65,8 @@ def until(logs: Mapping[str, DataFrame], at: Reached) -> dict[str, DataFrame]:
 
 
 def plan(spark: SparkSession, lake: Lake, operator: TwoSided) -> list[PendingDay]:
-    """The days that need a correction, oldest first.
-
-    Raises:
-        LogError: one of the streams has no log yet.
-    """
-    if not operator.corrected:
+    """The days that need a correction, oldest first; none while one of the streams has no log yet."""
+    if not operator.corrected or not all(delta.exists(lake.log(stream)) for stream in operator.reads):
         return []
     at = Reached.at_heads(lake, operator)
     return pending(logs_of(spark, lake, operator), operator, at, open_side(lake, operator, CORRECTIONS))
@@ -88,7 +85,7 @@ def pending(
     for row in late_days(until(logs, at), operator, at).collect():
         corrected = Corrected.of(operator, row["day"], corrections)
         newest = {side.stream.name: row[side.name] for side in operator.sides}
-        if corrected.is_begun and _has_closed(operator, row["closed"], corrected):
+        if corrected.has_begun and _has_closed(operator, row["closed"], corrected):
             newest = dict(at.through)
         behind = _furthest_behind(newest, corrected)
         if behind is not None:

@@ -88,8 +88,10 @@ class RulesInForce(Mapping[tuple[Any, ...], Any]):
 
 @dataclass(frozen=True)
 class Pins:
-    """Which batch of the control stream goes with what: `batches` from which batch of the data on, `times` up to which
-    time of a timer, both in order. The last time stands for all that come after it."""
+    """Which batch of the control stream goes with which batch of the data, and with which time of a timer.
+
+    `batches`: from which batch on, in order. `times`: up to which time, in order; the last stands for all after it too.
+    """
 
     batches: tuple[tuple[int, int], ...]
     times: tuple[tuple[int, int], ...]

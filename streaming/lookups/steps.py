@@ -42,8 +42,11 @@ from streaming.tables import TaskFile, delta
 _WAITING_AT_MOST = 10_000
 """Rows that wait at a time: with so many no further ones are taken from the log."""
 
-_STEP_WAITS, _LOOK_EVERY, _IDLE_FOR = 1.0, 0.5, 5.0
-"""Seconds: for which a step waits for its answers, and for which nothing is written where none comes."""
+_STEP_WAITS = 1.0
+"""Seconds for which a step waits for answers before it writes those that are there."""
+
+_LOOK_EVERY, _IDLE_FOR = 0.5, 5.0
+"""Seconds between two looks at the log, and until the next step, while rows wait and none is answered."""
 
 _CLEANED_EVERY = timedelta(minutes=10)
 _OUTPUTS = ("", FAILED)
@@ -75,7 +78,11 @@ class EnrichedSteps:
         self._stands = {suffix: Reached.of(delta.open_table(uri)) for suffix, uri in self._uris.items()}
         self._at = max(self._stands.values(), key=lambda each: each.place).place
         self._waiting = Waiting(enriched, self._selected)
-        self._resume()
+        try:
+            self._resume()
+        except BaseException:
+            self._calls.close()
+            raise
 
     def next_piece(self) -> Piece | None:
         """What the next step takes; None where nothing is new and no row waits.

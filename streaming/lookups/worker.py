@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from contextlib import nullcontext
+from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import IO, Any
 
@@ -24,16 +24,17 @@ def main() -> None:
     given, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # What the function prints must not get between the answers.
     os.dup2(2, 1)
-    try:
-        function, opens, columns = read_frame(given)
-        context = nullcontext() if opens is None else opens()
-    except Exception as error:
-        _send(answers, ("error", "error", _text(error)))
-        return
-    asked: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_receive, args=(given, asked), daemon=True).start()
-    row_of = row_class(columns)
-    with context as opened:
+    with ExitStack() as stack:
+        try:
+            function, opens, columns = read_frame(given)
+            opened = None if opens is None else stack.enter_context(opens())
+        # Whoever asks is told why there is no function to call.
+        except Exception as error:
+            _send(answers, ("error", "error", _text(error)))
+            return
+        asked: SimpleQueue[Any] = SimpleQueue()
+        threading.Thread(target=_receive, args=(given, asked), daemon=True).start()
+        row_of = row_class(columns)
         _send(answers, ("ready", None, None))
         while True:
             row, key, attempt = asked.get()

@@ -3,6 +3,7 @@
 from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, Bench, Stage, bench
 from streaming.operations.class_sharing import make_class_archive
 from streaming.operations.cuts import lake_as_of
+from streaming.operations.doctor import Ailment, examine, heal
 from streaming.operations.left import LeftTable, drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
 from streaming.operations.rebuild import RebuildListener, rebuild
@@ -17,6 +18,7 @@ __all__ = [
     "JUDGE",
     "PARSE",
     "PLAN",
+    "Ailment",
     "Bench",
     "ChangedWindow",
     "LeftTable",
@@ -31,8 +33,10 @@ __all__ = [
     "bench",
     "drop",
     "drop_savepoint",
+    "examine",
     "find_savepoint",
     "fork",
+    "heal",
     "kept_bytes",
     "lake_as_of",
     "left_tables",

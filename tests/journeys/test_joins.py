@@ -131,7 +131,7 @@ def test_j8_clicks_count_for_their_campaign_and_those_on_unknown_ads_wait_for_on
     assert by_campaign() == [("c1", 2), ("c2", 1)]
     assert tuples(read(spark, joined, clicks.campaign_clicks, "unmatched"), "ad_id") == [("y",)]
     assert partners(spark, joined, nearby_events.around).count(timedelta()) == 1
-    assert [finding for finding in audit(spark, joined, JOINS) if not finding.holds] == []
+    assert [finding for finding in audit(spark, joined, clicks.pipeline) if not finding.holds] == []
 
 
 def test_j9_temperatures_that_were_asked_for_meet_the_events_of_their_city_and_their_mean_follows(

@@ -55,6 +55,11 @@ async def post(row: Any, request: LookupRequest) -> dict[str, Any]:
     return {"answer": response.text}
 
 
+def no_client() -> Any:
+    """Nothing that can be opened."""
+    raise ConnectionError("nobody is there")
+
+
 def plain(row: Any, request: LookupRequest) -> dict[str, Any]:
     """Tells its process, raises, or takes its process down."""
     if row.what == "exits":

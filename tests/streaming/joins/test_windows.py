@@ -238,6 +238,7 @@ def test_a_silent_side_holds_what_depends_on_its_clock_and_no_more(spark: SparkS
     def current(of: Operator, *columns: str) -> list[tuple[Any, ...]]:
         return tuples(runtime_of(of, lake).readable["current"](spark), "window_start", *columns)
 
+    assert correct(spark, lake, outer) == [], "there is no log yet"
     arrive(ours, 1, "a1")
     arrive(ours, 30, "a30")
     arrive(ours, 2, "a2")

@@ -52,11 +52,14 @@ def test_k2_rolling_minimum_and_whole_rows_of_which_the_first_wins_a_tie() -> No
         "coldest": "min_by(*, temperature)",
         "seen": "count(*)",
     }
-    done = played(rolling("extremes", readings, aggregates, by=("id",)), "a@1=5, a@2=3 | a@3, a@4=5, a@5=4, a@6=1")
-    assert [row[2] for row in done.results] == [5.0, 3.0, 3.0, 3.0, 3.0, 1.0]
+    done = played(
+        rolling("extremes", readings, aggregates, by=("id",)), "a@1=5, a@2=3 | a@3, a@4=5, a@5=4, a@6=1, a@7=1"
+    )
+    assert [row[2] for row in done.results] == [5.0, 3.0, 3.0, 3.0, 3.0, 1.0, 1.0]
     assert {row[3]["event_time"] for row in done.results} == {1767225601000000}
-    assert [row[4]["temperature"] for row in done.results] == [5.0, 3.0, 3.0, 3.0, 3.0, 1.0]
-    assert [row[5] for row in done.results] == [1, 2, 3, 4, 5, 6]
+    assert [row[4]["temperature"] for row in done.results] == [5.0, 3.0, 3.0, 3.0, 3.0, 1.0, 1.0]
+    assert done.results[-1][4] == done.results[-2][4], "the one that came first"
+    assert [row[5] for row in done.results] == [1, 2, 3, 4, 5, 6, 7]
 
 
 def concatenated(row: Any, before: Mapping[str, Any] | None) -> dict[str, Any]:

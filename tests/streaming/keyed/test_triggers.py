@@ -5,11 +5,13 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from streaming.base.errors import DeclarationError
+from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
 from streaming.keyed.library import (
     CountEvictor,
@@ -75,9 +77,11 @@ def test_t2_early_firing_at_most_once_a_second() -> None:
 
 
 def test_t2_rows_that_keep_coming_behind_a_delay_do_not_put_an_early_result_off() -> None:
-    early = triggered(window=Tumbling("1 minute"), trigger=EventTimeTrigger(every="10 seconds"))
+    patient = replace(readings, clock=BoundedOutOfOrderness("15 seconds"))
+    early = replace(triggered(window=Tumbling("1 minute"), trigger=EventTimeTrigger(every="10 seconds")), of=patient)
     done = played(early, "|".join(f"a@{second}=1" for second in range(50)))
-    assert [row[1] for row in done.outputs["early"]] == [at(second) for second in (0, 10, 20, 30, 40)]
+    # (time of the firing, rows): those that have come once the clock is there
+    assert [(row[1], row[4]) for row in done.outputs["early"]] == [(at(9), 25), (at(29), 45)]
 
 
 def test_t3_count_trigger_fires_at_n_and_keeps_its_content() -> None:
@@ -168,6 +172,11 @@ def test_t8_evictors_before_the_function_and_after_it(evictor: Evictor, kept: li
     assert sums(after.results) == [[1.0, 2.0, 3.0, 10.0]]
     for done in (before, after):
         assert [(instant_of(time), value) for time, value in content(done)] == [(at(t), v) for t, v in kept]
+
+
+def test_t8_a_row_exactly_a_delta_away_goes() -> None:
+    evicting = triggered(trigger=CountTrigger(3), evictor=DeltaEvictor(5.0))
+    assert played(evicting, "a@1=5, a@2=5.5, a@3=10").results[0][2:] == (2, 15.5)
 
 
 def is_ten(value: float) -> bool:

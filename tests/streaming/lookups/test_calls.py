@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import asynccontextmanager, closing
@@ -77,6 +78,10 @@ async def at_the_third_attempt(row: Any, request: LookupRequest) -> dict[str, An
     return None
 
 
+async def leaves(row: Any, request: LookupRequest) -> dict[str, Any]:
+    return {"doubled": 2} if row.n else sys.exit(1)
+
+
 async def another_type(row: Any, request: LookupRequest) -> Any:
     return {"doubled": "two"}
 
@@ -135,6 +140,24 @@ def test_a_process_outlives_an_error_and_not_its_own_end(processes: Calls) -> No
     assert (raised.kind, raised.error) == ("error", "KeyError: 'raises'")
     assert (left.kind, left.error) == ("error", "ProcessLookupError: the process that called it ended with code 7")
     assert first.values == again.values != other.values
+
+
+def test_a_call_that_asks_for_the_end_of_the_process_ends_alone() -> None:
+    asked = questions(2)
+    with closing(Calls(replace(enriched, call=leaves), lambda: NOW)) as calls:
+        calls.ask(asked)
+        first, second = ended(asked)
+    assert first.error == "RuntimeError: the call asked for the end of the process: SystemExit(1)"
+    assert second.values == {"doubled": 2}
+
+
+def test_what_cannot_be_opened_is_told_by_each_row_that_needs_it() -> None:
+    for call in (double, lookups.plain):
+        (asked,) = questions(1)
+        with closing(Calls(replace(enriched, call=call, opens=lookups.no_client), lambda: NOW)) as calls:
+            calls.ask([asked])
+            (answer,) = ended([asked])
+        assert (answer.kind, answer.error) == ("error", "ConnectionError: nobody is there")
 
 
 def test_answers_are_kept_for_the_time_given_and_failures_are_not() -> None:

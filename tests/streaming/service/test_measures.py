@@ -7,10 +7,19 @@ from pyspark.sql import SparkSession
 
 from streaming import Lake
 from streaming.log.batches import read_batches
+from streaming.operators.runtime import Written
 from streaming.service.measures import CatchUp, Measure, latency, together
+from streaming.service.watch import Watch
 from tests.support.instants import NOW, at
 from tests.support.pipelines.beats import pipeline
 from tests.support.runs import run
+
+
+def test_a_step_tells_what_waits_and_what_was_not_answered() -> None:
+    watch = Watch(lambda: NOW)
+    with watch.around("rooms", 3):
+        watch.on_batch("rooms", Written(rows=5, state_rows=2, state_bytes=100, failures=1), None)
+    assert watch.measured() == [Measure("rooms", 3, NOW, NOW, 5, state_rows=2, state_bytes=100, failures=1)]
 
 
 def test_o9_latency(spark: SparkSession, lake: Lake) -> None:

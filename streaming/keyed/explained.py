@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from streaming.declare import STATE, Keyed, Pinned
 from streaming.keyed.reached import Reached
 from streaming.lake import Lake
@@ -73,6 +71,11 @@ def _late(keyed: Keyed) -> str:
 def _position(lake: Lake, keyed: Keyed) -> str:
     at = Reached.of(keyed, delta.open_table(lake.table(keyed)))
     newest = {stream.name: batch.number for stream in keyed.streams if (batch := head(lake, stream)) is not None}
+    several = len(at.through) > 1
+    places = [
+        f"batch {number:,} of {newest.get(name, -1):,}" + (f" of {name}" if several else "")
+        for name, number in at.through.items()
+    ]
     watermark = "none" if at.watermark is None else f"{at.watermark:%Y-%m-%d %H:%M:%S}"
     generation = f"; built anew {at.generation} times" if at.generation else ""
-    return f"batch {at} of {replace(at, through=newest)}, watermark {watermark}{generation}"
+    return f"{', '.join(places)}, watermark {watermark}{generation}"

@@ -89,7 +89,7 @@ class KeyedRuntime(OperatorRuntime):
                 yield Step(batches, partial(steps.step, batches, now))
 
     def through(self) -> dict[str, int]:
-        return dict(Reached.of(self.operator, delta.open_table(self.lake.table(self.operator))).through)
+        return dict(Reached.now(self.lake, self.operator).through)
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         if self.operator.order == "arrival" or stream not in self.operator.streams:

@@ -197,7 +197,7 @@ class KeyedSteps:
 
     def _numbers(self, at: Reached, after: Reached) -> dict[str, int]:
         """How far a table is after a step; it stays of its generation."""
-        return replace(after, generation=at.generation).numbers(self._keyed)
+        return replace(after, generation=at.generation).numbers()
 
     def _at(self, suffix: str) -> Reached:
         return Reached.of(self._keyed, self._open(suffix))

@@ -105,10 +105,12 @@ class Reached:
         there = self.of(operator, table)
         if there != self:
             raise FencedError(
-                f"view {operator.name!r} was at {self} and is at {there} now, so another process has taken over while "
+                f"{operator.name!r} was at {self} and is at {there} now, so another process has taken over while "
                 "this one was away. Nothing is lost; let the other one run, or stop it and start again "
                 f"(`tidemark status {operator.folder}` names it)."
             )
 
     def __str__(self) -> str:
+        if len(self.through) == 1:
+            return f"batch {max(self.through.values()):,}"
         return " and ".join(f"batch {number:,} of {name}" for name, number in self.through.items())

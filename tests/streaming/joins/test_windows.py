@@ -202,7 +202,7 @@ def test_a_process_that_was_away_is_refused(spark: SparkSession, logged: Lake, t
     steps = WindowSteps(spark, lake, outer)
     before = steps.position()
     steps.step({name: each[:1] for name, each in steps.behind().items()}, lambda: NOW)
-    with pytest.raises(FencedError, match="window join 'outer_fives' was at batch -1 of ours and batch -1 of theirs"):
+    with pytest.raises(FencedError, match="'outer_fives' was at batch -1 of ours and batch -1 of theirs"):
         steps._publish(None, before, before, NOW)
 
 

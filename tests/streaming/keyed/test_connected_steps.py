@@ -132,7 +132,7 @@ def test_two_streams_in_one_function_are_followed_in_one_commit_that_says_how_fa
     assert results(spark, ruled, fires) == [("forest", at(6), "s9", 130.0)]
     heads = {stream.name: read_batches(ruled, stream)[0].number for stream in (smoke, forest)}
     text = runtime_of(fires, ruled).explain(spark)["position"]
-    assert text.startswith(", ".join(f"{number} of {name}" for name, number in heads.items()).join(("batch ", " of")))
+    assert text.startswith(", ".join(f"batch {number} of {number} of {name}" for name, number in heads.items()))
 
 
 def test_a_rebuild_with_newer_rules_present_gives_what_was_published(

@@ -189,7 +189,7 @@ def test_a_process_that_was_away_while_another_one_stepped_is_refused(spark: Spa
         return committing(*given)
 
     late._run = overtaken
-    with pytest.raises(FencedError, match="view 'split' was at batch 3 and is at batch 4 now"):
+    with pytest.raises(FencedError, match="'split' was at batch 3 and is at batch 4 now"):
         step.run()
     assert runtime_of(split, copied).filtered()[""] == FilterCounts(rows_in=7, kept=4)
 

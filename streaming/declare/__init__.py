@@ -5,6 +5,7 @@ from streaming.declare.aggregates import Aggregate
 from streaming.declare.callables import check_callable, described
 from streaming.declare.co_grouped import CoGrouped, CoGroupFunction
 from streaming.declare.columns import ColumnSpec, log_columns
+from streaming.declare.condition_rule import ConditionRule
 from streaming.declare.delivered import CHANGES, DEAD, PROGRESS, What
 from streaming.declare.delivery import Delivery
 from streaming.declare.enriched import Enriched, LookupRequest
@@ -22,7 +23,7 @@ from streaming.declare.pipeline import Pipeline
 from streaming.declare.receiver import SUBSCRIPTIONS, Receiver, Subscriptions
 from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
 from streaming.declare.restarts import ExponentialBackoff, Failure
-from streaming.declare.rule import ConditionRule, Rule
+from streaming.declare.rule import Rule
 from streaming.declare.selected import Selected
 from streaming.declare.selected_columns import ELEMENT
 from streaming.declare.side import Side

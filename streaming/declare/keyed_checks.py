@@ -16,7 +16,7 @@ from streaming.base import (
     check_type,
 )
 from streaming.declare.callables import check_callable
-from streaming.declare.rule import ConditionRule
+from streaming.declare.condition_rule import ConditionRule
 from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys
 

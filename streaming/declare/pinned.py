@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streaming.base import DeclarationError, check_tuple, check_type
+from streaming.declare.condition_rule import ConditionRule
 from streaming.declare.keyed_checks import check_keys_are_exact
-from streaming.declare.rule import ConditionRule
 from streaming.declare.stream import Stream
 
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, check_name, check_type
-
-if TYPE_CHECKING:
-    from streaming.declare.stream import Stream
+from streaming.base import check_name, check_type
 
 
 @dataclass(frozen=True)
@@ -32,29 +28,3 @@ class Rule:
         """Null where the row is good, else `name: not (condition)`."""
         held = F.coalesce(F.expr(self.condition), F.lit(False))
         return F.when(~held, F.lit(f"{self.name}: not ({self.condition})"))
-
-
-@dataclass(frozen=True, init=False)
-class ConditionRule(Rule):
-    """A row of a control stream must have in `column` a SQL condition over the columns of the stream `of`.
-
-    One that Spark cannot read, that is neither true nor false, that names what the stream does not have, or that is not
-    the same whenever it is asked, rejects the row, with the reason. A function over that stream which has these rules
-    (`rules=Pinned(...)`) is told in `key.matching` which of them are true of a row. There a cast or a division that is
-    not possible is null, so that no condition can stop the stream.
-
-    Raises:
-        DeclarationError: `of` is no stream, or `column` no name.
-    """
-
-    column: str
-    of: Stream
-
-    def __init__(self, name: str, column: str, of: Stream) -> None:
-        check_type(f"the column of rule {name!r}", column, str, "the name of the column that has conditions")
-        if not hasattr(of, "types"):
-            raise DeclarationError(f"of= of rule {name!r} is {of!r}; write the stream that its conditions are about.")
-        values = {"name": name, "condition": f"`{column}` is not null", "column": column, "of": of}
-        for field, value in values.items():
-            object.__setattr__(self, field, value)
-        self.__post_init__()

@@ -48,25 +48,39 @@ def _refused(
 ) -> dict[str, str]:
     columns = nothing(rule)
     rows = lenient_session(columns.sparkSession).createDataFrame([], columns.schema)
-    found = {text: _why_not(rule, text, rows) for text in texts}
-    return {text: why for text, why in found.items() if why is not None}
+    found = {text: _why_not(rule, text) for text in texts}
+    refused = {text: why for text, why in found.items() if why is not None}
+    return refused | _unreadable([text for text in found if text not in refused], rows)
 
 
-def _why_not(rule: ConditionRule, text: str, rows: DataFrame) -> str | None:
+def _why_not(rule: ConditionRule, text: str) -> str | None:
+    """What is wrong with a condition, as far as can be told without Spark."""
     try:
         check_condition("the condition", text, rule.of.types)
-        functions = {_name(node) for node in sqlglot.parse_one(text, dialect="spark").find_all(exp.Func)}
-        if told := sorted(functions & _NOT_OF_THE_ROW):
-            return f"the condition {text!r} calls {', '.join(told)}, which follows from no row"
-        if sqlglot.parse_one(text, dialect="spark").find(exp.Query) is not None:
-            return f"the condition {text!r} has a query, and follows from more than one row"
-        # A filter is also refused for what is no condition, or takes many rows together.
-        _ = rows.where(f"({text}\n)").schema
     except DeclarationError as error:
         return str(error)
-    except PySparkException as error:
-        return f"the condition {text!r} cannot be read: {str(error).splitlines()[0]}"
+    tree = sqlglot.parse_one(text, dialect="spark")
+    if told := sorted({_name(node) for node in tree.find_all(exp.Func)} & _NOT_OF_THE_ROW):
+        return f"the condition {text!r} calls {', '.join(told)}, which follows from no row"
+    if tree.find(exp.Query) is not None:
+        return f"the condition {text!r} has a query, and follows from more than one row"
     return None
+
+
+def _unreadable(texts: list[str], rows: DataFrame) -> dict[str, str]:
+    """The conditions that Spark refuses; asked all together, as there may be thousands, and by halves where it does."""
+    if not texts:
+        return {}
+    asked = ", ".join(f"if(({text}\n), 1, 0)" for text in texts)
+    try:
+        # A filter is also refused for what takes many rows together.
+        _ = rows.where(f"array_contains(array({asked}), 1)").schema
+    except PySparkException as error:
+        if len(texts) == 1:
+            return {texts[0]: f"the condition {texts[0]!r} cannot be read: {str(error).splitlines()[0]}"}
+        half = len(texts) // 2
+        return _unreadable(texts[:half], rows) | _unreadable(texts[half:], rows)
+    return {}
 
 
 def _name(function: exp.Func) -> str:

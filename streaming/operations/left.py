@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from streaming.base import DeclarationError, ViewError
+from streaming.base import DeclarationError, SavepointError, ViewError
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.operations.rebuild import OF_STREAMS
+from streaming.operations.savepoints import savepoints
 from streaming.operators import next_of, recorded_declaration
 from streaming.service import take_lease
 from streaming.tables import delta, storage
@@ -50,6 +51,7 @@ def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftT
 
     Raises:
         DeclarationError: it is still declared.
+        SavepointError: a savepoint needs its tables.
         ViewError: there is no table of it.
         LeaseError: the pipeline beside whose log they lie is running.
     """
@@ -71,7 +73,19 @@ def drop(lake: Lake, pipelines: Sequence[Pipeline], operator: str) -> list[LeftT
             f"no table in {lake.root!r} was left by a view or delivery {operator!r}; left are those of: "
             f"{', '.join(sorted({table.operator for _, table in left})) or 'none'}."
         )
+    _check_not_saved(lake, removed)
     for pipeline, table in removed:
         with take_lease(lake, pipeline):
             storage.remove_folder(table.uri)
     return [table for _, table in removed]
+
+
+def _check_not_saved(lake: Lake, removed: Sequence[tuple[Pipeline, LeftTable]]) -> None:
+    uris = {table.uri for _, table in removed}
+    for pipeline in {pipeline.name: pipeline for pipeline, _ in removed}.values():
+        for saved in savepoints(lake, pipeline):
+            if any(not table.kept_at and lake.path(table.place) in uris for table in saved.tables):
+                raise SavepointError(
+                    f"savepoint {saved.name!r} of pipeline {pipeline.name!r} needs these tables; drop it first with "
+                    f"`tidemark savepoint {pipeline.name} {saved.name} --drop`. Nothing was removed."
+                )

@@ -18,7 +18,7 @@ from streaming.log import QUERY
 from streaming.operations.rebuild import RebuildListener, built_beside, put_in_place
 from streaming.operations.savepoint import fingerprint_of, savepoint
 from streaming.operations.savepoints import SavedTable, Savepoint, drop_savepoint, find_savepoint
-from streaming.operators import differences, make_ready, next_of, remove_next
+from streaming.operators import differences, make_ready, next_of, ready_generation, remove_next
 from streaming.service import take_lease
 from streaming.spark import query_id
 from streaming.tables import copy_files, copy_table, delta, location, storage
@@ -65,6 +65,9 @@ def restore(
     copied = 0
     for operator in operators:
         with built_beside(lake, next_of(operator)):
+            # What was built anew before and is being put in place just now must not be removed meanwhile.
+            if ready_generation(lake, operator) is not None:
+                put_in_place(spark, lake, pipeline, operator, now, listener or RebuildListener())
             remove_next(lake, operator)
             # The own table last: a copy without it is none.
             for suffix in [*operator.reserved_suffixes, ""]:

@@ -18,6 +18,8 @@ from time import monotonic
 from typing import TypeVar
 
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from streaming.base import SavepointError, check_name, utc_now
 from streaming.declare import CHANGES, DEAD, Delivery, Operator, Pipeline, Stream
@@ -78,7 +80,6 @@ def savepoint(
         name,
         pipeline.name,
         now(),
-        lake.root,
         batches,
         through,
         tuple(tables),
@@ -105,7 +106,7 @@ def _cut_operator(lake: Lake, operator: Operator) -> tuple[Mapping[str, int], li
         return None
     history = {spec.suffix for spec in operator.tables if spec.keeps_history}
     tables = [
-        _saved(lake, operator, suffix, table, 0 if suffix in history else None)
+        _saved(operator, suffix, table, 0 if suffix in history else None)
         for suffix, table in opened.items()
         if table is not None
     ]
@@ -135,7 +136,7 @@ def _cut_deliveries(lake: Lake, deliveries: Iterable[Delivery]) -> tuple[dict[st
 
 def _cut_delivery(lake: Lake, delivery: Delivery) -> tuple[Ledger | None, list[SavedTable]]:
     opened = {suffix: delta.open_table(lake.table(delivery, suffix)) for suffix in (DEAD, CHANGES)}
-    tables = [_saved(lake, delivery, suffix, table, None) for suffix, table in opened.items() if table is not None]
+    tables = [_saved(delivery, suffix, table, None) for suffix, table in opened.items() if table is not None]
     return ledger_of(lake, delivery), tables
 
 
@@ -146,14 +147,16 @@ def _cut_log(lake: Lake, pipeline: Pipeline, name: str, stream: Stream, tables: 
     if before is None:
         return None
     # What the archive has at this version is in commits up to `before`; the others are in the log's own history.
-    archive_batches(lake, stream)
+    for attempt in _while_others_archive():
+        with attempt:
+            archive_batches(lake, stream)
     archive = delta.open_table(lake.batches(stream))
     log = delta.open_table(uri)
     assert log is not None
     newest = head(lake, stream, log.version())
     if archive is not None:
-        tables.append(_described(lake, archive, f"{stream.name}/batches", None))
-    tables.append(_described(lake, log, f"{stream.name}/log", before))
+        tables.append(_described(archive, f"{stream.name}/batches", None))
+    tables.append(_described(log, f"{stream.name}/log", before))
     checkpoint = lake.checkpoint(stream, QUERY)
     query = query_id(checkpoint)
     query_batch = None if query is None else log.transaction_version(query)
@@ -162,11 +165,18 @@ def _cut_log(lake: Lake, pipeline: Pipeline, name: str, stream: Stream, tables: 
     return None if newest is None else newest.number
 
 
-def _saved(lake: Lake, owner: Operator | Delivery, suffix: str, table: DeltaTable, back_to: int | None) -> SavedTable:
-    return _described(lake, table, f"{owner.folder}/{owner.table_name(suffix)}", back_to)
+def _while_others_archive() -> Retrying:
+    """Maintenance may archive at the same moment; whoever comes second looks again for what is left."""
+    return Retrying(
+        retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), wait=wait_fixed(0.1), reraise=True
+    )
 
 
-def _described(lake: Lake, table: DeltaTable, place: str, back_to: int | None) -> SavedTable:
+def _saved(owner: Operator | Delivery, suffix: str, table: DeltaTable, back_to: int | None) -> SavedTable:
+    return _described(table, f"{owner.folder}/{owner.table_name(suffix)}", back_to)
+
+
+def _described(table: DeltaTable, place: str, back_to: int | None) -> SavedTable:
     size = int(sum(table.get_add_actions()["size_bytes"].to_pylist()))
     return SavedTable(place, str(table.metadata().id), table.version(), size, back_to=back_to)
 

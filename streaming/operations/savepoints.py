@@ -46,7 +46,6 @@ class Savepoint:
     name: str
     pipeline: str
     taken_at: datetime
-    root: str
     batches: Mapping[str, int]
     through: Mapping[str, Mapping[str, int]]
     tables: tuple[SavedTable, ...]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import singledispatch
+from itertools import chain
 from typing import Any
 
 from deltalake import DeltaTable
@@ -14,8 +15,11 @@ from deltalake import DeltaTable
 from streaming.base import EPOCH, NotThere
 from streaming.declare import Operator
 from streaming.lake import Lake
-from streaming.tables import commits_of
+from streaming.tables import newest_commits
 from streaming.views import Position
+
+_THROUGH = "through"
+"""What the commit of a step says, and no other does: the last batch that it followed."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,20 @@ def latest_of(operator: Operator, lake: Lake) -> Latest | None:
 def answered(table: DeltaTable, rows: list[dict[str, Any]], limit: int) -> Answer:
     """The answer that the open `table`, which says how far it is, gives with these rows."""
     position = Position.of(table)
-    (commit, *_) = commits_of(table, limit=1)
-    written_at = EPOCH + timedelta(milliseconds=commit["timestamp"])
-    return Answer(position.batch, position.watermark, written_at.astimezone(UTC), rows[:limit], len(rows) > limit)
+    return Answer(position.batch, position.watermark, _written_at(table), rows[:limit], len(rows) > limit)
+
+
+def _written_at(table: DeltaTable) -> datetime:
+    """When the last step of the open table was committed, and not when its files were last compacted."""
+    commits = newest_commits(table)
+    newest = next(commits)
+    # Commits are cleaned away after a month; a table without one of a step had none since.
+    commit = next(filter(_is_of_a_step, chain([newest], commits)), newest)
+    return EPOCH + timedelta(milliseconds=commit["timestamp"])
+
+
+def _is_of_a_step(commit: Mapping[str, Any]) -> bool:
+    return isinstance(commit["userMetadata"], dict) and _THROUGH in commit["userMetadata"]
 
 
 def nothing_yet(operator: Operator) -> NotThere:

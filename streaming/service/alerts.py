@@ -130,7 +130,8 @@ def _lookups(process: ProcessStatus, limits: Limits, now: datetime) -> AlertStat
         for name, query in told.items()
         if query.failed_at is not None
     )
-    numbers = {"rows_without_an_answer": sum(query.failures for query in told.values())}
+    failures = sum(query.failures for query in process.queries.values())
+    numbers = {"rows_without_an_answer": failures} if failures else {}
     return AlertStatus("stream_lookups_answer", not told, "; ".join(texts) or "all rows get their answers", numbers)
 
 

@@ -77,16 +77,18 @@ class LatestValues:
             raise QueryError(f"latest values are for this machine; ask for one of: {', '.join(_HERE)}.")
         _, _, *names = environ["PATH_INFO"].rstrip("/").split("/")
         if len(names) < 2:
-            return {"tables": [table for table in self._tables() if not names or table["pipeline"] == names[0]]}
+            tables = [table for table in self._tables() if not names or table["pipeline"] == names[0]]
+            if names and not tables:
+                raise self._nothing_at(names)
+            return {"tables": tables}
         return self._latest(names, dict(_asked(environ.get("QUERY_STRING", ""))))
 
     def _latest(self, names: list[str], asked: dict[str, str]) -> dict[str, Any]:
         pipeline = self._pipelines().get(names[0])
         operators = {} if pipeline is None else {operator.name: operator for operator in pipeline.operators}
-        latest = latest_of(operators[names[1]], self._lake) if names[1:] and names[1] in operators else None
+        latest = latest_of(operators[names[1]], self._lake) if names[1] in operators else None
         if latest is None or len(names) > 2:
-            there = ", ".join(table["path"] for table in self._tables()) or "none"
-            raise NotThere(f"there is nothing at /{'/'.join((LATEST, *names))}; there are: {there}.")
+            raise self._nothing_at(names)
         limit = _limit(asked.pop(_LIMIT, None))
         answer = latest.read(asked, limit)
         if not answer.rows and asked.keys() == {*latest.keys} and asked:
@@ -102,6 +104,10 @@ class LatestValues:
             "rows": plain(answer.rows),
             "more": answer.more,
         }
+
+    def _nothing_at(self, names: list[str]) -> NotThere:
+        there = ", ".join(table["path"] for table in self._tables()) or "none"
+        return NotThere(f"there is nothing at /{'/'.join((LATEST, *names))}; there are: {there}.")
 
     def _tables(self) -> list[dict[str, Any]]:
         found = [

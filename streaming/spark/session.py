@@ -22,9 +22,12 @@ _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.Fil
 
 
 def lenient_session(spark: SparkSession) -> SparkSession:
-    """A session beside `spark` in which a cast or a division that is not possible is null, and no error."""
+    """A session beside `spark` for conditions that come as rows: a cast or a division that is not possible is null."""
     session = spark.newSession()
     session.conf.set("spark.sql.ansi.enabled", "false")
+    # Compiling a thousand conditions takes minutes and then fails, as a method of the JVM holds no more than 64 KB.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return session
 
 

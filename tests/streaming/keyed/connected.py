@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from streaming.clocks import BoundedOutOfOrderness
+from streaming.declare.condition_rule import ConditionRule
 from streaming.declare.keyed import Keyed, micros
 from streaming.declare.pinned import Pinned
-from streaming.declare.rule import ConditionRule, Rule
+from streaming.declare.rule import Rule
 from streaming.declare.stream import Stream
 from streaming.formats.json import Json
 from streaming.keyed.key import Key

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from streaming.base.errors import DeclarationError, FunctionError
+from streaming.declare.condition_rule import ConditionRule
 from streaming.declare.keyed import Keyed
 from streaming.declare.pinned import Pinned
-from streaming.declare.rule import ConditionRule
 from streaming.keyed.key import Key
 from tests.streaming.keyed.connected import (
     commands,

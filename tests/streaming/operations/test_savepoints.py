@@ -24,6 +24,7 @@ from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
 from streaming.log.batches import read_batches
+from streaming.operations.left import drop
 from streaming.operations.maintenance import maintain
 from streaming.operations.redeliver import begin_anew
 from streaming.operations.restore import restore, restore_to
@@ -214,6 +215,14 @@ def test_a_savepoint_that_has_lost_a_file_and_a_lake_that_is_in_use_are_refused_
     assert not Path(tmp_path / "second" / "readings").exists()
     with pytest.raises(SavepointError, match="has a savepoint 'five' already"):
         savepoint(lake, pipeline, "five")
+
+
+def test_tables_that_a_savepoint_needs_are_not_dropped_with_their_view(lake: Lake) -> None:
+    without = Pipeline(readings, (visits,))
+    with pytest.raises(SavepointError, match="savepoint 'five' of pipeline 'readings' needs these tables"):
+        drop(lake, [without], "sums")
+    drop_savepoint(lake, pipeline, "five")
+    assert {table.name for table in drop(lake, [without], "sums")} == {"sums", "sums_state"}
 
 
 def test_a_copy_that_died_in_its_midst_cannot_be_opened(

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from deltalake import DeltaTable
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
@@ -90,6 +91,7 @@ def test_what_is_served_is_what_show_reads_of_the_same_table(
         ("/latest/measured/heat", 404, "nothing at /latest/measured/heat; there are: /latest/measured/max_temperature"),
         ("/latest/measured/..%2f..%2fetc%2fpasswd", 404, "there is nothing at"),
         ("/latest/nobody/max_temperature", 404, "there is nothing at"),
+        ("/latest/nobody", 404, "there is nothing at"),
         ("/latest/measured/max_temperature/_delta_log", 404, "there is nothing at"),
         ("/latest/measured/max_temperature?sensor=a", 400, "'sensor' is no column of the key; its columns are: id"),
         ("/latest/measured/max_temperature?id=a&id=b", 400, "'id' is asked for more than once"),
@@ -111,6 +113,20 @@ def test_it_lists_what_it_has_only_reads_and_only_for_this_machine(served: tuple
     assert client.post("/latest/measured/max_temperature").status_code == 400
     assert client.get("/latest", headers={"Host": "example.org:9464"}).status_code == 400
     assert client.get("/metrics").status_code == 200
+
+
+def test_a_commit_that_is_no_step_makes_no_value_younger(served: tuple[Lake, httpx.Client]) -> None:
+    lake, client = served
+    before = answered(client, "/latest/measured/max_temperature", id="a")
+    table = DeltaTable(lake.first(max_temperature))
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 8 days"})
+    after = answered(client, "/latest/measured/max_temperature", id="a")
+    assert table.history(1)[0]["operation"] != "WRITE"
+    assert (after["written_at"], after["batch"], after["rows"]) == (
+        before["written_at"],
+        before["batch"],
+        before["rows"],
+    )
 
 
 def test_a_late_row_is_in_the_latest_value_once_it_is_corrected(

@@ -48,6 +48,7 @@ def main() -> None:
         "small_batches": lambda: bars.small_batches(arena, 200 if arguments.full else 60, times),
         "ingest": lambda: bars.ingest(arena, rows, times),
         "whole": lambda: bars.whole(arena, rows, times),
+        "joins": lambda: bars.joins(arena, rows // 2, times),
         "ceiling": ceiling,
     }
     if arguments.full:

@@ -15,7 +15,7 @@ from streaming.lake import Lake
 from streaming.operations.maintained import MaintainedVersions
 from streaming.operations.savepoints import Pinned, pinned
 from streaming.service import forget_progress
-from streaming.tables import attempts, clean_up, storage
+from streaming.tables import attempts, clean_up, delta, storage
 
 _HOUR = timedelta(hours=1)
 _WEEK = timedelta(days=7)
@@ -68,16 +68,18 @@ def maintain(
     files can go again.
 
     What a savepoint needs stays until it is dropped. Views read rows and no old versions, so nothing has to be kept for
-    one that is behind. Runs beside the stream,
-    corrections and reports, and may be killed and run again at any time. Retentions shorter than a step, a run or a
-    report takes are for lakes at rest. What an operator keeps as state it cleans itself, and a delivery its ledger.
+    one that is behind. Runs beside the stream, corrections and reports, and may be killed and run again at any time.
+    Retentions shorter than a step, a run or a report takes are for lakes at rest. What an operator keeps as state it
+    cleans itself, and a delivery its ledger.
     """
     at = now()
     again_after = min(retention, entry_retention)
     forget_progress(lake, pipeline, at - _MONTH)
     versions, kept = MaintainedVersions.read(lake, pipeline), pinned(lake, pipeline)
     done: list[Maintained] = []
-    for stream in pipeline.streams:
+    # One to which nobody has sent anything yet, such as a stream of rules, has no log.
+    begun = [stream for stream in pipeline.streams if delta.exists(lake.log(stream))]
+    for stream in begun or pipeline.streams:
         log.archive_batches(lake, stream)
     for kind in _tables(lake, pipeline):
         if not versions.is_due(kind.uri, at, again_after):

@@ -18,6 +18,7 @@ from streaming.lake.lake import Lake
 from streaming.log.batches import read_batches
 from streaming.log.pins import Pin
 from streaming.log.read import read_log, rejected
+from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operators.runtime import runtime_of
 from tests.streaming.keyed.connected import (
@@ -175,8 +176,9 @@ def test_a_function_that_is_added_later_sees_the_first_rules_in_all_that_came_be
     run(spark, lake, pipeline, payloads("s1@30=1"))
     rebuild(spark, lake, pipeline, added, now=lambda: NOW)
     assert results(spark, lake, added) == sorted([*before, ("s1", at(30), 3.0, 2)])
-    # Nobody has ever given a command.
+    # Nobody has ever given a command, and nothing waits for one.
     assert read_batches(lake, commands) == []
+    assert maintain(lake, pipeline, now=lambda: NOW)
     assert ("s3", at(8), 38.0, 33.0) in results(spark, lake, resets)
     broken = {entry.subject: entry.broken for entry in audit(spark, lake, pipeline) if entry.law == "cuts"}
     assert broken.keys() >= {"scored", "jumps_since_reset"} and not any(broken.values())

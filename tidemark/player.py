@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from streaming.base import DeclarationError, from_micros, to_micros
-from streaming.clocks import BatchSummary, ClockState, latest
+from streaming.clocks import BatchSummary, ClockState, joint_watermark, latest
 from streaming.declare import Keyed, Stream
 from streaming.keyed import NEVER, Fold, Key, Output, PinnedRules, Pins, RuleHistory, read_back, row_class
 from tidemark.played import Moment, Played
@@ -100,9 +100,7 @@ class _Player:
 
     @property
     def _watermark(self) -> datetime | None:
-        marks = [log.clock.watermark for log in self._logs]
-        reached = [mark for mark in marks if mark is not None]
-        return min(reached) if len(reached) == len(marks) else None
+        return joint_watermark(log.clock.watermark for log in self._logs)
 
     def add(self, batch: Mapping[str, Rows]) -> None:
         """Stamp the rows of a batch, and move the clocks on by them; rules come first."""

@@ -186,6 +186,21 @@ class ReportDocument(Document):
         return cls(lake=lake, report=report.name, pipeline=report.pipeline.name, published=False, reasons=given)
 
 
+class SettingDocument(BaseModel):
+    """One setting: what the code says, what is in force, and the variable or file that changed it, empty for none."""
+
+    name: str
+    in_code: str
+    in_force: str
+    by: str
+
+
+class SettingsDocument(Document):
+    """`tidemark settings --json`."""
+
+    settings: list[SettingDocument]
+
+
 def _finding(finding: Finding) -> FindingDocument:
     return FindingDocument.model_validate(finding, from_attributes=True)
 
@@ -217,18 +232,3 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
 
 def _seconds(time: timedelta | None) -> float | None:
     return None if time is None else time.total_seconds()
-
-
-class SettingDocument(BaseModel):
-    """One setting: what the code says, what is in force, and the variable or file that changed it, empty for none."""
-
-    name: str
-    in_code: str
-    in_force: str
-    by: str
-
-
-class SettingsDocument(Document):
-    """`tidemark settings --json`."""
-
-    settings: list[SettingDocument]

@@ -116,9 +116,10 @@ def restore(
 
         restored = restore_tables(spark, lake, pipeline, name, listener=Shown())
     console.print(f"{pipeline.name} is restored from {_batches(restored.savepoint)} on.", highlight=False)
-    for view in restored.left_out:
-        console.print(f"{view} was not there yet when it was taken, and stays as it is.", highlight=False)
-    if pipeline.corrected:
+    for name_left in restored.left_out:
+        why = pipeline.operator(name_left).never_rebuilt or f"it was not there yet when {name} was taken"
+        console.print(f"{name_left} stays as it is: {why}.", highlight=False)
+    if pipeline.backfilled:
         next_step(console, f"tidemark correct {pipeline_name}", "corrects what came late since.")
     else:
         next_step(console, f"tidemark audit {pipeline_name}", "proves every number again from the log.")

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from platform_assets.cli.context import AsJson, console
 from platform_assets.cli.documents import SettingDocument, SettingsDocument
 from platform_assets.cli.render import next_step
 from streaming.declare import declared_pipelines
 from streaming.lake import Settings, declared_parameters, find_project
+
+_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""Which of Spark's settings are not shown: those that Spark itself leaves out where it lists them."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,8 @@ def settings(as_json: AsJson = False) -> None:
     for name in ("setting", "in the code", "in force", "set by"):
         table.add_column(name, overflow="fold")
     for each in shown:
-        table.add_row(each.name, each.in_code, f"[bold]{each.in_force}[/]" if each.by else each.in_force, each.by)
+        in_force = Text(each.in_force, "bold" if each.by else "")
+        table.add_row(Text(each.name), Text(each.in_code), in_force, Text(each.by))
     console.print(table)
     next_step(
         console, "tidemark status", "tells how the pipelines stand; `tidemark restart` lets one take new settings."
@@ -62,7 +68,7 @@ def _platform() -> Iterator[Shown]:
 
 def _spark() -> Iterator[Shown]:
     for key, value in sorted(Settings().spark_overrides().items()):
-        yield Shown(key, "", value, "TIDEMARK_SPARK_* or the conf file")
+        yield Shown(key, "", "(not shown)" if _SECRET.search(key) else value, "TIDEMARK_SPARK_* or the conf file")
 
 
 def _parameters() -> Iterator[Shown]:

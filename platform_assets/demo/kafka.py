@@ -83,12 +83,12 @@ def through_kafka(console: Console) -> Iterator[ThroughKafka]:
 
 
 def _start(folder: Path, ending: ExitStack) -> tuple[LocalKafka, LocalPostgres]:
-    postgres = LocalPostgres(folder / "postgres")
-    postgres.start()
+    postgres, kafka = LocalPostgres(folder / "postgres"), LocalKafka(folder / "kafka")
+    # Before they start: Ctrl-C does not reach them, and may come while they do.
     ending.callback(postgres.stop)
-    kafka = LocalKafka(folder / "kafka")
-    kafka.start()
+    postgres.start()
     ending.callback(kafka.stop)
+    kafka.start()
     return kafka, postgres
 
 

@@ -31,7 +31,7 @@ from streaming.base.errors import (
     ViewError,
 )
 from streaming.base.frozen_mapping import FrozenMapping
-from streaming.base.given import check_mapping, check_tuple, check_type
+from streaming.base.given import check_choice, check_mapping, check_number, check_tuple, check_type
 from streaming.base.imports import BrokenModule, import_modules, import_or_explain
 from streaming.base.intervals import (
     END_OF_EVENT_TIMES,
@@ -56,7 +56,7 @@ from streaming.base.names import check_column_name, check_name
 from streaming.base.retry_after import retry_after
 from streaming.base.sql import Column, check_names, columns_of, names_in
 from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value, kind_of
-from streaming.base.wording import counted
+from streaming.base.wording import counted, told
 
 __all__ = [
     "DAY",
@@ -102,12 +102,14 @@ __all__ = [
     "ViewError",
     "arrow_schema",
     "check_aggregate",
+    "check_choice",
     "check_column_name",
     "check_condition",
     "check_kind",
     "check_mapping",
     "check_name",
     "check_names",
+    "check_number",
     "check_tuple",
     "check_type",
     "check_value",
@@ -130,5 +132,6 @@ __all__ = [
     "signed_interval",
     "sql",
     "to_micros",
+    "told",
     "utc_now",
 ]

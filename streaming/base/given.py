@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from streaming.base.errors import DeclarationError
 
@@ -38,3 +38,24 @@ def check_mapping(what: str, value: object, kind: type, advice: str) -> None:
     for name, entry in value.items() if isinstance(value, Mapping) else ():
         check_type(f"a name in {what}", name, str, advice)
         check_type(f"{name!r} in {what}", entry, kind, advice)
+
+
+def check_choice(what: str, value: object, of: str, valid: Sequence[str], otherwise: str = "") -> None:
+    """Refuse a `value` of the argument `what` that is none of the `valid` ones; `otherwise` says what to do without it.
+
+    Raises:
+        DeclarationError: with those there are.
+    """
+    if value not in valid:
+        advice = f" {otherwise}" if otherwise else ""
+        raise DeclarationError(f"{what}={value!r} {of} is unknown; use one of: {', '.join(map(repr, valid))}.{advice}")
+
+
+def check_number(what: str, value: object, kind: str, least: int = 1) -> None:
+    """Refuse a `value` that is no whole number from `least` on; `what` has the value in it, `kind` says what it is of.
+
+    Raises:
+        DeclarationError: with the least ones.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise DeclarationError(f"{what} is no {kind}; use {least}, {least + 1}, {least + 2}, ...")

@@ -1,23 +1,16 @@
-"""The clock of two streams together: pure functions of theirs."""
+"""The clock of several streams together: a pure function of theirs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
-
-NEVER_EARLIER = timedelta()
-"""How a row's time differs from that of a pair at least, where the pair's time is the later one of both rows."""
+from collections.abc import Iterable
+from datetime import datetime
 
 
-def joint_watermark(marks: Iterable[datetime | None], shifts: Sequence[timedelta] = ()) -> datetime | None:
-    """The least of the streams' watermarks, each moved by its shift; None until every stream has one.
+def joint_watermark(marks: Iterable[datetime | None]) -> datetime | None:
+    """The least of the streams' watermarks; None until every stream has one.
 
-    No later batch of any of the streams brings, on time, a row of a pair with an earlier time. A shift is the least of
-    (time of a pair - time of its row), and never above zero; without `shifts` all are zero.
+    No later batch of any of the streams brings, on time, a row with an earlier event time.
     """
     given = list(marks)
     reached = [mark for mark in given if mark is not None]
-    if not reached or len(reached) < len(given):
-        return None
-    moves = shifts or [NEVER_EARLIER] * len(reached)
-    return min(mark + move for mark, move in zip(reached, moves, strict=True))
+    return min(reached) if reached and len(reached) == len(given) else None

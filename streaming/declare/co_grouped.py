@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.base import DeclarationError, arrow_schema, columns_of
+from streaming.base import arrow_schema, check_number, columns_of
 from streaming.declare.callables import check_callable, described
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.two_sided import TwoSided
@@ -48,8 +48,7 @@ class CoGrouped(TwoSided):
         self._check_inputs()
         arrow_schema(self.result)
         check_callable(f"function of co-group {self.name!r}", self.function)
-        if not isinstance(self.version, int) or isinstance(self.version, bool) or self.version < 1:
-            raise DeclarationError(f"version={self.version!r} of co-group {self.name!r} is no version; use 1, 2, ...")
+        check_number(f"version={self.version!r} of co-group {self.name!r}", self.version, "version")
         self._check_values()
 
     @property

@@ -1,4 +1,4 @@
-"""The rule of a control stream whose rows carry SQL conditions."""
+"""The rule of a control stream whose rows hold conditions about the rows of another stream."""
 
 from __future__ import annotations
 

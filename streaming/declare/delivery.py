@@ -28,10 +28,11 @@ class Delivery:
 
     `what`: of a stream its valid `rows` (the default), those `rejected`, or those that came `late`; of a view its
     `first` results (the default), `late` pairs, or `current`: changes of what is current, as upserts with `_revision`
-    and `_reason` (`first`, `update`, `correction`), and deletes of what vanished; of a selection or a keyed function
-    its `rows`, or with `output` those of a side output; of a join its pairs, or with `output="unmatched"` the rows that
-    had none in time; of another delivery its `dead` letters, each attempt that was refused once, as soon as its batch
-    is done: those that `redeliver` has brought there before are not told.
+    and `_reason` (`first`, `update`, `correction`), and deletes of what vanished; of a window join or a co-group its
+    `first` results; of a selection, an enrichment or a keyed function its `rows`, or with `output` those of a side
+    output; of a join its pairs, or with `output="unmatched"` the rows that had none in time; of another delivery its
+    `dead` letters, each attempt that was refused once, as soon as its batch is done: those that `redeliver` has brought
+    there before are not told.
 
     `select` names the columns, or maps names to SQL over them; left out, all that the stream or view declares. `where`
     is a condition on them; of what is `current` a result for which it does not hold any more is deleted. `key`: the

@@ -10,16 +10,17 @@ from streaming.base import (
     DeclarationError,
     Types,
     arrow_schema,
+    check_choice,
     check_column_name,
     check_mapping,
+    check_number,
     check_tuple,
     check_type,
     interval,
 )
 from streaming.declare.callables import check_callable
-from streaming.declare.keyed_checks import INEXACT
+from streaming.declare.keyed_checks import check_keys_are_exact
 from streaming.declare.stream import Stream
-from streaming.declare.view_checks import check_keys
 
 _CHOICES = {"order": ("arrival", "as they come"), "on_failure": ("side", "null", "default")}
 
@@ -39,12 +40,11 @@ def check_enriched_types(given: Mapping[str, object]) -> None:
     check_mapping(f"default {of}", given["default"], object, "a dict such as {'room': 'UNKNOWN ROOM'}")
     check_tuple(f"key {of}", given["key"], str, "a tuple of columns, such as ('id',), or () for each row by itself")
     for what, valid in _CHOICES.items():
-        if given[what] not in valid:
-            raise DeclarationError(f"{what}={given[what]!r} {of} is unknown; use {' or '.join(map(repr, valid))}.")
-    _check_number(f"version={given['version']!r} {of}", given["version"], 1)
-    _check_number(f"retries={given['retries']!r} {of}", given["retries"], 0)
+        check_choice(what, given[what], of, valid)
+    check_number(f"version={given['version']!r} {of}", given["version"], "version")
+    check_number(f"retries={given['retries']!r} {of}", given["retries"], "number of retries", least=0)
     if given["capacity"] is not None:
-        _check_number(f"capacity={given['capacity']!r} {of}", given["capacity"], 1)
+        check_number(f"capacity={given['capacity']!r} {of}", given["capacity"], "number of calls")
     for length in (given["timeout"], given["cache"], given["every"]):
         if length is not None:
             interval(str(length))
@@ -94,14 +94,7 @@ def check_asked_by(name: str, key: tuple[str, ...], types: Types, cache: str | N
     Raises:
         DeclarationError: with what to key by instead.
     """
-    check_keys(f"key of enrichment {name!r}", key, types)
-    for column in key:
-        kind = (types.get(column) or "").partition("<")[0]
-        if kind in INEXACT:
-            raise DeclarationError(
-                f"key of enrichment {name!r} has {column!r}, of type {kind}, whose equal values are not always the "
-                "same; select a column of text, whole numbers or decimals, and key by that."
-            )
+    check_keys_are_exact(f"key of enrichment {name!r}", key, types)
     if cache is not None and not key:
         raise DeclarationError(
             f"cache={cache!r} of enrichment {name!r} keeps answers for a key, and there is none; name the columns that "
@@ -122,8 +115,3 @@ def check_names_free(name: str, selected: Mapping[str, object], added: Mapping[s
                 f"select of enrichment {name!r} has {column!r}, which is also a column of {taken[column.lower()]}; "
                 f"select it under another name, such as select={{'its_{column}': '{column}'}}."
             )
-
-
-def _check_number(what: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise DeclarationError(f"{what} is out of range; use {least}, {least + 1}, {least + 2}, ...")

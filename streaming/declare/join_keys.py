@@ -10,7 +10,7 @@ from streaming.declare.stream import Stream
 _WRITE = "a tuple of the columns that both streams have, such as ('id',), or a dict such as {'id': 'order_id'}"
 
 
-def keys_of(of: str, on: object) -> FrozenMapping[str, str]:
+def keys_of(of: str, on: tuple[str, ...] | Mapping[str, str]) -> FrozenMapping[str, str]:
     """The keys of the left stream, each with that of the right one; `of` says whose they are.
 
     Raises:
@@ -21,7 +21,6 @@ def keys_of(of: str, on: object) -> FrozenMapping[str, str]:
         keys = {left.strip("`"): right.strip("`") for left, right in on.items()}
     else:
         check_tuple(f"on {of}", on, str, _WRITE)
-        assert isinstance(on, tuple)
         keys = {name.strip("`"): name.strip("`") for name in on}
         if len(keys) < len(on):
             raise DeclarationError(f"on={on!r} {of} repeats a key; name each once.")

@@ -18,6 +18,7 @@ from streaming.base import (
     signed_interval,
 )
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.input_side import JoinKind, SideName
 from streaming.declare.join_keys import check_keys_there, keys_of
 from streaming.declare.joined_checks import (
     check_between,
@@ -62,7 +63,7 @@ class Joined(Operator):
     right: Stream
     on: tuple[str, ...] | Mapping[str, str]
     between: tuple[str, str]
-    kind: Literal["inner", "left", "outer"] = "inner"
+    kind: JoinKind = "inner"
     select: tuple[str, ...] | Mapping[str, str] | None = None
     where: str | None = None
     late: Literal["join", "drop"] = "join"
@@ -74,7 +75,7 @@ class Joined(Operator):
         check_joined_types(vars(self))
         check_words(self.name, self.kind, self.late)
         check_sides(self.name, self.left, self.right)
-        object.__setattr__(self, "on", keys_of(f"of join {self.name!r}", self.on))
+        object.__setattr__(self, "on", FrozenMapping(dict(self.keys)))
         check_keys_there(f"of join {self.name!r}", dict(self.keys), self.left, self.right)
         check_between(self.name, self.between)
         if isinstance(self.select, Mapping):
@@ -86,11 +87,10 @@ class Joined(Operator):
             check_condition(f"where of join {self.name!r}", self.where, self.pair.types)
         _ = self.types
 
-    @property
+    @cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
         """The key columns, each as the left and the right stream call it."""
-        assert isinstance(self.on, Mapping)
-        return tuple(self.on.items())
+        return tuple(keys_of(f"of join {self.name!r}", self.on).items())
 
     @cached_property
     def pair(self) -> PairColumns:
@@ -108,7 +108,7 @@ class Joined(Operator):
         return signed_interval(self.between[1])
 
     @property
-    def outer_sides(self) -> tuple[Literal["left", "right"], ...]:
+    def outer_sides(self) -> tuple[SideName, ...]:
         """The sides whose rows are told of also without a partner."""
         match self.kind:
             case "inner":

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import get_args
 
 from streaming.base import (
     DeclarationError,
+    check_choice,
     check_mapping,
     check_tuple,
     check_type,
     signed_interval,
 )
+from streaming.declare.input_side import JoinKind
 from streaming.declare.joined_columns import PairColumns
 from streaming.declare.stream import Stream
 
-_KINDS, _LATE = ("inner", "left", "outer"), ("join", "drop")
+_LATE = ("join", "drop")
 _BOUNDS = "two intervals, such as ('-1 hour', '15 minutes')"
 
 
@@ -51,9 +54,17 @@ def check_words(name: str, kind: str, late: str) -> None:
     Raises:
         DeclarationError: with those there are.
     """
-    for what, value, valid in (("kind", kind, _KINDS), ("late", late, _LATE)):
-        if value not in valid:
-            raise DeclarationError(f"{what}={value!r} of join {name!r} is none; use {', '.join(map(repr, valid))}.")
+    check_join_kind(f"of join {name!r}", kind)
+    check_choice("late", late, f"of join {name!r}", _LATE)
+
+
+def check_join_kind(of: str, kind: str) -> None:
+    """Refuse a kind of join that there is not.
+
+    Raises:
+        DeclarationError: with those there are.
+    """
+    check_choice("kind", kind, of, get_args(JoinKind), "For a right join exchange the two streams.")
 
 
 def check_sides(name: str, left: Stream, right: Stream) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Literal
 
 from streaming.base import DAY, ORIGIN, names_in
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.input_side import SideName
 from streaming.declare.side import is_column
 from streaming.declare.stream import Stream
 
@@ -71,7 +71,7 @@ class PairColumns:
         return tuple(name for name in self._streams["right"].columns if name not in self._keys.values())
 
     @staticmethod
-    def _named(side: Literal["left", "right"], name: str, others: tuple[str, ...]) -> str:
+    def _named(side: SideName, name: str, others: tuple[str, ...]) -> str:
         # Spark does not tell `id` from `ID`.
         return f"{side}_{name}" if name.lower() in {other.lower() for other in others} else name
 

@@ -107,7 +107,7 @@ class Keyed(Operator):
         check_choices(self.name, self.order, self.on_error, self.version)
         check_functions(self.name, self.on_row, self.timers)
         check_connected(self.name, self.by, self.order, self.streams)
-        check_keys_are_exact(f"keyed function {self.name!r}", self.by, self.streams[0].types)
+        check_keys_are_exact(f"by of keyed function {self.name!r}", self.by, self.streams[0].types)
         if self.rules is not None:
             check_type(f"rules of keyed function {self.name!r}", self.rules, Pinned, "Pinned(thresholds, by=('id',))")
             check_rules(self.name, self.streams, self.rules.of)

@@ -9,9 +9,11 @@ import pyarrow as pa
 from streaming.base import (
     DeclarationError,
     Types,
+    check_choice,
     check_column_name,
     check_mapping,
     check_name,
+    check_number,
     check_tuple,
     check_type,
 )
@@ -23,7 +25,7 @@ from streaming.declare.view_checks import check_keys
 API = ("key", "at", "late", "stream", "rules", "matching", "emit", "timer", "cancel", "pending", "clear")
 """What a key has besides its state."""
 
-INEXACT = ("double", "float", "array", "map", "struct", "variant")
+_INEXACT = ("double", "float", "array", "map", "struct", "variant")
 _CHOICES = {"order": ("arrival", "event"), "on_error": ("fail", "side")}
 
 
@@ -53,14 +55,10 @@ def check_choices(name: str, order: object, on_error: object, version: object) -
     Raises:
         DeclarationError: with what there is.
     """
+    of = f"of keyed function {name!r}"
     for what, value in (("order", order), ("on_error", on_error)):
-        if value not in _CHOICES[what]:
-            raise DeclarationError(
-                f"{what}={value!r} of keyed function {name!r} is unknown; use one of: "
-                f"{', '.join(map(repr, _CHOICES[what]))}."
-            )
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise DeclarationError(f"version={version!r} of keyed function {name!r} is no version; use 1, 2, 3, ...")
+        check_choice(what, value, of, _CHOICES[what])
+    check_number(f"version={version!r} {of}", version, "version")
 
 
 def check_connected(name: str, by: tuple[str, ...], order: str, streams: Sequence[Stream]) -> None:
@@ -138,15 +136,15 @@ def check_keys_are_exact(what: str, by: tuple[str, ...], types: Types) -> None:
     Raises:
         DeclarationError: with what to key by instead.
     """
-    check_keys(f"by of {what}", by, types)
+    check_keys(what, by, types)
     if len(set(by)) != len(by):
-        raise DeclarationError(f"by={by!r} of {what} repeats a key; name each once.")
+        raise DeclarationError(f"{what} is {by!r}, which repeats a key; name each once.")
     for column in by:
         kind = (types.get(column) or "").partition("<")[0]
-        if kind in INEXACT:
+        if kind in _INEXACT:
             raise DeclarationError(
-                f"by of {what} has {column!r}, of type {kind}, whose equal values are not always the "
-                "same key; derive a column of text, whole numbers or decimals in the stream, and key by that."
+                f"{what} has {column!r}, of type {kind}, whose equal values are not always the same key; derive "
+                "a column of text, whole numbers or decimals in the stream, and key by that."
             )
 
 

@@ -53,6 +53,11 @@ class Operator(ABC):
         return ()
 
     @property
+    def follows(self) -> tuple[Stream, ...]:
+        """The others, whose logs it follows batch by batch: its tables say how far they are in these."""
+        return tuple(stream for stream in self.reads if stream not in self.pins)
+
+    @property
     @abstractmethod
     def tables(self) -> tuple[TableSpec, ...]:
         """The tables that it writes as it is declared, its own first."""

@@ -32,7 +32,7 @@ class Pinned:
         check_type("of= of Pinned", self.of, Stream, "the control stream that has the rules")
         check_tuple("by of Pinned", self.by, str, "a tuple of column names, such as ('id',), or () for one rule in all")
         object.__setattr__(self, "by", tuple(name.strip("`") for name in self.by))
-        check_keys_are_exact(f"rules of control stream {self.of.name!r}", self.by, self.of.types)
+        check_keys_are_exact(f"by of rules of control stream {self.of.name!r}", self.by, self.of.types)
         if self.version is not None and self.version not in self.of.columns:
             raise DeclarationError(
                 f"version={self.version!r} is no column of control stream {self.of.name!r}; its columns are: "

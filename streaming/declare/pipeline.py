@@ -171,8 +171,8 @@ class Pipeline:
 
     def pinned_by(self, stream: Stream) -> tuple[Stream, ...]:
         """The control streams of which each batch of the stream records how far they are."""
-        readers = (operator for operator in self.operators_of(stream) if stream not in operator.pins)
-        return tuple(dict.fromkeys(pinned for operator in readers for pinned in operator.pins))
+        followers = (operator for operator in self.operators if stream in operator.follows)
+        return tuple(dict.fromkeys(pinned for operator in followers for pinned in operator.pins))
 
     @property
     def control_streams(self) -> tuple[Stream, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from streaming.base import check_name, interval
@@ -45,7 +46,7 @@ class TwoSided(Operator):
     def _check_inputs(self) -> None:
         check_name(self.kind_name, self.name)
         check_two_sided_types(self.kind_name, vars(self))
-        object.__setattr__(self, "on", keys_of(f"of {self.kind_name} {self.name!r}", self.on))
+        object.__setattr__(self, "on", self.sides_on)
         check_meeting(f"of {self.kind_name} {self.name!r}", self.sides_on, self.left, self.right, self.window)
         check_late(f"{self.kind_name} {self.name!r}", self.late)
         if self.every is not None:
@@ -63,11 +64,10 @@ class TwoSided(Operator):
     def value_columns(self) -> tuple[ColumnSpec, ...]:
         """What they mean, and which columns of the logs they are computed from."""
 
-    @property
+    @cached_property
     def sides_on(self) -> Mapping[str, str]:
         """The keys of the left stream, each with that of the right one."""
-        assert isinstance(self.on, Mapping)
-        return self.on
+        return keys_of(f"of {self.kind_name} {self.name!r}", self.on)
 
     @property
     def sides(self) -> tuple[InputSide, InputSide]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any
 
-from streaming.base import DeclarationError, FrozenMapping, check_value
+from streaming.base import FrozenMapping, check_value
 from streaming.declare.columns import ColumnSpec
-from streaming.declare.joined_checks import check_select, check_selected_names
+from streaming.declare.input_side import JoinKind
+from streaming.declare.joined_checks import check_join_kind, check_select, check_selected_names
 from streaming.declare.joined_columns import PairColumns, selected_columns
 from streaming.declare.side import Side
 from streaming.declare.two_sided import TwoSided
-
-JoinKind = Literal["inner", "left", "outer"]
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,7 @@ class WindowJoined(TwoSided):
     def __post_init__(self) -> None:
         self._check_inputs()
         of = f"of window join {self.name!r}"
-        if self.kind not in get_args(JoinKind):
-            raise DeclarationError(
-                f"kind={self.kind!r} {of} is unknown; use one of: {', '.join(map(repr, get_args(JoinKind)))}. For a "
-                "right join exchange the two streams."
-            )
+        check_join_kind(of, self.kind)
         check_select(of, self.select)
         if isinstance(self.select, Mapping):
             object.__setattr__(self, "select", FrozenMapping(self.select))

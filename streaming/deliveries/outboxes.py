@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from streaming.base import DeclarationError
-from streaming.declare import Delivery, Enriched, Joined, Keyed, Operator, Selected, Stream, TwoSided, Windowed
+from streaming.base import ORIGIN, DeclarationError
+from streaming.declare import ELEMENT, Delivery, Enriched, Joined, Keyed, Operator, Selected, Stream, TwoSided, Windowed
 from streaming.deliveries.changes import ChangesOutbox
 from streaming.deliveries.enrichments import EnrichmentOutbox
-from streaming.deliveries.joins import JoinOutbox
 from streaming.deliveries.keyed import KeyedOutbox
 from streaming.deliveries.logs import LogOutbox
 from streaming.deliveries.outbox import Outbox
 from streaming.deliveries.refused import RefusedOutbox
 from streaming.deliveries.results import FirstOutbox
-from streaming.deliveries.selections import SelectionOutbox
+from streaming.deliveries.rows import RowsOutbox
 from streaming.deliveries.two_sided import TwoSidedOutbox
 from streaming.lake import Lake
 
@@ -64,12 +63,12 @@ def _(of: Keyed, delivery: Delivery, lake: Lake) -> Outbox:
 
 @outbox_for.register
 def _(of: Selected, delivery: Delivery, lake: Lake) -> Outbox:
-    return SelectionOutbox(lake, delivery, of)
+    return RowsOutbox(lake, delivery, of, (ORIGIN, *([ELEMENT] if of.makes_many(delivery.output) else [])))
 
 
 @outbox_for.register
 def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
-    return JoinOutbox(lake, delivery, of)
+    return RowsOutbox(lake, delivery, of, (ORIGIN,))
 
 
 @outbox_for.register

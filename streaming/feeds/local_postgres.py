@@ -42,7 +42,7 @@ class LocalPostgres:
         binaries, account, data = _binaries(), _account(), self.folder / "data"
         if not (data / "PG_VERSION").exists():
             _make(data, binaries, account)
-        # A miniature may lose its data with the machine's power.
+        # What a power cut takes from it can be delivered again.
         options = ["-h", "127.0.0.1", "-k", "", "-c", "fsync=off", "-c", "shared_buffers=32MB"]
         with (self.folder / "log").open("ab") as log:
             command = [str(binaries / "postgres"), "-D", str(data), "-p", str(self._port), *options]
@@ -55,6 +55,7 @@ class LocalPostgres:
                 psycopg.connect(self.connection(), connect_timeout=1).close()
                 return
             if process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
                 ends = (self.folder / "log").read_text()[-2000:]
                 raise FeedError(f"Postgres does not start; its log ends with:\n{ends}")
             time.sleep(0.05)

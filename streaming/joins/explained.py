@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from streaming.base import told
 from streaming.declare import UNMATCHED, Joined
 from streaming.lake import Lake
 from streaming.log import head, require_log
-from streaming.operators import Reached
+from streaming.operators import Reached, built_anew
 from streaming.tables import delta
 
 
@@ -51,7 +52,4 @@ def _position(lake: Lake, joined: Joined) -> str:
         newest = head(lake, stream)
         assert newest is not None
         places.append(f"batch {at.through[stream.name]:,} of {newest.number:,} of {stream.name}")
-    mark = at.watermark
-    clock = "none" if mark is None else f"{mark:%Y-%m-%d %H:%M:%S}"
-    generation = f"; built anew {at.generation} times" if at.generation else ""
-    return f"{', '.join(places)}, joint watermark {clock}{generation}"
+    return f"{', '.join(places)}, joint watermark {told(at.watermark)}{built_anew(at.generation)}"

@@ -26,7 +26,7 @@ from streaming.joins.frame import (
 from streaming.joins.waiting import is_due
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Finding, LogAtVersion, Reached, differing_rows, open_beside
+from streaming.operators import Finding, LogAtVersion, Reached, differing_rows, versions_now
 from streaming.tables import delta
 
 
@@ -40,11 +40,7 @@ class PinnedJoined:
     @classmethod
     def now(cls, lake: Lake, joined: Joined) -> PinnedJoined:
         """As it is now."""
-        own = delta.open_table(lake.table(joined))
-        tables = {"": own}
-        if joined.outer_sides:
-            tables[UNMATCHED] = open_beside(own, lake.table(joined, UNMATCHED))
-        return cls(joined, {to: delta.BEFORE if table is None else table.version() for to, table in tables.items()})
+        return cls(joined, versions_now(lake, joined))
 
 
 def audit_joined(

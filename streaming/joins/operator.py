@@ -9,7 +9,7 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, ORIGIN, ViewError, from_micros
+from streaming.base import MICROSECOND, ORIGIN, from_micros
 from streaming.clocks import latest
 from streaming.declare import CURRENT, LATE, UNMATCHED, Joined, Stream
 from streaming.joins.current import current_rows
@@ -27,15 +27,13 @@ from streaming.operators import (
     Step,
     check_declaration,
     generation_of,
-    open_side,
+    require_table,
+    rows_per_step,
     runtime_of,
     version_read,
 )
 from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta, shifted
-
-_ROWS_PER_CORE = 1_000_000
-"""How much of each log one step takes at most, however far the join is behind."""
 
 
 @runtime_of.register
@@ -73,8 +71,8 @@ class JoinedRuntime(OperatorRuntime):
         check_declaration(self.lake, self.operator)
 
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps, most_rows = self._steps_on(spark), _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
-        for batches in steps.pieces(most_rows):
+        steps = self._steps_on(spark)
+        for batches in steps.pieces(rows_per_step(spark)):
             yield Step(batches, partial(steps.step, batches, now))
 
     def through(self) -> Mapping[str, int]:
@@ -128,13 +126,7 @@ class JoinedRuntime(OperatorRuntime):
 
     def _read(self, suffix: str, spark: SparkSession) -> DataFrame:
         joined = self.operator
-        own = delta.open_table(self.lake.table(joined))
-        table = open_side(self.lake, joined, suffix) if suffix else own
-        if table is None:
-            raise ViewError(
-                f"join {joined.name!r} has no table {self.lake.table(joined, suffix)!r} yet; run `tidemark run "
-                f"{joined.folder}` first, or point TIDEMARK_HOME to the lake that has it."
-            )
+        table = require_table(self.lake, joined, suffix, "join")
         return delta.read(spark, self.lake.table(joined, suffix), version_read(self.lake, joined, table))
 
     def _last_due(self, side: Side, stream: Stream, rows: DataFrame) -> datetime | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from streaming.base import counted
+from streaming.base import told
 from streaming.declare import STATE, CoGrouped, TwoSided, described
 from streaming.lake import Lake
 from streaming.log import require_log
-from streaming.operators import Reached
+from streaming.operators import Reached, built_anew
 from streaming.tables import delta
 
 
@@ -40,8 +40,6 @@ def explain(lake: Lake, operator: TwoSided) -> dict[str, str]:
 def _position(at: Reached, heads: Reached) -> str:
     places = []
     for name, number in at.through.items():
-        clock = at.watermarks[name]
-        watermark = "none" if clock is None else f"{clock:%Y-%m-%d %H:%M:%S}"
-        places.append(f"batch {number:,} of {heads.through[name]:,} of {name}, watermark {watermark}")
-    generation = f"; built anew {counted(at.generation, 'time')}" if at.generation else ""
-    return f"{'; '.join(places)}{generation}"
+        clock = told(at.watermarks[name])
+        places.append(f"batch {number:,} of {heads.through[name]:,} of {name}, watermark {clock}")
+    return f"{'; '.join(places)}{built_anew(at.generation)}"

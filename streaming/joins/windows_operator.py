@@ -30,13 +30,11 @@ from streaming.operators import (
     Step,
     check_declaration,
     in_pieces,
+    rows_per_step,
     runtime_of,
 )
 from streaming.tables import delta
 from streaming.views import current_results
-
-_ROWS_PER_CORE = 1_000_000
-"""How much of a log one step takes at most, so that its memory is bounded however far it is behind."""
 
 
 @runtime_of.register
@@ -58,8 +56,8 @@ class TwoSidedRuntime(OperatorRuntime):
         check_declaration(self.lake, self.operator)
 
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps, most_rows = self._steps_on(spark), _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
-        for batches in in_pieces(steps.behind(), most_rows):
+        steps = self._steps_on(spark)
+        for batches in in_pieces(steps.behind(), rows_per_step(spark)):
             yield Step(batches, partial(steps.step, batches, now))
 
     def through(self) -> Mapping[str, int]:

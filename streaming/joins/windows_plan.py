@@ -84,7 +84,7 @@ def pending(
     found = []
     for row in late_days(until(logs, at), operator, at).collect():
         corrected = Corrected.of(operator, row["day"], corrections)
-        newest = {side.stream.name: row[side.name] for side in operator.sides}
+        newest = newest_late(operator, row.asDict())
         if corrected.has_begun and _has_closed(operator, row["closed"], corrected):
             newest = dict(at.through)
         behind = _furthest_behind(newest, corrected)
@@ -118,6 +118,18 @@ def late_days(logs: Mapping[str, DataFrame], operator: TwoSided, at: Reached) ->
     )
 
 
+def newest_late(operator: TwoSided, row: Mapping[str, Any]) -> dict[str, int]:
+    """The newest batch with late pairs of a day, of each log that brought some, by stream; `row` has it for each side.
+
+    A stream that comes in on both sides, by other keys, may have brought some on one of them only.
+    """
+    newest: dict[str, int] = {}
+    for side in operator.sides:
+        if row[side.name] is not None:
+            newest[side.stream.name] = max(row[side.name], newest.get(side.stream.name, row[side.name]))
+    return newest
+
+
 def _has_closed(operator: TwoSided, latest_end: int | None, corrected: Corrected) -> bool:
     """Whether the latest end of a closed window was not closed when the day was corrected."""
     if latest_end is None:
@@ -126,8 +138,8 @@ def _has_closed(operator: TwoSided, latest_end: int | None, corrected: Corrected
     return then is None or from_micros(latest_end) > operator.window.closed_by(then)
 
 
-def _furthest_behind(newest: Mapping[str, Any], corrected: Corrected) -> str | None:
+def _furthest_behind(newest: Mapping[str, int], corrected: Corrected) -> str | None:
     """The stream whose correction lacks most batches; None where none lacks any."""
-    lacking = {name: number - corrected.through[name] for name, number in newest.items() if number is not None}
+    lacking = {name: number - corrected.through[name] for name, number in newest.items()}
     furthest = max(lacking, key=lambda name: lacking[name], default=None)
     return furthest if furthest is not None and lacking[furthest] > 0 else None

@@ -47,8 +47,8 @@ def _joined(groups: DataFrame, operator: WindowJoined, extra: tuple[str, ...]) -
     kept = [*operator.by, "window_start", "window_end", *extra]
     meetings = bounded(groups).select(*kept, F.explode(F.when(has_null, apart).otherwise(together)).alias(_MEETING))
     wanted = meetings.where(_has_results(operator)).select(*kept, f"{_MEETING}.*")
-    by_left = wanted.select(*kept, RIGHT, F.explode_outer(LEFT).alias("left"))
-    pairs = by_left.select(*kept, "left", F.explode_outer(RIGHT).alias("right"))
+    by_left = wanted.select(*kept, RIGHT, F.explode_outer(LEFT).alias(LEFT))
+    pairs = by_left.select(*kept, LEFT, F.explode_outer(RIGHT).alias(RIGHT))
     computed = (F.expr(sql).alias(name) for name, sql in operator.selected.items())
     # Names of a pair may be those of the window.
     return pairs.select(F.struct(*kept).alias(_KEPT), *_pair(operator)).select(f"{_KEPT}.*", *computed)
@@ -56,7 +56,7 @@ def _joined(groups: DataFrame, operator: WindowJoined, extra: tuple[str, ...]) -
 
 def _pair(operator: WindowJoined) -> Iterator[Column]:
     """The columns that SQL over a pair reads."""
-    for side, names, at in (("left", operator.pair.left, LEFT_AT), ("right", operator.pair.right, RIGHT_AT)):
+    for side, names, at in ((LEFT, operator.pair.left, LEFT_AT), (RIGHT, operator.pair.right, RIGHT_AT)):
         yield from (F.col(side)[name].alias(told) for name, told in names.items())
         yield F.col(side)[EVENT_TIME].alias(at)
 

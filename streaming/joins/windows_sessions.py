@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -35,10 +37,11 @@ class OpenJointSessions:
         That is state of first results that are there no more; it follows from the logs once more.
         """
         kept = self.position()
-        is_ahead = any(kept.through[name] > number for name, number in published.through.items())
-        if is_ahead or (kept.has_begun and kept.generation != published.generation):
+        if published.is_behind(kept) or kept.generation != published.generation:
             storage.remove_folder(self._uri)
-        return self.position()
+            kept = self.position()
+        # A table that is not there yet will be of the generation of the first results.
+        return kept if kept.has_begun else replace(kept, generation=published.generation)
 
     def size(self) -> int:
         """Bytes that the table takes."""

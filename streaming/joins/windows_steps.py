@@ -7,12 +7,11 @@ sessions what is open is a table. Whatever kills a step, the next one goes on fr
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import constant, utc_now
 from streaming.declare import STATE, TwoSided
 from streaming.joins.windows_function import function_errors
 from streaming.joins.windows_results import finish
@@ -20,11 +19,8 @@ from streaming.joins.windows_rows import group, pairs
 from streaming.joins.windows_sessions import OpenJointSessions
 from streaming.lake import Lake
 from streaming.log import LogFiles, batches_after
-from streaming.operators import Batches, Reached, Written, clean_state, create_table
-from streaming.tables import delta
-from streaming.views import ends_within
-
-_CLEANED_EVERY = timedelta(minutes=10)
+from streaming.operators import Batches, Reached, StateCleaner, Written
+from streaming.views import ends_within, publish
 
 
 class WindowSteps:
@@ -39,7 +35,7 @@ class WindowSteps:
         nothing = group(pairs(operator, {name: log.none(spark) for name, log in self._logs.items()}), operator)
         self._nothing = finish(nothing, operator)
         self._open = OpenJointSessions(spark, lake, operator, nothing.schema) if operator.window.merging else None
-        self._cleaned_at = utc_now()
+        self._cleaner = StateCleaner()
 
     def position(self) -> Reached:
         """The batches after which the next step begins."""
@@ -76,7 +72,7 @@ class WindowSteps:
             written = Written(rows, self._open.write_open(sessions, before, after), self._open.size())
         finally:
             sessions.unpersist()
-        self._clean(now())
+        self._cleaner.after_step(self._lake.table(self._operator, STATE), now())
         return written
 
     def _closed(self, before: Reached, after: Reached) -> DataFrame | None:
@@ -105,25 +101,14 @@ class WindowSteps:
         return open_.with_rows(pairs(self._operator, rows).where("not _late"), before)
 
     def _publish(self, results: DataFrame | None, before: Reached, after: Reached, now: datetime) -> int:
-        """Append first results, null for none, in one commit that also says how far it is; returns their rows."""
-        written = (self._nothing if results is None else results).withColumn("_written_at", constant(now, "window_end"))
-        uri = create_table(self._lake, self._operator, "", written.schema)
-        metadata = {"through": dict(after.through), "after": dict(before.through)}
-        if results is None:
-            delta.note(uri, metadata=metadata, numbers=after.numbers(), fence=lambda t: before.fence(self._operator, t))
-            return 0
         with function_errors():
-            return delta.append(
-                written,
-                uri,
-                txn=None,
-                metadata=lambda: metadata,
-                statistics=("window_start", "window_end"),
-                numbers=after.numbers,
+            return publish(
+                self._lake,
+                self._operator,
+                results,
+                self._nothing,
+                now,
+                metadata={"through": dict(after.through), "after": dict(before.through)},
+                numbers=after.numbers(),
                 fence=lambda table: before.fence(self._operator, table),
             )
-
-    def _clean(self, now: datetime) -> None:
-        if now - self._cleaned_at >= _CLEANED_EVERY:
-            self._cleaned_at = now
-            clean_state(self._lake.table(self._operator, STATE), now)

@@ -31,6 +31,7 @@ from streaming.keyed.library import (
     triggered_window,
 )
 from streaming.keyed.operator import KeyedRuntime
+from streaming.keyed.reached import Reached
 from streaming.keyed.rows import as_dict, row_class
 from streaming.keyed.rules import PinnedRules, Pins, RuleHistory
 from streaming.keyed.schemas import AT, WRITTEN_AT
@@ -58,6 +59,7 @@ __all__ = [
     "PinnedRules",
     "Pins",
     "PurgingTrigger",
+    "Reached",
     "RepeatTrigger",
     "RuleHistory",
     "TimeEvictor",

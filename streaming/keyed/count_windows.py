@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.base import DeclarationError, check_type
+from streaming.base import check_number, check_type
 from streaming.declare import Keyed, Stream, micros
+from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
 
 _EXPIRE = "expire"
@@ -84,21 +85,15 @@ def count_window(
     check_type(f"of= of count window {name!r}", of, Stream, "the stream that it reads")
     step = size if slide is None else slide
     for what, number in (("size", size), ("slide", step)):
-        if not isinstance(number, int) or number < 1:
-            raise DeclarationError(f"{what}={number!r} of count window {name!r} is no number of rows; use 1, 2, 3, ...")
-    if of.types.get(value) is None:
-        known = ", ".join(column for column, kind in of.types.items() if kind is not None)
-        raise DeclarationError(
-            f"value={value!r} of count window {name!r} is no column of stream {of.name!r} whose type is known; these "
-            f"are: {known}."
-        )
+        check_number(f"{what}={number!r} of count window {name!r}", number, "number of rows")
+    kind = type_of(f"value= of count window {name!r}", of, value)
     after = None if expire_after is None else micros(expire_after)
     columns = f"rows bigint, {result}"
     return Keyed(
         name=name,
         of=of,
         by=by,
-        state=f"waiting array<{of.types[value]}>, rows bigint",
+        state=f"waiting array<{kind}>, rows bigint",
         result=columns,
         on_row=_CountRows(value, size, step, function, after),
         timers={} if after is None else {_EXPIRE: _Expire(function)},

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from streaming.base import counted, told
 from streaming.declare import STATE, Keyed, Pinned
 from streaming.keyed.reached import Reached
 from streaming.lake import Lake
 from streaming.log import head, require_log
+from streaming.operators import built_anew
 from streaming.tables import delta
 
 
@@ -57,9 +59,7 @@ def _state(lake: Lake, keyed: Keyed) -> str:
     forgets = (
         "kept until the function clears it" if keyed.idle is None else f"forgotten after {keyed.idle} without a row"
     )
-    count = table.count()
-    keys = f"{count:,} {'key' if count == 1 else 'keys'}"
-    return f"{keys}, {delta.size(uri):,} bytes in {keyed.name}_{STATE}; {forgets}"
+    return f"{counted(table.count(), 'key')}, {delta.size(uri):,} bytes in {keyed.name}_{STATE}; {forgets}"
 
 
 def _late(keyed: Keyed) -> str:
@@ -76,6 +76,4 @@ def _position(lake: Lake, keyed: Keyed) -> str:
         f"batch {number:,} of {newest.get(name, -1):,}" + (f" of {name}" if several else "")
         for name, number in at.through.items()
     ]
-    watermark = "none" if at.watermark is None else f"{at.watermark:%Y-%m-%d %H:%M:%S}"
-    generation = f"; built anew {at.generation} times" if at.generation else ""
-    return f"{', '.join(places)}, watermark {watermark}{generation}"
+    return f"{', '.join(places)}, watermark {told(at.watermark)}{built_anew(at.generation)}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.base import DeclarationError, check_type
+from streaming.base import check_type
 from streaming.declare import Keyed, Stream
+from streaming.keyed.columns import ddl, row_types, struct_of
 from streaming.keyed.key import Key
 
 
@@ -35,26 +35,14 @@ def latest(name: str, of: Stream, by: tuple[str, ...], *, version: int = 1, desc
         DeclarationError: a column has a type that is not known, or the name of one that is added.
     """
     check_type(f"of= of {name!r}", of, Stream, "the stream that it reads")
-    columns = tuple(column for column in of.columns if column not in by)
-    types = {**of.types, of.event_time: "timestamp"}
-    unknown = [column for column in columns if types[column] is None]
-    if unknown:
-        raise DeclarationError(
-            f"latest {name!r} of stream {of.name!r} cannot tell the type of {', '.join(unknown)}; derive it with a "
-            "cast, such as cast(... as double)."
-        )
-    # A float would be rounded in the state, and is exact as a double.
-    typed = [(column, re.sub(r"\bfloat\b", "double", str(types[column]))) for column in columns]
-    fields = ", ".join(f"`{column}`: {kind}" for column, kind in typed)
+    types = row_types(f"a column of latest {name!r}", of, by)
     return Keyed(
         name=name,
         of=of,
         by=by,
-        state=f"newest struct<{fields}>, since timestamp",
-        result=", ".join(
-            [*(f"`{column}` {kind}" for column, kind in typed), "valid_from timestamp, valid_to timestamp"]
-        ),
-        on_row=_KeepNewest(columns),
+        state=f"newest {struct_of(types)}, since timestamp",
+        result=f"{ddl(types)}, valid_from timestamp, valid_to timestamp",
+        on_row=_KeepNewest(tuple(types)),
         order="event",
         version=version,
         description=description,

@@ -20,7 +20,7 @@ from streaming.keyed.schemas import WRITTEN_AT, no_rows, spark_schema, table_sch
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Finding, LogAtVersion, differing_rows, open_beside
+from streaming.operators import Finding, LogAtVersion, differing_rows, versions_now
 from streaming.spark import lenient_session
 from streaming.tables import delta
 
@@ -35,12 +35,7 @@ class PinnedKeyed:
     @classmethod
     def now(cls, lake: Lake, keyed: Keyed) -> PinnedKeyed:
         """As it is now."""
-        own = delta.open_table(lake.table(keyed))
-        tables = {
-            spec.suffix: open_beside(own, lake.table(keyed, spec.suffix)) if spec.suffix else own
-            for spec in keyed.tables
-        }
-        return cls(keyed, {to: delta.BEFORE if table is None else table.version() for to, table in tables.items()})
+        return cls(keyed, versions_now(lake, keyed))
 
 
 def audit_keyed(

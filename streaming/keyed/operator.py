@@ -10,7 +10,7 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ViewError, from_micros, literal
+from streaming.base import from_micros, literal
 from streaming.clocks import latest
 from streaming.declare import FAILED, LATE, STATE, Keyed, Stream
 from streaming.keyed.added_state import add_state, counts_as
@@ -22,7 +22,7 @@ from streaming.keyed.schemas import AT, WRITTEN_AT
 from streaming.keyed.source_text import changed_text
 from streaming.keyed.steps import KeyedSteps
 from streaming.lake import Lake
-from streaming.log import OperatorCounts, head, read_log, valid
+from streaming.log import OperatorCounts, read_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -31,15 +31,13 @@ from streaming.operators import (
     check_declaration,
     generation_of,
     in_pieces,
-    open_side,
+    require_table,
+    rows_per_step,
     runtime_of,
     version_read,
 )
 from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
-
-_ROWS_PER_CORE = 1_000_000
-"""How much of the log one step takes at most, however far the function is behind."""
 
 _log = logging.getLogger("tidemark")
 
@@ -82,10 +80,10 @@ class KeyedRuntime(OperatorRuntime):
             _log.warning(warning)
 
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps, most_rows = self._steps_on(spark), _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
+        steps = self._steps_on(spark)
         # Where a step died between two of its commits, the next one ends where that one was to end.
         for end in dict.fromkeys((steps.next_end(), None)):
-            for batches in in_pieces(steps.behind(end), most_rows):
+            for batches in in_pieces(steps.behind(end), rows_per_step(spark)):
                 yield Step(batches, partial(steps.step, batches, now))
 
     def through(self) -> dict[str, int]:
@@ -98,13 +96,11 @@ class KeyedRuntime(OperatorRuntime):
         return OperatorCounts(late=late, unassigned=F.lit(False), by="late rows")
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
-        heads = [head(self.lake, each) for each in self.operator.streams]
-        marks = [None if newest is None else newest.after.watermark for newest in heads]
-        clocks = [mark for mark in marks if mark is not None]
-        if stream not in self.operator.streams or len(clocks) < len(marks):
+        reached = Reached.at_heads(self.lake, self.operator).watermark
+        if stream not in self.operator.streams or reached is None:
             return None
-        waiting = None if self.operator.order == "arrival" else self._waiting(stream, rows, min(clocks))
-        clock = latest(waiting, min(clocks))
+        waiting = None if self.operator.order == "arrival" else self._waiting(stream, rows, reached)
+        clock = latest(waiting, reached)
         assert clock is not None
         return latest(waiting, self._steps_on(rows.sparkSession).latest_due(clock))
 
@@ -146,12 +142,7 @@ class KeyedRuntime(OperatorRuntime):
 
     def _read(self, suffix: str, spark: SparkSession) -> DataFrame:
         keyed = self.operator
-        table = open_side(self.lake, keyed, suffix) if suffix else delta.open_table(self.lake.table(keyed))
-        if table is None:
-            raise ViewError(
-                f"keyed function {keyed.name!r} has no table {self.lake.table(keyed, suffix)!r} yet; run `tidemark run "
-                f"{keyed.folder}` first, or point TIDEMARK_HOME to the lake that has it."
-            )
+        table = require_table(self.lake, keyed, suffix, "keyed function")
         rows = delta.read(spark, self.lake.table(keyed, suffix), version_read(self.lake, keyed, table))
         keys = [f"`{name}`" for name in keyed.by]
         return rows.orderBy(*keys) if suffix == STATE else rows.orderBy(AT, *keys)

@@ -92,7 +92,7 @@ def fold_partition(
             *(map(as_row, zip(*(lists[place] for place in places), strict=True)) for as_row, places in made_of),
             strict=True,
         )
-        # The keys of a function without any go on for ever, and so do conditions of rules that have none.
+        # Both are endless where the function has no keys, or its rules have no conditions.
         true = repeat(()) if matching is None else lists[matching]
         entries = zip(values_of, of_rows, rows, true, strict=False)
         for place, (values, (at, stamped, number, of), row, places) in enumerate(entries):

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from streaming import operators
 from streaming.base import FrozenMapping, optional_instant, optional_micros
-from streaming.declare import Keyed, Operator
+from streaming.declare import Operator
 from streaming.operators import GENERATION, generation_of
 
 _THROUGH, _CLOSED = "through", "closed"
@@ -22,8 +22,7 @@ class Reached(operators.Reached):
     @classmethod
     def of(cls, operator: Operator, table: DeltaTable | None) -> Self:
         """What an open table says; nothing is followed where there is no table yet."""
-        assert isinstance(operator, Keyed)
-        names = _names([stream.name for stream in operator.streams])
+        names = _names([stream.name for stream in operator.follows])
         numbers = {
             stream: [None if table is None else table.transaction_version(name) for name in of_stream]
             for stream, of_stream in names.items()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.base import FunctionError, from_micros, optional_micros, to_micros, utc_now
+from streaming.base import FunctionError, from_micros, optional_micros, to_micros
 from streaming.declare import STATE, Keyed
 from streaming.keyed.control import ControlRules
 from streaming.keyed.frame import Range, in_order, rows_due
@@ -27,7 +27,7 @@ from streaming.keyed.source_text import SOURCE, source_number
 from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
 from streaming.log import LogFiles, batches_after
-from streaming.operators import Batches, Written, clean_state, create_table
+from streaming.operators import Batches, StateCleaner, Written, create_table
 from streaming.spark import lenient_session
 from streaming.tables import TaskFile, delta, storage
 
@@ -37,8 +37,6 @@ _FIRST_DUE = "due"
 NEWEST_INSTANT = "written"
 """The number of an output that tells the newest instant in its rows, in microseconds: whoever follows them needs each
 step to write a later one, also where the machine's clock was set back."""
-
-_CLEANED_EVERY = timedelta(minutes=10)
 
 
 class KeyedSteps:
@@ -53,7 +51,7 @@ class KeyedSteps:
         self._schemas = table_schemas(keyed, self._logs[keyed.streams[0].name].none(spark))
         # The results say last how far they are: readers go by them.
         self._outputs = [*(suffix for suffix in keyed.output_schemas if suffix), ""]
-        self._cleaned_at = utc_now()
+        self._cleaner = StateCleaner()
 
     def position(self) -> Reached:
         """Where the next step begins: that of the state."""
@@ -104,9 +102,7 @@ class KeyedSteps:
             rows = {each: self._append(tables[each], files[each], stands[each], after, instant) for each in behind}
             kept = self._replace(tables[STATE], files[STATE], stands[STATE], after, due)
             written = Written(rows.get("", 0), kept, delta.size(tables[STATE]))
-        if now() - self._cleaned_at >= _CLEANED_EVERY:
-            self._cleaned_at = now()
-            clean_state(tables[STATE], now())
+        self._cleaner.after_step(tables[STATE], now())
         return written
 
     def latest_due(self, watermark: datetime) -> datetime | None:

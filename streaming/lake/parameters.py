@@ -46,8 +46,7 @@ def parameter(name: str, default: Value) -> Value:
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise DeclarationError(
-            f"{name!r} cannot name a parameter; use lower-case letters, digits and underscores, a letter "
-            "first."
+            f"{name!r} cannot name a parameter; use lower-case letters, digits and underscores, a letter first."
         )
     found = Parameter(name, default, os.environ.get(PREFIX + name.upper()))
     known = _declared.setdefault(name, found)

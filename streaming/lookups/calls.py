@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import threading
@@ -22,6 +23,8 @@ from streaming.lookups.question import Answer, Question
 _FIRST_RETRY, _LONGEST_RETRY, _JITTER = 0.25, 60.0, 0.25
 _ASYNC_CAPACITY = 100
 _ENDS_WITHIN = 10.0
+
+_log = logging.getLogger("tidemark")
 
 
 class Calls:
@@ -49,8 +52,12 @@ class Calls:
         if self._thread.is_alive():
             ended = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
             wait([ended], _ENDS_WITHIN)
+            if ended.done() and not ended.cancelled() and (error := ended.exception()) is not None:
+                _log.warning("%s: what its calls were made with could not be closed (%r)", self._enriched.name, error)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_ENDS_WITHIN)
+            if not self._thread.is_alive():
+                self._loop.close()
 
     async def _end(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -72,7 +79,7 @@ class Calls:
             try:
                 values = self._encode(await self._caller.call(question))
                 return Answer(values, question.attempts, asked, to_micros(self._now()))
-            # Whatever a call raises is the answer to its row, and no other row is the worse for it.
+            # A call may raise anything: that is the answer to its own row, and to no other.
             except Exception as error:
                 kind, question.error = _told(error)
                 final = question.attempts > self._enriched.retries

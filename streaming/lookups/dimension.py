@@ -7,14 +7,13 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from streaming.base import DeclarationError, FrozenMapping, interval
 from streaming.declare import LookupRequest
-from streaming.keyed import as_dict, python_values
+from streaming.keyed import NEVER, as_dict, python_values
 from streaming.tables import delta
 
 _TIME = pa.timestamp("us", "UTC")
@@ -33,8 +32,9 @@ class DimensionLookup:
     whose timeout has to be long enough for that.
 
     With `valid_from` the table is a slowly changing dimension, with a row for each change: the answer is what was valid
-    at the time in the column `at` of the row that is asked for, from `valid_from` (included) on, up to the next row of
-    the same key or, where it is named, `valid_to` (excluded, null for no end). Without, keys must not repeat.
+    at the time in the column `at` of the row that is asked for, from `valid_from` (included, null for no beginning) on,
+    up to the next row of the same key or, where it is named, `valid_to` (excluded, null for no end). Without, keys must
+    not repeat.
 
     Raises:
         DeclarationError: nothing to look up by, or a time without a column to hold it against.
@@ -70,6 +70,8 @@ class DimensionLookup:
         dimension = await held.current()
         asked = as_dict(row)
         key = tuple(asked[name] for name in self.on)
+        if self.at is not None and asked[self.at] is None:
+            return None
         found = dimension.find(key, None if self.at is None else asked[self.at])
         if found is None:
             return None
@@ -122,8 +124,8 @@ class _Held:
 
     async def current(self) -> _Dimension:
         async with self._reading:
-            now = asyncio.get_running_loop().time()
-            stale = self._lookup.version is None and now - self._looked >= _seconds(self._lookup.fresh_for)
+            now, fresh_for = asyncio.get_running_loop().time(), interval(self._lookup.fresh_for).total_seconds()
+            stale = self._lookup.version is None and now - self._looked >= fresh_for
             if self._dimension is None or stale:
                 # Reading must not hold up calls that go on meanwhile in the same loop.
                 self._dimension = await asyncio.to_thread(_read, self._lookup, self._dimension)
@@ -151,15 +153,11 @@ def _read(lookup: DimensionLookup, before: _Dimension | None) -> _Dimension:
     changes: dict[tuple[Any, ...], list[_Change]] = {}
     for number in range(rows.num_rows):
         row = {name: column[number] for name, column in values.items()}
-        since = 0 if lookup.valid_from is None else row[lookup.valid_from]
+        since = None if lookup.valid_from is None else row[lookup.valid_from]
         until = None if lookup.valid_to is None else row[lookup.valid_to]
-        change = _Change(since, until, {name: row[name] for name in lookup.columns})
+        change = _Change(NEVER if since is None else since, until, {name: row[name] for name in lookup.columns})
         changes.setdefault(tuple(row[name] for name in lookup.on.values()), []).append(change)
     repeated = next((key for key, each in changes.items() if len(each) > 1), None)
     if lookup.valid_from is None and repeated is not None:
         raise LookupError(f"{lookup.uri!r} has several rows for {repeated!r}; name valid_from= if they follow in time")
     return _Dimension(table.version(), changes)
-
-
-def _seconds(text: str) -> float:
-    return interval(text) / timedelta(seconds=1)

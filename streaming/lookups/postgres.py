@@ -66,14 +66,42 @@ class BlockingPostgresLookup(_Query):
 
     def __call__(self, row: Any, request: LookupRequest) -> Mapping[str, Any] | None:
         """The answer for a row."""
-        found = request.opened.execute(self.query, as_dict(row))
-        return self.only(found.fetchmany(2))
+        held: _Connection = request.opened
+        return self.only(held.fetch(self.query, as_dict(row)))
 
     @contextmanager
-    def opens(self) -> Iterator[psycopg.Connection[dict[str, Any]]]:
-        """A connection."""
-        with psycopg.connect(self.connection, autocommit=True, row_factory=dict_row) as connection:
-            yield connection
+    def opens(self) -> Iterator[_Connection]:
+        """A connection, which is made when it is needed."""
+        held = _Connection(self.connection)
+        try:
+            yield held
+        finally:
+            held.close()
+
+
+class _Connection:
+    """One connection, made anew where the server has ended it."""
+
+    def __init__(self, connection: str) -> None:
+        self._connection = connection
+        self._open: psycopg.Connection[dict[str, Any]] | None = None
+
+    def fetch(self, query: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """At most two rows of what the query gives."""
+        if self._open is not None:
+            try:
+                return self._open.execute(query, parameters).fetchmany(2)
+            except psycopg.OperationalError:
+                # The server may have ended it while it was idle, which says nothing of the query.
+                if not self._open.closed:
+                    raise
+        self._open = psycopg.connect(self._connection, autocommit=True, row_factory=dict_row)
+        return self._open.execute(query, parameters).fetchmany(2)
+
+    def close(self) -> None:
+        """End it, if there is one."""
+        if self._open is not None:
+            self._open.close()
 
 
 class _Connections:

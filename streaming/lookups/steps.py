@@ -36,7 +36,7 @@ from streaming.lookups.schemas import (
 )
 from streaming.lookups.waiting import Waiting, places_of
 from streaming.lookups.written import StepFiles
-from streaming.operators import Written, clean_state, create_table
+from streaming.operators import StateCleaner, Written, create_table
 from streaming.tables import TaskFile, delta
 
 _WAITING_AT_MOST = 10_000
@@ -48,7 +48,6 @@ _STEP_WAITS = 1.0
 _LOOK_EVERY, _IDLE_FOR = 0.5, 5.0
 """Seconds between two looks at the log, and until the next step, while rows wait and none is answered."""
 
-_CLEANED_EVERY = timedelta(minutes=10)
 _OUTPUTS = ("", FAILED)
 
 
@@ -73,11 +72,12 @@ class EnrichedSteps:
         self._schemas = table_schemas(enriched, self._selected)
         self._uris = {suffix: self._created(suffix) for suffix in self._schemas}
         self._cache = None if enriched.cache is None else Cache(interval(enriched.cache) // timedelta(microseconds=1))
-        self._calls = Calls(enriched, now)
-        self._cleaned_at = utc_now()
+        self._cleaner = StateCleaner()
         self._stands = {suffix: Reached.of(delta.open_table(uri)) for suffix, uri in self._uris.items()}
         self._at = max(self._stands.values(), key=lambda each: each.place).place
         self._waiting = Waiting(enriched, self._selected)
+        # Its thread is the last to be begun: whatever fails before leaves none.
+        self._calls = Calls(enriched, now)
         try:
             self._resume()
         except BaseException:
@@ -123,9 +123,7 @@ class EnrichedSteps:
         self._at = piece.until
         # An attempt is on record before the next one, so that a crash repeats none but the last.
         self._calls.ask(repeated)
-        if utc_now() - self._cleaned_at >= _CLEANED_EVERY:
-            self._cleaned_at = utc_now()
-            clean_state(self._uris[PENDING], utc_now())
+        self._cleaner.after_step(self._uris[PENDING], utc_now())
         return Written(written, len(self._waiting), delta.size(self._uris[PENDING]), failures)
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ def main() -> None:
             try:
                 answer = function(tuple.__new__(row_of, row), LookupRequest(key, attempt, opened))
                 told = framed(("answer", answer, None))
-            # Whatever the function raises is told; the next row is none the worse for it.
+            # The function may raise anything: that is the answer to its own row, and to no other.
             except Exception as error:
                 kind = "timeout" if isinstance(error, TimeoutError) else "error"
                 told = framed(("error", kind, _text(error)))

@@ -28,7 +28,8 @@ from streaming.tables import copy_files, copy_table, delta, location, storage
 class Restored:
     """What a restore did: the savepoint, bytes of data copied, and files copied that wait for their batch, by stream.
 
-    `left_out`: operators of which the savepoint has no tables; they follow from the log.
+    `left_out`: operators whose tables stay as they are, because the savepoint has none of them, or they cannot be
+    computed again.
     """
 
     savepoint: Savepoint
@@ -47,10 +48,11 @@ def restore(
 ) -> Restored:
     """Put the operators' tables of a savepoint in place of those there are, as a new generation of them.
 
-    The log stays, with all that came since: steps go on from the savepoint, over the batches behind it. Old tables are
-    read until each operator's new ones have caught up and take their place in one commit. The pipeline may run; then
-    its process puts them in place. Deliveries of what was restored wait for `tidemark redeliver`, those of the logs go
-    on. Whatever kills it: running it again begins anew with those operators that are not in place.
+    The log stays, with all that came since, and so do the answers of enrichments: steps go on from the savepoint, over
+    the batches behind it. Old tables are read until each operator's new ones have caught up and take their place in one
+    commit. The pipeline may run; then its process puts them in place. Deliveries of what was restored wait for
+    `tidemark redeliver`, those of the logs go on. Whatever kills it: running it again begins anew with those operators
+    that are not in place.
 
     Raises:
         SavepointError: there is no such savepoint, or what it needs is gone.
@@ -59,7 +61,9 @@ def restore(
     """
     saved = find_savepoint(lake, pipeline, name)
     _check_whole(lake, pipeline, saved)
-    operators = [operator for operator in pipeline.operators if _place(operator) in {t.place for t in saved.tables}]
+    # What an enrichment was answered since is nowhere else: like the log, it stays.
+    again = [operator for operator in pipeline.operators if not operator.never_rebuilt]
+    operators = [operator for operator in again if saved.of(_place(operator)) is not None]
     for operator in operators:
         _check_declaration(saved, operator)
     copied = 0

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from deltalake import DeltaTable
+
 from streaming.base import SavepointError
 from streaming.declare import Pipeline
 from streaming.lake import Lake, Named
@@ -146,7 +148,7 @@ def _kept_of(lake: Lake, table: SavedTable) -> int:
     return sum(size for path, size in _files(then) if path not in live)
 
 
-def _files(table: Any) -> Iterator[tuple[str, int]]:
+def _files(table: DeltaTable) -> Iterator[tuple[str, int]]:
     added = table.get_add_actions()
     return zip(added["path"].to_pylist(), added["size_bytes"].to_pylist(), strict=True)
 

@@ -12,7 +12,15 @@ from streaming.operators.declaration import (
 )
 from streaming.operators.filtered import FilterCounts
 from streaming.operators.finding import Finding
-from streaming.operators.generations import GENERATION, generation_of, open_beside, open_side
+from streaming.operators.generations import (
+    GENERATION,
+    built_anew,
+    generation_of,
+    open_beside,
+    open_side,
+    require_table,
+    versions_now,
+)
 from streaming.operators.outputs import Outputs
 from streaming.operators.reached import Reached
 from streaming.operators.runtime import (
@@ -24,7 +32,8 @@ from streaming.operators.runtime import (
     runtime_of,
 )
 from streaming.operators.slices import Batches, in_pieces, slices
-from streaming.operators.state import clean_state
+from streaming.operators.state import StateCleaner, clean_state
+from streaming.operators.step_size import rows_per_step
 from streaming.operators.switching import make_ready, next_of, ready_generation, remove_next, switch
 
 __all__ = [
@@ -38,8 +47,10 @@ __all__ = [
     "Outputs",
     "PendingDay",
     "Reached",
+    "StateCleaner",
     "Step",
     "Written",
+    "built_anew",
     "check_declaration",
     "check_followed",
     "clean_state",
@@ -56,9 +67,12 @@ __all__ = [
     "ready_generation",
     "recorded_declaration",
     "remove_next",
+    "require_table",
+    "rows_per_step",
     "runtime_of",
     "slices",
     "switch",
     "version_read",
     "version_through",
+    "versions_now",
 ]

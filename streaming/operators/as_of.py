@@ -45,7 +45,7 @@ def version_through(lake: Lake, operator: Operator, table: DeltaTable) -> int:
     Raises:
         ViewError: there is none; with the nearest that there are.
     """
-    wanted = {stream.name: lake.batch_read(stream) or 0 for stream in operator.reads}
+    wanted = {stream.name: lake.batch_read(stream) or 0 for stream in operator.follows}
     there: list[dict[str, int]] = []
     for commit in newest_commits(table):
         through = _through(operator, commit["userMetadata"])
@@ -65,9 +65,10 @@ def version_through(lake: Lake, operator: Operator, table: DeltaTable) -> int:
 def _through(operator: Operator, said: object) -> dict[str, int] | None:
     """How far a commit of the operator says that the table is, by stream; None where it does not."""
     through = said.get("through") if isinstance(said, Mapping) else None
-    if isinstance(through, int) and len(operator.reads) == 1:
-        return {operator.reads[0].name: through}
-    if isinstance(through, Mapping) and set(through) == {stream.name for stream in operator.reads}:
+    names = [stream.name for stream in operator.follows]
+    if isinstance(through, int) and len(names) == 1:
+        return {names[0]: through}
+    if isinstance(through, Mapping) and set(through) == {*names}:
         return {name: int(number) for name, number in through.items()}
     return None
 

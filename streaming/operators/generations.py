@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from deltalake import DeltaTable
 
+from streaming.base import ViewError, counted
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.tables import delta
@@ -48,3 +49,31 @@ def open_side(lake: Lake, operator: Operator, suffix: str, version: int | None =
     if version is not None:
         return delta.open_table(uri, version)
     return open_beside(delta.open_table(lake.table(operator)), uri)
+
+
+def require_table(lake: Lake, operator: Operator, suffix: str, kind: str) -> DeltaTable:
+    """The operator's own table, or one beside it, as they go together now; `kind` is what people call the operator.
+
+    Raises:
+        ViewError: it is not there yet.
+    """
+    table = open_side(lake, operator, suffix) if suffix else delta.open_table(lake.table(operator))
+    if table is None:
+        raise ViewError(
+            f"{kind} {operator.name!r} has no table {lake.table(operator, suffix)!r} yet; run `tidemark run "
+            f"{operator.folder}` first, or point TIDEMARK_HOME to the lake that has it."
+        )
+    return table
+
+
+def versions_now(lake: Lake, operator: Operator) -> dict[str, int]:
+    """The versions of all tables of the operator as they go together now, by suffix; `delta.BEFORE` for none."""
+    own = delta.open_table(lake.table(operator))
+    suffixes = (spec.suffix for spec in operator.tables)
+    tables = {to: open_beside(own, lake.table(operator, to)) if to else own for to in suffixes}
+    return {to: delta.BEFORE if table is None else table.version() for to, table in tables.items()}
+
+
+def built_anew(generation: int) -> str:
+    """What a text of how far a table is ends with: `; built anew 2 times`, nothing for the first generation."""
+    return f"; built anew {counted(generation, 'time')}" if generation else ""

@@ -42,7 +42,7 @@ class Reached:
         def number(name: str) -> int | None:
             return None if table is None else table.transaction_version(name)
 
-        names = [stream.name for stream in operator.reads]
+        names = [stream.name for stream in operator.follows]
         through = {name: number(_THROUGH.format(name)) for name in names}
         batch = number(_BATCH)
         return cls(
@@ -61,7 +61,7 @@ class Reached:
     @classmethod
     def at_heads(cls, lake: Lake, operator: Operator) -> Self:
         """Where a table is once it has followed all that is in the logs; starts no Spark."""
-        newest = {stream.name: head(lake, stream) for stream in operator.reads}
+        newest = {stream.name: head(lake, stream) for stream in operator.follows}
         return cls.of(operator, None).after({name: [batch] for name, batch in newest.items() if batch is not None})
 
     @property

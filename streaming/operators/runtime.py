@@ -102,8 +102,8 @@ class OperatorRuntime(ABC):
         """
 
     def through(self) -> Mapping[str, int]:
-        """The newest batch of each log that it reads up to which its own table follows, by stream; -1 for none."""
-        return {stream.name: -1 for stream in self.operator.reads}
+        """The newest batch of each log up to which its own table follows it, by stream; -1 for none."""
+        return {stream.name: -1 for stream in self.operator.follows}
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         """What each commit of the stream's log counts for this operator; None where there is nothing to count."""

@@ -6,9 +6,11 @@ from datetime import datetime, timedelta
 
 from deltalake import DeltaTable
 
-from streaming.tables import clean_up, location
+from streaming.base import utc_now
+from streaming.tables import clean_up, delta, location
 
 _KEPT_FOR = timedelta(hours=1)
+_CLEANED_EVERY = timedelta(minutes=10)
 
 
 def clean_state(uri: str, now: datetime) -> None:
@@ -18,3 +20,17 @@ def clean_state(uri: str, now: datetime) -> None:
     table, hours = DeltaTable(location(uri)), _KEPT_FOR // timedelta(hours=1)
     if table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True):
         table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+
+
+class StateCleaner:
+    """Cleans a table of state now and then, for whoever steps its operator."""
+
+    def __init__(self) -> None:
+        self._cleaned_at = utc_now()
+
+    def after_step(self, uri: str, now: datetime) -> None:
+        """Clean the table at `uri`, if it is there and was not cleaned for ten minutes."""
+        if now - self._cleaned_at >= _CLEANED_EVERY:
+            self._cleaned_at = now
+            if delta.exists(uri):
+                clean_state(uri, now)

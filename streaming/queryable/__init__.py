@@ -1,8 +1,8 @@
 """Queryable state: the latest value of each key, read from the tables without Spark."""
 
 from streaming.queryable.answer import Answer, latest_of
-from streaming.queryable.keyed import StateOfKeys as StateOfKeys
+from streaming.queryable.keyed import StateOfKeys
 from streaming.queryable.plain import plain
-from streaming.queryable.windowed import LatestResults as LatestResults
+from streaming.queryable.windowed import LatestResults
 
 __all__ = ["Answer", "LatestResults", "StateOfKeys", "latest_of", "plain"]

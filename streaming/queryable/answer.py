@@ -16,7 +16,6 @@ from streaming.base import EPOCH, NotThere
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.tables import newest_commits
-from streaming.views import Position
 
 _THROUGH = "through"
 """What the commit of a step says, and no other does: the last batch that it followed."""
@@ -26,11 +25,11 @@ _THROUGH = "through"
 class Answer:
     """The latest values of one key or of all, as they were after a step.
 
-    `batch` is the last one of the log that the step had followed, `watermark` the clock's after it, `written_at` the
-    time of its commit. `more`: there are more rows than were asked for.
+    `batch` is the last one of the log that the step had followed, of several logs that of each, by stream; `watermark`
+    the clock's after it, `written_at` the time of its commit. `more`: there are more rows than were asked for.
     """
 
-    batch: int
+    batch: int | Mapping[str, int]
     watermark: datetime | None
     written_at: datetime
     rows: list[dict[str, Any]]
@@ -61,10 +60,15 @@ def latest_of(operator: Operator, lake: Lake) -> Latest | None:
     return None
 
 
-def answered(table: DeltaTable, rows: list[dict[str, Any]], limit: int) -> Answer:
-    """The answer that the open `table`, which says how far it is, gives with these rows."""
-    position = Position.of(table)
-    return Answer(position.batch, position.watermark, _written_at(table), rows[:limit], len(rows) > limit)
+def answered(
+    table: DeltaTable,
+    batch: int | Mapping[str, int],
+    watermark: datetime | None,
+    rows: list[dict[str, Any]],
+    limit: int,
+) -> Answer:
+    """The answer that the open `table`, which is at that batch and watermark, gives with these rows."""
+    return Answer(batch, watermark, _written_at(table), rows[:limit], len(rows) > limit)
 
 
 def _written_at(table: DeltaTable) -> datetime:

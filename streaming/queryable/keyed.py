@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streaming.declare import STATE, Keyed
+from streaming.keyed import Reached
 from streaming.lake import Lake
 from streaming.operators import open_side
 from streaming.queryable.answer import Answer, Latest, answered, latest_of, nothing_yet
@@ -32,7 +33,9 @@ class StateOfKeys(Latest):
             raise nothing_yet(self._keyed)
         # One more tells whether there are more.
         rows = rows_with(state, key, limit=limit + 1)
-        return answered(state, [self._shown(row) for row in rows], limit)
+        at = Reached.of(self._keyed, state)
+        batch = dict(at.through) if len(at.through) > 1 else max(at.through.values())
+        return answered(state, batch, at.watermark, [self._shown(row) for row in rows], limit)
 
     def _shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
         return {name: row[name] for name in (*self.keys, *self._keyed.state_schema.names, _TIMERS)}

@@ -14,6 +14,7 @@ from streaming.operators import open_side
 from streaming.queryable.answer import Answer, Latest, answered, latest_of, nothing_yet
 from streaming.queryable.rows import checked, days_of, rows_with
 from streaming.tables import delta
+from streaming.views import Position
 
 Row = dict[str, Any]
 
@@ -45,12 +46,13 @@ class LatestResults(Latest):
             )
         tables = self._tables()
         first = tables["first"]
+        at = Position.of(first)
         for day in sorted({day for table in tables.values() for day in days_of(table)}, reverse=True):
             layers = {reason: rows_with(table, key, day=day) for reason, table in tables.items()}
             found = newest_windows(current_rows(layers, self._view), self.keys)
             if found:
-                return answered(first, found, limit)
-        return answered(first, [], limit)
+                return answered(first, at.batch, at.watermark, found, limit)
+        return answered(first, at.batch, at.watermark, [], limit)
 
     def _tables(self) -> dict[str, DeltaTable]:
         first = delta.open_table(self._lake.first(self._view))

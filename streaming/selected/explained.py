@@ -6,7 +6,7 @@ from streaming.base import counted
 from streaming.declare import Selected
 from streaming.lake import Lake
 from streaming.log import head, require_log
-from streaming.operators import Reached
+from streaming.operators import Reached, built_anew
 from streaming.tables import delta
 
 
@@ -45,5 +45,4 @@ def _position(lake: Lake, selected: Selected) -> str:
         assert newest is not None
         place = f"batch {at.through[stream.name]:,} of {newest.number:,}"
         places.append(place if len(selected.reads) == 1 else f"{place} of {stream.name}")
-    generation = f"; built anew {counted(at.generation, 'time')}" if at.generation else ""
-    return f"{', '.join(places)}{generation}"
+    return f"{', '.join(places)}{built_anew(at.generation)}"

@@ -13,7 +13,7 @@ from streaming.base import DAY, ORIGIN, ViewError
 from streaming.declare import ELEMENT, Selected, Side, Stream
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import FilterCounts, Finding, LogAtVersion, Reached, differing_rows, open_beside
+from streaming.operators import FilterCounts, Finding, LogAtVersion, Reached, differing_rows, versions_now
 from streaming.selected.frame import AT, BATCH, origin_of
 from streaming.selected.schemas import WRITTEN_AT, spark_schema, table_schemas
 from streaming.selected.tasks import ApplyFunction
@@ -32,9 +32,7 @@ class PinnedSelected:
     @classmethod
     def now(cls, lake: Lake, selected: Selected) -> PinnedSelected:
         """As it is now."""
-        own = delta.open_table(lake.table(selected))
-        tables = {to: open_beside(own, lake.table(selected, to)) if to else own for to in selected.outputs}
-        return cls(selected, {to: delta.BEFORE if table is None else table.version() for to, table in tables.items()})
+        return cls(selected, versions_now(lake, selected))
 
 
 def audit_selected(

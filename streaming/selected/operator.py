@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN, ViewError
+from streaming.base import ORIGIN
 from streaming.declare import ELEMENT, Selected
 from streaming.lake import Lake
 from streaming.log import head
@@ -25,6 +25,8 @@ from streaming.operators import (
     check_followed,
     generation_of,
     open_side,
+    require_table,
+    rows_per_step,
     runtime_of,
     version_through,
 )
@@ -35,9 +37,6 @@ from streaming.selected.schemas import WRITTEN_AT
 from streaming.selected.steps import SelectedSteps
 from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
-
-_ROWS_PER_CORE = 1_000_000
-"""How much of a log one step takes at most, however far the selection is behind."""
 
 
 @runtime_of.register
@@ -75,8 +74,8 @@ class SelectedRuntime(OperatorRuntime):
         check_declaration(self.lake, self.operator)
 
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps, most_rows = self._steps_on(spark), _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
-        for batches in steps.pieces(most_rows):
+        steps = self._steps_on(spark)
+        for batches in steps.pieces(rows_per_step(spark)):
             yield Step(batches, partial(steps.step, batches, now))
 
     def through(self) -> Mapping[str, int]:
@@ -114,14 +113,7 @@ class SelectedRuntime(OperatorRuntime):
             ViewError: nothing is selected yet.
         """
         selected = self.operator
-        own = delta.open_table(self.lake.table(selected))
-        table = open_side(self.lake, selected, suffix) if suffix else own
-        if table is None:
-            raise ViewError(
-                f"selection {selected.name!r} has no table {self.lake.table(selected, suffix)!r} yet; run `tidemark "
-                f"run {selected.folder}` first, or point TIDEMARK_HOME to the lake that has it."
-            )
-        rows = self._as_of(spark, suffix, table)
+        rows = self._as_of(spark, suffix, require_table(self.lake, selected, suffix, "selection"))
         return rows.orderBy(BATCH, ORIGIN, *([ELEMENT] if selected.makes_many(suffix) else []))
 
     def _as_of(self, spark: SparkSession, suffix: str, table: DeltaTable) -> DataFrame:

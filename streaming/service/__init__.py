@@ -11,8 +11,9 @@ from streaming.service.overview import Overview, look, request
 from streaming.service.progress import shown_on
 from streaming.service.progress_table import forget_progress, read_progress
 from streaming.service.query_errors import await_queries, explained
+from streaming.service.query_names import ingest_query
 from streaming.service.receivers import receive
-from streaming.service.run import Run, ingest_query
+from streaming.service.run import Run
 from streaming.service.serving import LatestValues, serve
 from streaming.service.status import Action, ControlFolder, ProcessStatus, QueryStatus, ReceiverStatus, SupervisorStatus
 from streaming.service.supervise import supervise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from streaming.clocks import joint_watermark
 from streaming.declare import Pipeline, Stream
 from streaming.log import Batch
 
@@ -23,9 +24,8 @@ def newest_pinned(pipeline: Pipeline, stream: Stream, heads: Mapping[str, Batch]
 
 def least_watermark(pipeline: Pipeline, heads: Mapping[str, Batch]) -> datetime | None:
     """The least watermark of the streams but for control streams, which may be silent; None until all have one."""
-    marks = [heads[each.name].after.watermark if each.name in heads else None for each in _others(pipeline)]
-    reached = [mark for mark in marks if mark is not None]
-    return min(reached) if reached and len(reached) == len(marks) else None
+    others = _others(pipeline)
+    return joint_watermark(heads[each.name].after.watermark if each.name in heads else None for each in others)
 
 
 def _others(pipeline: Pipeline) -> tuple[Stream, ...]:

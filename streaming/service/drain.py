@@ -100,7 +100,7 @@ def drain(
             ) from stopped
         paused = run.deliveries.paused
         held = {name: str(refused) for name, refused in paused.items() if isinstance(refused, DeliveryHeld)}
-        for refused in (*run.paused.values(), *(paused[name] for name in paused.keys() - held.keys())):
+        for refused in (*run.paused.values(), *(why for name, why in paused.items() if name not in held)):
             raise refused
     waiting = {name: told.why for name, told in run.deliveries.waiting.items()}
     return Drained(totals, run.heads, unknown, waiting, held)

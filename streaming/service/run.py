@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -17,27 +17,18 @@ from streaming.base import StreamingError, ViewError
 from streaming.clocks import latest
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
-from streaming.log import QUERY, Batch, OperatorCounts, widen_log
+from streaming.log import Batch, OperatorCounts, widen_log
 from streaming.operators import OperatorRuntime, Written, next_of, ready_generation, runtime_of, switch
 from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
 from streaming.service.query_errors import explain, explained, stop_was_asked
+from streaming.service.query_names import ingest_query
 from streaming.service.receiver_landing import make_landing
 from streaming.spark import mark_tasks
 
 _log = logging.getLogger("tidemark")
-
-
-def ingest_query(pipeline: Pipeline, stream: Stream) -> str:
-    """What the query from a stream's source to its log is called in progress and status."""
-    return QUERY if len(pipeline.streams) == 1 else f"{stream.name}.{QUERY}"
-
-
-def ingested_stream(pipeline: Pipeline, query: str) -> Stream | None:
-    """The stream whose log the query of this name writes; None for an operator's query."""
-    return next((stream for stream in pipeline.streams if ingest_query(pipeline, stream) == query), None)
 
 
 class Run:
@@ -149,7 +140,7 @@ class Run:
             return False
         built = runtime_of(next_of(runtime.operator), self.lake)
         # Its declaration may be another one than this process has.
-        with suppress(ViewError), explained(runtime.operator):
+        with closing(built), suppress(ViewError), explained(runtime.operator):
             built.check()
             for step in built.steps(self.spark, self._now):
                 step.run()
@@ -203,8 +194,7 @@ class Run:
     def goes_on(self, runtime: OperatorRuntime) -> bool:
         """Whether an operator is not paused, and each of the logs that it follows has a batch."""
         operator, heads = runtime.operator, self.heads
-        followed = [stream.name for stream in operator.reads if stream not in operator.pins]
-        return operator.name not in self.paused and all(name in heads for name in followed)
+        return operator.name not in self.paused and all(stream.name in heads for stream in operator.follows)
 
     def keep_up(self, runtime: OperatorRuntime) -> None:
         """What an operator keeps up with its logs besides its steps."""

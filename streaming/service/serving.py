@@ -93,11 +93,11 @@ class LatestValues:
         answer = latest.read(asked, limit)
         if not answer.rows and asked.keys() == {*latest.keys} and asked:
             wanted = ", ".join(f"{name}={value!r}" for name, value in asked.items())
-            raise NotThere(f"{names[1]!r} has no value for {wanted} at batch {answer.batch}.")
+            raise NotThere(f"{names[1]!r} has no value for {wanted} at {_named(answer.batch)}.")
         return {
             "pipeline": names[0],
             "operator": names[1],
-            "batch": answer.batch,
+            "batch": plain(answer.batch),
             "watermark": plain(answer.watermark),
             "written_at": plain(answer.written_at),
             "age_seconds": max(0.0, (self._now() - answer.written_at).total_seconds()),
@@ -120,6 +120,12 @@ class LatestValues:
             for name, operator, latest in found
             if latest is not None
         ]
+
+
+def _named(batch: int | Mapping[str, int]) -> str:
+    if isinstance(batch, int):
+        return f"batch {batch}"
+    return " and ".join(f"batch {number} of {stream}" for stream, number in batch.items())
 
 
 def _asked(query: str) -> Iterable[tuple[str, str]]:

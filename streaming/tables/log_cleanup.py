@@ -18,8 +18,7 @@ def clean_up(table: DeltaTable, older_than: datetime, kept: Collection[int] = ()
     """Remove the entries before a checkpoint of the table that are older; returns how many files they were.
 
     Every version since `older_than`, and since the first of those that are `kept`, stays as it is: readable, and with
-    its commit. As Delta's own clean-up, but that
-    follows a property of the table, after any commit, and asks nobody.
+    its commit. As Delta's own clean-up, but that follows a property of the table, after any commit, and asks nobody.
     """
     files = files_of(table)
     entries = _entries(files)

@@ -15,6 +15,7 @@ from streaming.views.late import late_pairs, late_rows
 from streaming.views.laws import PinnedView
 from streaming.views.operator import WindowedRuntime
 from streaming.views.position import Position
+from streaming.views.publishing import publish
 from streaming.views.results import aggregate, assign, ends_within, group, pairs
 from streaming.views.sessions import merged_sessions
 from streaming.views.updates import read_updates, updated_through
@@ -40,6 +41,7 @@ __all__ = [
     "merged_sessions",
     "pairs",
     "plan",
+    "publish",
     "read_corrections",
     "read_first",
     "read_updates",

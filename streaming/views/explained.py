@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from streaming.base import told
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles, batches_after, head, require_log
+from streaming.operators import built_anew
 from streaming.tables import delta
 from streaming.views.kept import kept_of
 from streaming.views.panes import can_fold
@@ -85,6 +87,4 @@ def _late(view: Windowed) -> str:
 def _position(lake: Lake, view: Windowed, at: Position) -> str:
     newest = head(lake, view.of)
     assert newest is not None
-    watermark = "none" if at.watermark is None else f"{at.watermark:%Y-%m-%d %H:%M:%S}"
-    generation = f"; built anew {at.generation} times" if at.generation else ""
-    return f"batch {at.batch:,} of {newest.number:,}, watermark {watermark}{generation}"
+    return f"batch {at.batch:,} of {newest.number:,}, watermark {told(at.watermark)}{built_anew(at.generation)}"

@@ -20,6 +20,7 @@ from streaming.operators import (
     PendingDay,
     Step,
     check_declaration,
+    rows_per_step,
     runtime_of,
     slices,
 )
@@ -35,9 +36,6 @@ from streaming.views.position import Position, check_position
 from streaming.views.results import counted_by, counted_rows, pairs, possibly_in_windows_after
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
 from streaming.views.updates import Updates, read_updates, updates_of
-
-_ROWS_PER_CORE = 1_000_000
-"""How much of the log one step takes at most, so that its memory is bounded however far a view is behind."""
 
 
 @runtime_of.register
@@ -64,7 +62,7 @@ class WindowedRuntime(OperatorRuntime):
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
         steps = self._steps_on(spark)
         behind = batches_after(self.lake, self.operator.of, steps.position().batch)
-        for batches in slices(behind, _ROWS_PER_CORE * spark.sparkContext.defaultParallelism):
+        for batches in slices(behind, rows_per_step(spark)):
             yield Step({self.operator.of.name: batches}, partial(steps.step, batches, now))
 
     def through(self) -> dict[str, int]:

@@ -7,28 +7,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import FIRST_INSTANT, constant, utc_now
+from streaming.base import FIRST_INSTANT
 from streaming.clocks import latest
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles
-from streaming.operators import Written, clean_state, create_table
+from streaming.operators import StateCleaner, Written
 from streaming.tables import delta, storage
 from streaming.views.kept import kept_of
 from streaming.views.panes import Panes, can_fold, first_open
 from streaming.views.position import Position
+from streaming.views.publishing import publish
 from streaming.views.results import aggregate, ends_within, finish, pairs
 from streaming.views.sessions import OpenSessions
 
 FOLDED_FROM = 1_000_000
 """From how many rows on, counted as often as they would be read, what waits for a window to close is folded."""
-
-_CLEANED_EVERY = timedelta(minutes=10)
 
 
 class ViewSteps(ABC):
@@ -42,7 +41,7 @@ class ViewSteps(ABC):
         # No row, but the columns that results have.
         self._nothing = aggregate(pairs(log.none(spark), view), view)
         self.kept = kept_of(view, self._nothing.schema)
-        self._cleaned_at = utc_now()
+        self._cleaner = StateCleaner()
 
     def position(self) -> Position:
         """The batch after which the next step begins."""
@@ -55,10 +54,7 @@ class ViewSteps(ABC):
             FencedError: another process has taken over.
         """
         written = self._step(batches, now())
-        if now() - self._cleaned_at >= _CLEANED_EVERY:
-            self._cleaned_at = now()
-            if delta.exists(self.lake.table(self.view, STATE)):
-                clean_state(self.lake.table(self.view, STATE), now())
+        self._cleaner.after_step(self.lake.table(self.view, STATE), now())
         return written
 
     def repair(self) -> None:
@@ -76,20 +72,14 @@ class ViewSteps(ABC):
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written: ...
 
     def _publish(self, results: DataFrame | None, before: Position, after: Position, now: datetime) -> int:
-        """Append first results, null for none, in one commit that also says how far the view is; returns their rows."""
-        written = (self._nothing if results is None else results).withColumn("_written_at", constant(now, "window_end"))
-        uri = create_table(self.lake, self.view, "", written.schema)
-        metadata = {"through": after.batch, "after": before.batch}
-        if results is None:
-            delta.note(uri, metadata=metadata, numbers=after.numbers(), fence=lambda t: before.fence(self.view, t))
-            return 0
-        return delta.append(
-            written,
-            uri,
-            txn=None,
-            metadata=lambda: metadata,
-            statistics=("window_start", "window_end"),
-            numbers=after.numbers,
+        return publish(
+            self.lake,
+            self.view,
+            results,
+            self._nothing,
+            now,
+            metadata={"through": after.batch, "after": before.batch},
+            numbers=after.numbers(),
             fence=lambda table: before.fence(self.view, table),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.base import DeclarationError
+from streaming.base import check_number
 
 
 def bucket_of(column: str, buckets: int) -> str:
@@ -14,8 +14,7 @@ def bucket_of(column: str, buckets: int) -> str:
     Raises:
         DeclarationError: `buckets` is below 1.
     """
-    if not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1:
-        raise DeclarationError(f"{buckets!r} is no number of buckets; use 1, 2, 3, ...")
+    check_number(repr(buckets), buckets, "number of buckets")
     return f"pmod(crc32(cast(cast(`{column}` as string) as binary)), {buckets})"
 
 
@@ -25,7 +24,6 @@ def even_shares(total: int, parts: int) -> list[int]:
     Raises:
         DeclarationError: `parts` is below 1.
     """
-    if parts < 1:
-        raise DeclarationError(f"{parts!r} is no number of parts; use 1, 2, 3, ...")
+    check_number(repr(parts), parts, "number of parts")
     share, rest = divmod(total, parts)
     return [share + 1] * rest + [share] * (parts - rest)

@@ -7,8 +7,8 @@ from typing import Any
 
 from streaming.base import check_type
 from streaming.declare import Keyed, Stream, micros
+from streaming.keyed.columns import ddl, row_types
 from streaming.keyed.key import Key
-from streaming.keyed.library.columns import ddl, row_types
 from streaming.keyed.library.forget import forget
 
 DUPLICATES = "duplicates"

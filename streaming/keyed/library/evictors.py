@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from streaming.base import DeclarationError
+from streaming.base import DeclarationError, check_number
 from streaming.declare import micros
 
 Content = list[dict[str, Any]]
@@ -41,8 +41,7 @@ class CountEvictor(Evictor):
     for_good = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rows, int) or isinstance(self.rows, bool) or self.rows < 1:
-            raise DeclarationError(f"CountEvictor({self.rows!r}) has no number of rows; use 1, 2, 3, ...")
+        check_number(f"rows of CountEvictor({self.rows!r})", self.rows, "number of rows")
 
     def __call__(self, content: Content) -> Content:
         return content[-self.rows :]

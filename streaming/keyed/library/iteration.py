@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.base import DeclarationError, check_type
+from streaming.base import check_number, check_type
 from streaming.declare import Keyed, Stream, check_callable
+from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
-from streaming.keyed.library.columns import type_of
 
 UNFINISHED = "unfinished"
 """The side output of values that have gone round too often."""
@@ -57,8 +57,7 @@ def iterated(
             workers cannot find.
     """
     check_type(f"of= of iteration {name!r}", of, Stream, "the stream that it reads")
-    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
-        raise DeclarationError(f"rounds={rounds!r} of iteration {name!r} is no number of rounds; use 1, 2, 3, ...")
+    check_number(f"rounds={rounds!r} of iteration {name!r}", rounds, "number of rounds")
     for what, function in (("body", body), ("goes_on", goes_on)):
         check_callable(f"{what}= of iteration {name!r}", function)
     kind = type_of(f"value= of iteration {name!r}", of, value)

@@ -8,8 +8,8 @@ from typing import Any
 
 from streaming.base import check_type
 from streaming.declare import Keyed, Stream, check_callable, micros
+from streaming.keyed.columns import ddl, struct_of, type_of
 from streaming.keyed.key import Key
-from streaming.keyed.library.columns import ddl, struct_of, type_of
 from streaming.keyed.library.forget import forget
 
 Condition = Callable[[Any], bool]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.base import DeclarationError, check_type
+from streaming.base import check_number, check_type
 from streaming.declare import Keyed, Stream
+from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
-from streaming.keyed.library.columns import type_of
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ def top(
         DeclarationError: `n` is below 1, an unknown column, or one whose type is not known.
     """
     check_type(f"of= of top {name!r}", of, Stream, "the stream that it reads")
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise DeclarationError(f"n={n!r} of top {name!r} is no number of items; use 1, 2, 3, ...")
+    check_number(f"n={n!r} of top {name!r}", n, "number of items")
     kinds = {column: type_of(f"a column of top {name!r}", of, column) for column in (item, value)}
     return Keyed(
         name=name,

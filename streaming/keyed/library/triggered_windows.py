@@ -8,10 +8,10 @@ from typing import Any
 
 from streaming.base import DeclarationError, check_type
 from streaming.declare import Keyed, Stream, micros
+from streaming.keyed.columns import type_of
 from streaming.keyed.count_windows import EXPIRED
 from streaming.keyed.key import Key
 from streaming.keyed.library.assigners import Assigner, Open, assigner_of
-from streaming.keyed.library.columns import type_of
 from streaming.keyed.library.evictors import Evictor
 from streaming.keyed.library.triggers import EventTimeTrigger, NeverTrigger, Trigger
 from streaming.windows import SessionWindow, Tumbling

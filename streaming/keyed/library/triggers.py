@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from streaming.base import DeclarationError
+from streaming.base import check_number
 from streaming.declare import check_callable, micros
 
 Notes = dict[str, int]
@@ -86,8 +86,7 @@ class CountTrigger(Trigger):
     rows: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rows, int) or isinstance(self.rows, bool) or self.rows < 1:
-            raise DeclarationError(f"CountTrigger({self.rows!r}) has no number of rows; use 1, 2, 3, ...")
+        check_number(f"rows of CountTrigger({self.rows!r})", self.rows, "number of rows")
 
     def __call__(self, notes: Notes, value: Any, at: int) -> bool:
         rows = notes.get("rows", 0) + 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from streaming.declare import Operator
+
 
 @dataclass(frozen=True)
 class Ailment:
@@ -20,3 +22,10 @@ class Ailment:
     advice: str
     heal: Callable[[], None] | None = field(default=None, compare=False)
     note: bool = False
+
+
+def made_again(operator: Operator) -> str:
+    """What to do about a table of an operator that is lost, or holds what it should not."""
+    if operator.never_rebuilt:
+        return f"restore it from a backup: {operator.never_rebuilt}"
+    return f"build it anew from the log with `tidemark rebuild {operator.name}`"

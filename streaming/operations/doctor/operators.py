@@ -10,14 +10,14 @@ from streaming.declare import Delivery, Operator, Pipeline
 from streaming.deliveries import Cursor, ledger_of, outbox_of
 from streaming.lake import Lake
 from streaming.log import head
-from streaming.operations.doctor.ailment import Ailment
+from streaming.operations.doctor.ailment import Ailment, made_again
 from streaming.operators import generation_of, next_of, ready_generation, remove_next, runtime_of
 from streaming.tables import delta
 
 
 def examine_operator(lake: Lake, operator: Operator) -> Iterator[Ailment]:
     """One operator of the pipeline."""
-    rebuild = f"build it anew from the log with `tidemark rebuild {operator.name}`"
+    rebuild = made_again(operator)
     uri, runtime = lake.table(operator), runtime_of(operator, lake)
     opened = {spec.suffix: delta.open_table(lake.table(operator, spec.suffix)) for spec in operator.tables}
     if opened[""] is None:
@@ -29,7 +29,7 @@ def examine_operator(lake: Lake, operator: Operator) -> Iterator[Ailment]:
         runtime.check()
     except ViewError as changed:
         yield Ailment("another declaration", uri, str(changed).partition(" Give ")[0], rebuild)
-    for stream in operator.reads:
+    for stream in operator.follows:
         newest, through = head(lake, stream), runtime.through()[stream.name]
         if newest is not None and through > newest.number:
             yield Ailment(

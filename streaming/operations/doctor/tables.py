@@ -15,11 +15,11 @@ from pyarrow import fs
 from streaming.base import counted
 from streaming.declare import CHANGES, DEAD, PROGRESS, Pipeline
 from streaming.lake import Lake
-from streaming.operations.doctor.ailment import Ailment
+from streaming.operations.doctor.ailment import Ailment, made_again
 from streaming.operators import ready_generation
 from streaming.tables import delta, location, newest_commits, storage
 
-_HARMLESS = ("OPTIMIZE", "VACUUM", "CREATE", "SET TBLPROPERTIES", "ADD COLUMN", "UPDATE TABLE METADATA")
+_HARMLESS = ("OPTIMIZE", "VACUUM", "CREATE TABLE", "SET TBLPROPERTIES", "ADD COLUMN", "UPDATE TABLE METADATA")
 """What the operations are called that change no row."""
 
 _ABANDONED_AFTER = timedelta(days=8)
@@ -67,7 +67,7 @@ def _tables(lake: Lake, pipeline: Pipeline) -> Iterator[_Table]:
         yield _Table(lake.log(stream), of_log.format(stream.name), True)
         yield _Table(lake.batches(stream), of_log.format(stream.name), False)
     for operator in pipeline.operators:
-        way_out = f"build it anew from the log with `tidemark rebuild {operator.name}`"
+        way_out = made_again(operator)
         # What was built anew has the numbers of a generation, and the commits of another table.
         told = ready_generation(lake, operator) is None
         for spec in operator.tables:

@@ -32,6 +32,8 @@ def test_r6_servers_topics_and_parallelism_are_the_deployments_and_what_it_chang
         "TIDEMARK_PIPELINES": "deployed_calls",
         "TIDEMARK_PARAMETER_CALLS_SERVERS": "broker.example:9093",
         "TIDEMARK_MASTER": "local[3]",
+        "TIDEMARK_SPARK_HADOOP_FS_S3A_SECRET_KEY": "sesame",
+        "TIDEMARK_SPARK_UI_ENABLED": "[true]",
     }.items():
         monkeypatch.setenv(name, value)
     code, out, _ = typed("settings --json")
@@ -45,6 +47,10 @@ def test_r6_servers_topics_and_parallelism_are_the_deployments_and_what_it_chang
     }
     assert (shown["calls_topic"]["in_force"], shown["calls_topic"]["by"]) == ("calls", "")
     assert (shown["master"]["in_code"], shown["master"]["in_force"]) == ("local[*]", "local[3]")
+    code, out, _ = typed("settings")
+    # Brackets are no markup, and nobody reads a password over somebody's shoulder.
+    assert code == 0 and "[true]" in out and "sesame" not in out
+    assert shown["spark.hadoop.fs.s3a.secret.key"]["in_force"] == "(not shown)"
 
 
 def test_a_parameter_is_read_as_its_default_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,6 @@ def test_the_joint_clock_is_the_slower_one_once_both_go() -> None:
     assert joint_watermark([at(5), None]) is None
     assert joint_watermark([]) is None
     assert joint_watermark([at(5), at(3)]) == at(3)
-    assert joint_watermark([at(5), at(3)], [timedelta(seconds=-4), timedelta()]) == at(1)
 
 
 MARKS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=6)

@@ -20,10 +20,10 @@ from streaming import BoundedOutOfOrderness, Files, Joined, Json, Lake, Pipeline
 from streaming.audit.laws import audit
 from streaming.base.errors import ChangedDeclaration, FencedError
 from streaming.declare.delivery import Delivery
-from streaming.joins import operator
 from streaming.joins.operator import JoinedRuntime
 from streaming.log import batches_after, files
 from streaming.operations.rebuild import rebuild
+from streaming.operators import step_size
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
 from tests.streaming.joins import oracle
@@ -144,7 +144,7 @@ def test_steps_at_any_cuts_that_are_killed_anywhere_tell_the_same(
             break
         steps.step(taken, lambda: NOW)
         waiting = {name: batches[cut[name] :] for name, batches in waiting.items()}
-    monkeypatch.setattr(operator, "_ROWS_PER_CORE", 2)
+    monkeypatch.setattr(step_size, "ROWS_PER_CORE", 2)
     follow(spark, logged, of)
     assert told(spark, logged, of) == EXPECTED
 

@@ -76,7 +76,7 @@ def test_a_slide_longer_than_the_window_leaves_rows_out() -> None:
 def test_a_count_window_that_cannot_be_is_refused() -> None:
     with pytest.raises(DeclarationError, match="size=0 of count window 'counted' is no number of rows"):
         windows_of(0)
-    with pytest.raises(DeclarationError, match=r"value='heat' .* no column .* these are: id, timestamp, temperature"):
+    with pytest.raises(DeclarationError, match=r"'heat', which is no column .* these are: id, timestamp, temperature"):
         count_window("counted", readings, size=2, value="heat", function=added, result="sum double")
 
 

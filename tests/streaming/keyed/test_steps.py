@@ -18,11 +18,11 @@ from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
-from streaming.keyed import operator
 from streaming.lake.lake import Lake
 from streaming.operations.left import left_tables
 from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
+from streaming.operators import step_size
 from streaming.operators.generations import generation_of
 from streaming.operators.runtime import runtime_of
 from streaming.tables import delta
@@ -103,7 +103,7 @@ def test_steps_that_are_killed_between_any_two_commits_leave_the_tables_of_one_s
         lake = Lake(str(tmp_path / str(kill)))
         shutil.copytree(logged.path("readings", "log"), lake.path("readings", "log"))
         with monkeypatch.context() as dying:
-            dying.setattr(operator, "_ROWS_PER_CORE", 1)
+            dying.setattr(step_size, "ROWS_PER_CORE", 1)
             killed_at(kill, dying)
             with pytest.raises(Killed):
                 follow(spark, lake, sorted_out)
@@ -185,7 +185,7 @@ def test_a_changed_version_is_refused_until_it_is_built_anew_and_a_changed_text_
     for each, function in ((lake, second), (other := copied(logged, tmp_path / "other"), sorted_out)):
         run(spark, each, Pipeline(readings, (function,)), payloads("a@40=1, b@41=-2"))
     assert tables(lake, second) == tables(other, sorted_out)
-    assert runtime_of(second, lake).explain(spark)["position"].endswith("built anew 1 times")
+    assert runtime_of(second, lake).explain(spark)["position"].endswith("built anew 1 time")
     assert list(left_tables(lake, pipeline)) == []
     assert "sorted_out_state" not in {entry.table for entry in maintain(lake, pipeline, now=lambda: NOW)}
 

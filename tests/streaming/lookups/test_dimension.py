@@ -68,12 +68,26 @@ def test_the_newest_version_is_looked_for_again_once_it_is_not_fresh(tmp_path: P
 
 def test_a_changing_dimension_answers_as_of_the_time_of_the_row(tmp_path: Path) -> None:
     changes = [("s1", "room_2", at(20), None), ("s1", "room_1", at(10), None), ("s2", "room_3", at(10), at(15))]
+    changes += [("s3", "room_5", at(20), None), ("s3", "room_4", None, at(15))]
     history = DimensionLookup(
         rooms(tmp_path, changes), {"id": "sensor"}, ("room",), valid_from="since", valid_to="until", at="at"
     )
     asked = [("s1", at(9.999)), ("s1", at(10)), ("s1", at(19.999)), ("s1", at(20)), ("s2", at(14.999)), ("s2", at(15))]
+    asked += [("s3", at(0)), ("s3", at(15)), ("s3", at(20))]
     found = [None if each.values is None else each.values["room"] for each in answers(history, *asked)]
-    assert found == [None, "room_1", "room_1", "room_2", "room_3", None]
+    assert found == [None, "room_1", "room_1", "room_2", "room_3", None, "room_4", None, "room_5"]
+
+
+def test_nothing_is_found_as_of_a_time_that_is_null(tmp_path: Path) -> None:
+    history = DimensionLookup(
+        rooms(tmp_path, [("s1", "room_1", at(10), None)]), {"id": "sensor"}, ("room",), valid_from="since", at="at"
+    )
+    enriched = Enriched("rooms", events, history, {"room": "string"}, select=("id", "at"))
+    asked = [Question(0, ("id", "at"), ("s1", None), "key")]
+    with closing(Calls(enriched, lambda: NOW)) as calls:
+        calls.ask(asked)
+        (answer,) = ended(asked)
+    assert (answer.values, answer.error) == (None, None)
 
 
 def test_keys_that_repeat_and_tables_that_are_not_there_are_failures_with_the_way_out(tmp_path: Path) -> None:

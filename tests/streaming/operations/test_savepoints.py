@@ -7,17 +7,19 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructType
 
 from streaming import agg
 from streaming.audit.laws import audit
 from streaming.base.errors import ChangedDeclaration, SavepointError
 from streaming.declare.delivery import Delivery
+from streaming.declare.enriched import Enriched
 from streaming.declare.keyed import Keyed
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
@@ -29,7 +31,15 @@ from streaming.operations.maintenance import maintain
 from streaming.operations.redeliver import begin_anew
 from streaming.operations.restore import restore, restore_to
 from streaming.operations.savepoint import savepoint
-from streaming.operations.savepoints import drop_savepoint, find_savepoint, kept_bytes, savepoints
+from streaming.operations.savepoints import (
+    SavedTable,
+    Savepoint,
+    drop_savepoint,
+    find_savepoint,
+    kept_bytes,
+    savepoints,
+)
+from streaming.operators.declaration import create_table
 from streaming.operators.state import clean_state
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines
@@ -37,6 +47,7 @@ from streaming.sources.files_moved import move_files
 from streaming.tables import copies, delta
 from streaming.windows.session import SessionWindow
 from tests.streaming.keyed.functions import payloads, readings, sums
+from tests.support import lookups
 from tests.support.feeds import land
 from tests.support.instants import NOW
 from tests.support.runs import run
@@ -48,6 +59,7 @@ visits = Windowed(
     window=SessionWindow("3 seconds"),
     aggregates={"readings": agg.count()},
 )
+squares = Enriched("squares", readings, lookups.after_a_while, {"square": "bigint"}, select=("id",))
 out = Delivery("out", readings, JsonLines("exports/readings"))
 pipeline = Pipeline(readings, (sums, visits), deliveries=(out,))
 
@@ -161,6 +173,18 @@ def test_a_restore_puts_tables_back_as_a_new_generation_and_steps_on_over_all_th
     with pytest.raises(ChangedDeclaration, match=r"generation 0 of 'sums'.*tidemark redeliver readings totals --go-on"):
         run(spark, lake, whole, drawn(range(11, 13)))
     assert totals(lake) == {"even": 42, "odd": 36}
+
+
+def test_a_restore_leaves_the_answers_of_an_enrichment_where_they_are(tmp_path: Path) -> None:
+    there, asked = Lake(str(tmp_path / "lake")), Pipeline(readings, (squares,))
+    create_table(there, squares, "", StructType().add("id", StringType()))
+    table = delta.open_table(there.table(squares))
+    assert table is not None
+    kept = SavedTable("readings/squares", str(table.metadata().id), table.version(), 0)
+    Savepoint("early", "readings", NOW, there.root, {}, {}, (kept,), {}).write(there, asked)
+    restored = restore(cast(Any, None), there, asked, "early")
+    assert (restored.left_out, restored.copied) == (("squares",), 0)
+    assert delta.version_of(there.table(squares)) == kept.version
 
 
 def test_a_savepoint_whose_state_is_declared_under_another_name_is_refused_and_names_it(

@@ -148,7 +148,7 @@ def forget_history(lake: Lake) -> None:
 @pytest.fixture
 def one_batch_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backlog is followed batch by batch."""
-    monkeypatch.setattr("streaming.views.operator._ROWS_PER_CORE", 0)
+    monkeypatch.setattr("streaming.operators.step_size.ROWS_PER_CORE", 0)
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,11 @@
-"""Rows of a selection as what a delivery reads, batch by batch."""
+"""Rows of a selection or a join as what a delivery reads, batch by batch or step by step."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN
-from streaming.declare import ELEMENT, Delivery, Selected
+from streaming.declare import Delivery, Operator
 from streaming.deliveries.outbox import UNIT, Outbox
 from streaming.lake import Lake
 from streaming.operators import Reached, generation_of
@@ -15,22 +14,22 @@ from streaming.sinks import REVISION, TIME
 from streaming.tables import FileIndex, delta, read_files
 
 
-class SelectionOutbox(Outbox):
-    """A unit is a batch of the table's own sequence; within it rows come in the order of their origins."""
+class RowsOutbox(Outbox):
+    """A unit is a batch of the table's own sequence, of several logs a step; `order` is that of the rows of one."""
 
     begin = 0
 
-    def __init__(self, lake: Lake, delivery: Delivery, selected: Selected) -> None:
-        self._uri = lake.table(selected, delivery.output)
-        self._selected = selected
+    def __init__(self, lake: Lake, delivery: Delivery, operator: Operator, order: tuple[str, ...]) -> None:
+        self._uri = lake.table(operator, delivery.output)
+        self._operator = operator
         self._files = FileIndex(self._uri, AT)
-        self.order = (ORIGIN, *([ELEMENT] if selected.makes_many(delivery.output) else []))
+        self.order = order
 
     def generation(self) -> int:
         return generation_of(delta.open_table(self._uri))
 
     def end(self, since: int) -> int:
-        return Reached.of(self._selected, delta.open_table(self._uri)).batch + 1
+        return Reached.of(self._operator, delta.open_table(self._uri)).batch + 1
 
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
         unit, table = F.col(BATCH), self._files.refresh()

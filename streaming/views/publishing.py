@@ -1,0 +1,47 @@
+"""The commit of first results: rows of the windows that a step has closed, and how far the operator is by then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+
+from streaming.base import constant
+from streaming.declare import Operator
+from streaming.lake import Lake
+from streaming.operators import create_table
+from streaming.tables import delta
+
+
+def publish(
+    lake: Lake,
+    operator: Operator,
+    results: DataFrame | None,
+    nothing: DataFrame,
+    now: datetime,
+    *,
+    metadata: Mapping[str, Any],
+    numbers: Mapping[str, int],
+    fence: Callable[[DeltaTable], None],
+) -> int:
+    """Append `results`, null for none, in one commit that also says how far the operator is; returns their rows.
+
+    `nothing` has their columns and no row; a commit without results starts no Spark.
+    """
+    written = (nothing if results is None else results).withColumn("_written_at", constant(now, "window_end"))
+    uri = create_table(lake, operator, "", written.schema)
+    if results is None:
+        delta.note(uri, metadata=metadata, numbers=numbers, fence=fence)
+        return 0
+    return delta.append(
+        written,
+        uri,
+        txn=None,
+        metadata=lambda: metadata,
+        statistics=("window_start", "window_end"),
+        numbers=lambda: numbers,
+        fence=fence,
+    )

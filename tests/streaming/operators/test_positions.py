@@ -1,0 +1,90 @@
+"""What tables say of how far they are, of functions of several streams, with rules, and of another generation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType, TimestampType
+
+from streaming.base.errors import ViewError
+from streaming.base.intervals import to_micros
+from streaming.declare.enriched import Enriched
+from streaming.declare.operator import Operator
+from streaming.declare.suffixes import PENDING, STATE
+from streaming.declare.window_joined import WindowJoined
+from streaming.joins.windows_plan import newest_late
+from streaming.joins.windows_sessions import OpenJointSessions
+from streaming.lake.lake import Lake
+from streaming.operations.doctor.operators import examine_operator
+from streaming.operators.as_of import version_through
+from streaming.operators.declaration import create_table
+from streaming.operators.generations import GENERATION
+from streaming.operators.reached import Reached
+from streaming.queryable.keyed import StateOfKeys
+from streaming.tables import delta
+from streaming.windows.session import SessionWindow
+from tests.streaming.keyed.connected import jumps_by_rule, met, numbers, words
+from tests.support import lookups
+from tests.support.instants import at
+
+COLUMNS = StructType().add("id", IntegerType())
+visits = WindowJoined("visits", numbers, words, ("id",), SessionWindow("1 minute"))
+
+
+def note(lake: Lake, operator: Operator, suffix: str, numbers_kept: dict[str, int], **said: Any) -> None:
+    uri = create_table(lake, operator, suffix, COLUMNS)
+    delta.note(uri, metadata=said, numbers=numbers_kept)
+
+
+def test_the_doctor_examines_a_function_with_rules(lake: Lake) -> None:
+    note(lake, jumps_by_rule, "", {"through": 4})
+    assert list(examine_operator(lake, jumps_by_rule)) == []
+
+
+def test_of_a_lost_enrichment_the_doctor_advises_a_backup_and_no_rebuild(lake: Lake) -> None:
+    """Its answers are nowhere else, and `rebuild` refuses it."""
+    asked = Enriched("asked", numbers, lookups.after_a_while, {"square": "bigint"}, select=("id",))
+    note(lake, asked, PENDING, {})
+    (ailment,) = examine_operator(lake, asked)
+    assert ailment.kind == "table missing"
+    assert ailment.advice.startswith("restore it from a backup: its answers were given once")
+
+
+def test_a_function_with_rules_has_versions_as_of_the_batches_of_its_data(lake: Lake) -> None:
+    data, control = jumps_by_rule.streams[0].name, jumps_by_rule.pins[0].name
+    for through in (0, 2):
+        note(lake, jumps_by_rule, "", {"through": through}, through=through)
+    table = delta.open_table(lake.table(jumps_by_rule))
+    assert table is not None
+    assert version_through(lake.as_of({data: 0, control: 7}), jumps_by_rule, table) == 1
+    assert version_through(lake.as_of({data: 2, control: 7}), jumps_by_rule, table) == 2
+    with pytest.raises(ViewError, match=f"as of batch 1 of {data}: .* has those of: batch 2 of {data}, batch 0"):
+        version_through(lake.as_of({data: 1, control: 7}), jumps_by_rule, table)
+
+
+def test_latest_values_of_a_function_of_several_streams_name_the_batch_of_each(lake: Lake) -> None:
+    note(lake, met, "", {})
+    schema = COLUMNS.add("seen", ArrayType(StringType())).add("_timers", MapType(StringType(), TimestampType()))
+    kept = {"through.numbers": 3, "closed.numbers": to_micros(at(10)), "through.words": 1}
+    delta.note(create_table(lake, met, STATE, schema), metadata={}, numbers=kept)
+    answer = StateOfKeys(met, lake).read({}, 10)
+    assert (answer.batch, answer.watermark, answer.rows) == ({"numbers": 3, "words": 1}, None, [])
+
+
+def test_lost_state_of_joint_sessions_that_were_built_anew_is_made_again(lake: Lake) -> None:
+    """Its table will be of the generation of the first results, to which the fence of its first commit looks."""
+    note(lake, visits, "", {GENERATION: 1, "through.numbers": 2, "through.words": 0, "batch": 2})
+    published = Reached.now(lake, visits)
+    kept = OpenJointSessions(None, lake, visits, COLUMNS).repaired(published)  # type: ignore[arg-type]
+    assert not kept.has_begun
+    create_table(lake, visits, STATE, COLUMNS)
+    kept.fence(visits, DeltaTable(lake.table(visits, STATE)))
+
+
+def test_late_rows_of_a_stream_that_is_both_sides_are_found_on_either() -> None:
+    itself = WindowJoined("itself", numbers, numbers, {"id": "id"}, SessionWindow("1 minute"))
+    assert newest_late(itself, {"left": 3, "right": None}) == {"numbers": 3}
+    assert newest_late(itself, {"left": 3, "right": 5}) == {"numbers": 5}
+    assert newest_late(visits, {"left": None, "right": 2}) == {"words": 2}

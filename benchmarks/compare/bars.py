@@ -139,7 +139,7 @@ def joins(arena: Arena, rows: int, times: int) -> list[Demand]:
     found = {(run.result["pairs"], *run.result["sums"]) for of_contender in runs.values() for run in of_contender}
     if len(found) > 1:
         raise WrongSums(f"joins differ: {found}")
-    peak = Ratio(*([run.peak for run in runs[contender]] for contender in ("tidemark", "spark")))
+    peak = Ratio(*([float(run.peak) for run in runs[contender]] for contender in ("tidemark", "spark")))
     return [
         at_most("J CPU, logs + interval join vs Spark's join of two streams", burnt, 0.7),
         at_most("J peak memory, the same", peak, 1.2),

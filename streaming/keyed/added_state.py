@@ -42,7 +42,7 @@ def add_state(lake: Lake, keyed: Keyed) -> list[str]:
 
 def _added(keyed: Keyed, before: str) -> list[pa.Field]:
     """The fields that today's state has and `before` had not; none where one of those was removed or changed."""
-    old, new = arrow_schema(before), keyed.state_schema
+    old, new = arrow_schema(before) if before.strip() else pa.schema([]), keyed.state_schema
     if any(field.name not in new.names or new.field(field.name).type != field.type for field in old):
         return []
     return [field for field in new if field.name not in old.names]

@@ -40,7 +40,8 @@ def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Findi
         logs[stream.name] = _pin_log(spark, lake, stream)
         yield from _laws_of_log(spark, lake, stream, logs[stream.name])
     for runtime, tables in zip(runtimes, pinned, strict=True):
-        yield from runtime.laws(spark, tables, logs)
+        read = {stream.name: logs[stream.name] for stream in runtime.operator.reads if stream.name in logs}
+        yield from runtime.laws(spark, tables, read)
     for delivery in pipeline.deliveries:
         yield from audit_delivery(spark, lake, delivery)
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming import BoundedOutOfOrderness, CoGrouped, Files, Json, Pipeline, Stream, Tumbling, WindowJoined, drain
+from streaming.audit.laws import audit
 from streaming.lake.lake import Lake
 from streaming.operators.runtime import runtime_of
 from tests.support.feeds import land_all
@@ -77,3 +78,11 @@ def test_j5_a_function_gets_both_lists_of_a_key_and_window_and_one_may_be_empty(
         ("k", at(5), [], ["no"]),
         ("one", at(0), ["1"], []),
     ]
+
+
+def test_a_join_is_audited_by_the_logs_that_it_reads_whatever_else_the_pipeline_has(
+    spark: SparkSession, met: Lake
+) -> None:
+    alone = Pipeline(name="meeting", streams=(ours, theirs), operators=(of_itself,))
+    laws = [finding for finding in audit(spark, met, alone) if finding.subject == of_itself.name]
+    assert laws and all(finding.holds for finding in laws)

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from streaming import Lake
 
 _COLLECTOR = "-XX:+UseSerialGC"
-JVM_OPTIONS = f"-XX:TieredStopAtLevel=1 {_COLLECTOR}"
+# With the default of 48 MB for one compiler, what was compiled is dropped and compiled again, over and over.
+_ROOM_FOR_CODE = "-XX:ReservedCodeCacheSize=512m"
+_EVERY_JVM = f"{_COLLECTOR} {_ROOM_FOR_CODE}"
+JVM_OPTIONS = f"-XX:TieredStopAtLevel=1 {_EVERY_JVM}"
 """Options of a JVM that lives for minutes: compiling once more, for speed, takes longer than it saves."""
 _MANY_TESTS = 500
 """From here on it saves more than it takes."""
@@ -32,7 +35,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
         environment.setenv("TIDEMARK_MASTER", "local[2]")
         with pytest.MonkeyPatch.context() as start:
             many = request.session.testscollected >= _MANY_TESTS
-            start.setenv("SPARK_SUBMIT_OPTS", _COLLECTOR if many else JVM_OPTIONS)
+            start.setenv("SPARK_SUBMIT_OPTS", _EVERY_JVM if many else JVM_OPTIONS)
             for name, value in INTERPRETED.items():
                 start.setenv(f"TIDEMARK_SPARK_{name}", value)
             session = start_session()

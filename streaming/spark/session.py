@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from streaming.lake import Settings
 from streaming.spark.class_sharing import archive_options
+from streaming.spark.gateway import remember_classes
 from streaming.spark.jars import spark_jars
 from streaming.spark.java import require_java
 from streaming.spark.sketches import silence_sketches
@@ -92,6 +93,7 @@ def start_session(settings: Settings | None = None) -> SparkSession:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     silence_sketches(session)
+    remember_classes(session)
     return session
 
 

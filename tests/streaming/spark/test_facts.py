@@ -6,8 +6,10 @@ import ast
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -100,3 +102,18 @@ def test_a_sketch_counts_in_one_pass_exactly_while_there_are_few_items_and_print
     spark.range(10).observe(observed, items).write.format("noop").mode("overwrite").save()
     assert dict(observed.get["items"]) == {None: 4, 1: 3, 2: 3}
     assert "Warning" not in capfd.readouterr().err
+
+
+def test_a_column_asks_the_jvm_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = cast(Any, spark.sparkContext)._jvm._gateway_client
+    send, calls = client.send_command, Counter[str]()
+
+    def counted(command: str, *rest: Any, **options: Any) -> Any:
+        calls[command.splitlines()[0]] += 1
+        return send(command, *rest, **options)
+
+    F.col("value")
+    monkeypatch.setattr(client, "send_command", counted)
+    F.col("value")
+    call, look_up = "c", "r"
+    assert (calls[call], calls[look_up]) == (1, 0)

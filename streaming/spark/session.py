@@ -59,6 +59,8 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tidemark-warehouse",
         # Asking where in Python each expression is built doubles what building costs, and names no line of the user's.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # Spark describes the plan of each query for its page of queries, and again as the plan changes.
+        "spark.sql.ui.explainMode": "simple",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={logging} {archive_options()}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,32 +25,19 @@ from streaming.joins.frame import (
 from streaming.joins.waiting import is_due
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Finding, LogAtVersion, Reached, differing_rows, versions_now
+from streaming.operators import Finding, LogAtVersion, PinnedTables, Reached, differing_rows
 from streaming.tables import delta
 
 
-@dataclass(frozen=True)
-class PinnedJoined:
-    """The tables of a join at versions of one moment, by suffix; `delta.BEFORE` for those not there."""
-
-    joined: Joined
-    versions: Mapping[str, int]
-
-    @classmethod
-    def now(cls, lake: Lake, joined: Joined) -> PinnedJoined:
-        """As it is now."""
-        return cls(joined, versions_now(lake, joined))
-
-
 def audit_joined(
-    spark: SparkSession, lake: Lake, pinned: PinnedJoined, logs: Mapping[str, LogAtVersion]
+    spark: SparkSession, lake: Lake, pinned: PinnedTables[Joined], logs: Mapping[str, LogAtVersion]
 ) -> Iterator[Finding]:
     """The laws: each pair once, each row told of alone that had none in time, and what is current is one outer join.
 
     Raises:
         ViewError: nothing is joined yet.
     """
-    joined = pinned.joined
+    joined = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
         raise ViewError(
             f"join {joined.name!r} has joined nothing yet at {lake.table(joined)!r}; run `tidemark run "

@@ -15,7 +15,7 @@ from streaming.declare import CURRENT, LATE, UNMATCHED, Joined, Stream
 from streaming.joins.current import current_rows
 from streaming.joins.explained import explain
 from streaming.joins.frame import AT, BATCH, STAMP, WRITTEN_AT, Side, reach
-from streaming.joins.laws import PinnedJoined, audit_joined
+from streaming.joins.laws import audit_joined
 from streaming.joins.steps import JoinedSteps
 from streaming.lake import Lake
 from streaming.log import read_log, valid
@@ -23,6 +23,7 @@ from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
+    PinnedTables,
     Reached,
     Step,
     check_declaration,
@@ -92,10 +93,12 @@ class JoinedRuntime(OperatorRuntime):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
-    def pin(self, spark: SparkSession) -> PinnedJoined:
-        return PinnedJoined.now(self.lake, self.operator)
+    def pin(self, spark: SparkSession) -> PinnedTables[Joined]:
+        return PinnedTables.now(self.lake, self.operator)
 
-    def laws(self, spark: SparkSession, pinned: PinnedJoined, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[Joined], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
         return audit_joined(spark, self.lake, pinned, logs)
 
     def refresh(self) -> None:

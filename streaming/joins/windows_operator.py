@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import WINDOW, ViewError, earlier, from_micros, literal
-from streaming.declare import Stream, TwoSided
+from streaming.declare import CORRECTIONS, Stream, TwoSided
 from streaming.joins.windows_corrections import correct, numbered, read_corrections
 from streaming.joins.windows_explained import explain
 from streaming.joins.windows_first import read_first
 from streaming.joins.windows_late import counts, late_pairs, logs_of
-from streaming.joins.windows_laws import PinnedTwoSided, audit_two_sided
+from streaming.joins.windows_laws import audit_two_sided
 from streaming.joins.windows_plan import plan
 from streaming.joins.windows_rows import pairs
 from streaming.joins.windows_steps import WindowSteps
@@ -26,6 +26,7 @@ from streaming.operators import (
     LogAtVersion,
     OperatorRuntime,
     PendingDay,
+    PinnedTables,
     Reached,
     Step,
     check_declaration,
@@ -109,10 +110,13 @@ class TwoSidedRuntime(OperatorRuntime):
     def refresh(self) -> None:
         self._steps = None
 
-    def pin(self, spark: SparkSession) -> PinnedTwoSided:
-        return PinnedTwoSided.now(self.lake, self.operator)
+    def pin(self, spark: SparkSession) -> PinnedTables[TwoSided]:
+        # Corrections count also where the declaration makes none any more.
+        return PinnedTables.now(self.lake, self.operator, CORRECTIONS)
 
-    def laws(self, spark: SparkSession, pinned: PinnedTwoSided, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[TwoSided], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
         return audit_two_sided(spark, self.lake, pinned, logs)
 
     @property
@@ -121,8 +125,8 @@ class TwoSidedRuntime(OperatorRuntime):
 
     def _current(self, spark: SparkSession) -> DataFrame:
         at = self.pin(spark)
-        corrections = numbered(read_corrections(spark, self.lake, self.operator, at.corrections))
-        first = read_first(spark, self.lake, self.operator, at.first)
+        corrections = numbered(read_corrections(spark, self.lake, self.operator, at.versions[CORRECTIONS]))
+        first = read_first(spark, self.lake, self.operator, at.versions[""])
         return current_results(first, corrections, self.operator).orderBy("window_start", *self._by)
 
     def _corrections(self, spark: SparkSession) -> DataFrame:

@@ -16,7 +16,7 @@ from streaming.declare import FAILED, LATE, STATE, Keyed, Stream
 from streaming.keyed.added_state import add_state, counts_as
 from streaming.keyed.explained import explain
 from streaming.keyed.frame import is_on_time
-from streaming.keyed.laws import PinnedKeyed, audit_keyed
+from streaming.keyed.laws import audit_keyed
 from streaming.keyed.reached import Reached
 from streaming.keyed.schemas import AT, WRITTEN_AT
 from streaming.keyed.source_text import changed_text
@@ -27,6 +27,7 @@ from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
+    PinnedTables,
     Step,
     check_declaration,
     generation_of,
@@ -131,10 +132,12 @@ class KeyedRuntime(OperatorRuntime):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
-    def pin(self, spark: SparkSession) -> PinnedKeyed:
-        return PinnedKeyed.now(self.lake, self.operator)
+    def pin(self, spark: SparkSession) -> PinnedTables[Keyed]:
+        return PinnedTables.now(self.lake, self.operator)
 
-    def laws(self, spark: SparkSession, pinned: PinnedKeyed, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[Keyed], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
         return audit_keyed(spark, self.lake, pinned, logs)
 
     def refresh(self) -> None:

@@ -16,7 +16,7 @@ from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
 from streaming.log import head
 from streaming.lookups.explained import explain
-from streaming.lookups.laws import PinnedEnriched, audit_enriched
+from streaming.lookups.laws import audit_enriched, pin_enriched
 from streaming.lookups.reached import Reached
 from streaming.lookups.schemas import AT, BATCH, STEP_COLUMN, WRITTEN_AT
 from streaming.lookups.steps import EnrichedSteps, Piece
@@ -24,6 +24,7 @@ from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
+    PinnedTables,
     Step,
     Written,
     check_declaration,
@@ -100,10 +101,12 @@ class EnrichedRuntime(OperatorRuntime):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
-    def pin(self, spark: SparkSession) -> PinnedEnriched:
-        return PinnedEnriched.now(self.lake, self.operator)
+    def pin(self, spark: SparkSession) -> PinnedTables[Enriched]:
+        return pin_enriched(self.lake, self.operator)
 
-    def laws(self, spark: SparkSession, pinned: PinnedEnriched, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[Enriched], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
         return audit_enriched(spark, self.lake, pinned, logs[self.operator.of.name])
 
     def refresh(self) -> None:

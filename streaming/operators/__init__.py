@@ -19,9 +19,9 @@ from streaming.operators.generations import (
     open_beside,
     open_side,
     require_table,
-    versions_now,
 )
 from streaming.operators.outputs import Outputs
+from streaming.operators.pinned import PinnedTables
 from streaming.operators.reached import Reached
 from streaming.operators.runtime import (
     LogAtVersion,
@@ -46,6 +46,7 @@ __all__ = [
     "OperatorRuntime",
     "Outputs",
     "PendingDay",
+    "PinnedTables",
     "Reached",
     "StateCleaner",
     "Step",
@@ -74,5 +75,4 @@ __all__ = [
     "switch",
     "version_read",
     "version_through",
-    "versions_now",
 ]

@@ -66,10 +66,13 @@ def require_table(lake: Lake, operator: Operator, suffix: str, kind: str) -> Del
     return table
 
 
-def versions_now(lake: Lake, operator: Operator) -> dict[str, int]:
-    """The versions of all tables of the operator as they go together now, by suffix; `delta.BEFORE` for none."""
+def versions_now(lake: Lake, operator: Operator, *others: str) -> dict[str, int]:
+    """The versions of its tables, and of those with the suffixes `others`, as they go together now, by suffix.
+
+    `delta.BEFORE` for a table that is not there.
+    """
     own = delta.open_table(lake.table(operator))
-    suffixes = (spec.suffix for spec in operator.tables)
+    suffixes = dict.fromkeys((*(spec.suffix for spec in operator.tables), *others))
     tables = {to: open_beside(own, lake.table(operator, to)) if to else own for to in suffixes}
     return {to: delta.BEFORE if table is None else table.version() for to, table in tables.items()}
 

@@ -19,6 +19,7 @@ from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
+    PinnedTables,
     Reached,
     Step,
     check_declaration,
@@ -32,7 +33,7 @@ from streaming.operators import (
 )
 from streaming.selected.explained import explain
 from streaming.selected.frame import AT, BATCH
-from streaming.selected.laws import PinnedSelected, audit_selected
+from streaming.selected.laws import audit_selected
 from streaming.selected.schemas import WRITTEN_AT
 from streaming.selected.steps import SelectedSteps
 from streaming.sources import PlacedRows, check_has_side, placed_rows
@@ -97,10 +98,12 @@ class SelectedRuntime(OperatorRuntime):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
-    def pin(self, spark: SparkSession) -> PinnedSelected:
-        return PinnedSelected.now(self.lake, self.operator)
+    def pin(self, spark: SparkSession) -> PinnedTables[Selected]:
+        return PinnedTables.now(self.lake, self.operator)
 
-    def laws(self, spark: SparkSession, pinned: PinnedSelected, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[Selected], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
         return audit_selected(spark, self.lake, pinned, logs)
 
     def refresh(self) -> None:

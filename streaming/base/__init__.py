@@ -2,7 +2,19 @@
 
 from streaming.base import sql
 from streaming.base.arrow_types import arrow_schema
-from streaming.base.columns import DAY, EVENT_TIME, INGESTED_AT, ORDER, ORIGIN, WINDOW
+from streaming.base.columns import (
+    AT,
+    BATCH,
+    DAY,
+    EVENT_TIME,
+    INGESTED_AT,
+    ORDER,
+    ORIGIN,
+    RETRACTED,
+    STAMP,
+    WINDOW,
+    WRITTEN_AT,
+)
 from streaming.base.constants import constant
 from streaming.base.discovery import Discovery, discover
 from streaming.base.errors import (
@@ -59,6 +71,8 @@ from streaming.base.sql_types import Types, check_aggregate, check_condition, ch
 from streaming.base.wording import counted, told
 
 __all__ = [
+    "AT",
+    "BATCH",
     "DAY",
     "END_OF_EVENT_TIMES",
     "EPOCH",
@@ -71,7 +85,10 @@ __all__ = [
     "MILLISECOND",
     "ORDER",
     "ORIGIN",
+    "RETRACTED",
+    "STAMP",
     "WINDOW",
+    "WRITTEN_AT",
     "BrokenModule",
     "ChangedDeclaration",
     "CheckpointError",

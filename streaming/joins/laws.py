@@ -8,20 +8,10 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import EPOCH, ViewError, literal
+from streaming.base import BATCH, EPOCH, WRITTEN_AT, ViewError, literal
 from streaming.declare import UNMATCHED, Joined
 from streaming.joins.current import current_rows
-from streaming.joins.frame import (
-    BATCH,
-    OTHER,
-    WRITTEN_AT,
-    Side,
-    alone,
-    pairs,
-    results,
-    side_rows,
-    unmatched,
-)
+from streaming.joins.frame import OTHER, Side, alone, pairs, results, side_rows, unmatched
 from streaming.joins.waiting import is_due
 from streaming.lake import Lake
 from streaming.log import valid

@@ -9,14 +9,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ViewError, literal, optional_micros
+from streaming.base import WRITTEN_AT, ViewError, literal, optional_micros
 from streaming.declare import STATE, Keyed
 from streaming.keyed.control import rules_of_logs
 from streaming.keyed.frame import in_order, is_on_time
 from streaming.keyed.key import NEVER
 from streaming.keyed.partition import BATCH
 from streaming.keyed.reached import Reached
-from streaming.keyed.schemas import WRITTEN_AT, no_rows, spark_schema, table_schemas
+from streaming.keyed.schemas import no_rows, spark_schema, table_schemas
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid

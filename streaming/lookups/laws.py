@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN, ViewError
+from streaming.base import BATCH, ORIGIN, ViewError
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.lake import Lake
 from streaming.log import valid
 from streaming.lookups.reached import Reached
-from streaming.lookups.schemas import BATCH, STEP_COLUMN, select_rows
+from streaming.lookups.schemas import STEP_COLUMN, select_rows
 from streaming.operators import Finding, LogAtVersion, PinnedTables, differing_rows
 from streaming.tables import delta
 

@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN, ChangedDeclaration, ViewError
+from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, ChangedDeclaration, ViewError
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
@@ -18,7 +18,7 @@ from streaming.log import head
 from streaming.lookups.explained import explain
 from streaming.lookups.laws import audit_enriched, pin_enriched
 from streaming.lookups.reached import Reached
-from streaming.lookups.schemas import AT, BATCH, STEP_COLUMN, WRITTEN_AT
+from streaming.lookups.schemas import STEP_COLUMN
 from streaming.lookups.steps import EnrichedSteps, Piece
 from streaming.operators import (
     Finding,

@@ -8,13 +8,13 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, ORIGIN, ViewError
+from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT, ViewError
 from streaming.declare import ELEMENT, Selected, Side, Stream
 from streaming.lake import Lake
 from streaming.log import valid
 from streaming.operators import FilterCounts, Finding, LogAtVersion, PinnedTables, Reached, differing_rows
-from streaming.selected.frame import AT, BATCH, origin_of
-from streaming.selected.schemas import WRITTEN_AT, spark_schema, table_schemas
+from streaming.selected.frame import origin_of
+from streaming.selected.schemas import spark_schema, table_schemas
 from streaming.selected.tasks import ApplyFunction
 from streaming.tables import delta
 

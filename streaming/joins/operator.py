@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from functools import partial, reduce
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, ORIGIN, from_micros
+from streaming.base import AT, BATCH, MICROSECOND, ORIGIN, STAMP, WRITTEN_AT, from_micros
 from streaming.clocks import latest
 from streaming.declare import CURRENT, LATE, UNMATCHED, Joined, Stream
 from streaming.joins.current import current_rows
 from streaming.joins.explained import explain
-from streaming.joins.frame import AT, BATCH, STAMP, WRITTEN_AT, Side, reach
+from streaming.joins.frame import Side, reach
 from streaming.joins.laws import audit_joined
 from streaming.joins.steps import JoinedSteps
 from streaming.lake import Lake
@@ -25,11 +25,9 @@ from streaming.operators import (
     OperatorRuntime,
     PinnedTables,
     Reached,
-    Step,
-    check_declaration,
+    SteppedRuntime,
     generation_of,
     require_table,
-    rows_per_step,
     runtime_of,
     version_read,
 )
@@ -58,26 +56,8 @@ def _(of: Joined, lake: Lake, side: str) -> PlacedRows:
     )
 
 
-class JoinedRuntime(OperatorRuntime):
+class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
     """A join runs in steps over both logs; nothing is kept from one to the next."""
-
-    operator: Joined
-
-    def __init__(self, joined: Joined, lake: Lake) -> None:
-        self.operator = joined
-        self.lake = lake
-        self._steps: JoinedSteps | None = None
-
-    def check(self) -> None:
-        check_declaration(self.lake, self.operator)
-
-    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps = self._steps_on(spark)
-        for batches in steps.pieces(rows_per_step(spark)):
-            yield Step(batches, partial(steps.step, batches, now))
-
-    def through(self) -> Mapping[str, int]:
-        return Reached.now(self.lake, self.operator).through
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         # The clocks of both streams must pass whatever waits on either side.
@@ -93,16 +73,10 @@ class JoinedRuntime(OperatorRuntime):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
-    def pin(self, spark: SparkSession) -> PinnedTables[Joined]:
-        return PinnedTables.now(self.lake, self.operator)
-
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[Joined], logs: Mapping[str, LogAtVersion]
     ) -> Iterator[Finding]:
         return audit_joined(spark, self.lake, pinned, logs)
-
-    def refresh(self) -> None:
-        self._steps = None
 
     def _pairs(self, spark: SparkSession) -> DataFrame:
         return self._read("", spark).orderBy(BATCH, ORIGIN)
@@ -145,8 +119,5 @@ class JoinedRuntime(OperatorRuntime):
             return None
         return shifted(from_micros(greatest[0]), reach(self.operator, side) + MICROSECOND)
 
-    def _steps_on(self, spark: SparkSession) -> JoinedSteps:
-        # Kept, because it knows the files of the logs.
-        if self._steps is None:
-            self._steps = JoinedSteps(spark, self.lake, self.operator)
-        return self._steps
+    def _begun(self, spark: SparkSession) -> JoinedSteps:
+        return JoinedSteps(spark, self.lake, self.operator)

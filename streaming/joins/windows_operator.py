@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
-from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -27,11 +26,7 @@ from streaming.operators import (
     OperatorRuntime,
     PendingDay,
     PinnedTables,
-    Reached,
-    Step,
-    check_declaration,
-    in_pieces,
-    rows_per_step,
+    SteppedRuntime,
     runtime_of,
 )
 from streaming.tables import delta
@@ -43,26 +38,8 @@ def _(operator: TwoSided, lake: Lake) -> OperatorRuntime:
     return TwoSidedRuntime(operator, lake)
 
 
-class TwoSidedRuntime(OperatorRuntime):
+class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
     """It runs in steps over both logs; its corrections are batch reads of them."""
-
-    operator: TwoSided
-
-    def __init__(self, operator: TwoSided, lake: Lake) -> None:
-        self.operator = operator
-        self.lake = lake
-        self._steps: WindowSteps | None = None
-
-    def check(self) -> None:
-        check_declaration(self.lake, self.operator)
-
-    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps = self._steps_on(spark)
-        for batches in in_pieces(steps.behind(), rows_per_step(spark)):
-            yield Step(batches, partial(steps.step, batches, now))
-
-    def through(self) -> Mapping[str, int]:
-        return Reached.now(self.lake, self.operator).through
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         return counts(self.operator, stream)
@@ -107,9 +84,6 @@ class TwoSidedRuntime(OperatorRuntime):
     ) -> dict[date, int]:
         return correct(spark, self.lake, self.operator, days, now, on_day)
 
-    def refresh(self) -> None:
-        self._steps = None
-
     def pin(self, spark: SparkSession) -> PinnedTables[TwoSided]:
         # Corrections count also where the declaration makes none any more.
         return PinnedTables.now(self.lake, self.operator, CORRECTIONS)
@@ -139,10 +113,7 @@ class TwoSidedRuntime(OperatorRuntime):
             )
         return corrections.orderBy("window_start", *self._by)
 
-    def _steps_on(self, spark: SparkSession) -> WindowSteps:
-        # Kept, because it knows the files of the logs.
-        if self._steps is None:
-            steps = WindowSteps(spark, self.lake, self.operator)
-            steps.repair()
-            self._steps = steps
-        return self._steps
+    def _begun(self, spark: SparkSession) -> WindowSteps:
+        steps = WindowSteps(spark, self.lake, self.operator)
+        steps.repair()
+        return steps

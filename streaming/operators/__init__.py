@@ -34,6 +34,7 @@ from streaming.operators.runtime import (
 from streaming.operators.slices import Batches, in_pieces, slices
 from streaming.operators.state import StateCleaner, clean_state
 from streaming.operators.step_size import rows_per_step
+from streaming.operators.stepped import SteppedRuntime
 from streaming.operators.switching import make_ready, next_of, ready_generation, remove_next, switch
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Reached",
     "StateCleaner",
     "Step",
+    "SteppedRuntime",
     "Written",
     "built_anew",
     "check_declaration",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from functools import partial
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN
+from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT
 from streaming.declare import ELEMENT, Selected
 from streaming.lake import Lake
 from streaming.log import head
@@ -21,20 +20,16 @@ from streaming.operators import (
     OperatorRuntime,
     PinnedTables,
     Reached,
-    Step,
-    check_declaration,
+    SteppedRuntime,
     check_followed,
     generation_of,
     open_side,
     require_table,
-    rows_per_step,
     runtime_of,
     version_through,
 )
 from streaming.selected.explained import explain
-from streaming.selected.frame import AT, BATCH
 from streaming.selected.laws import audit_selected
-from streaming.selected.schemas import WRITTEN_AT
 from streaming.selected.steps import SelectedSteps
 from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
@@ -61,26 +56,8 @@ def _(of: Selected, lake: Lake, side: str) -> PlacedRows:
     )
 
 
-class SelectedRuntime(OperatorRuntime):
+class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
     """A selection runs in steps over its logs; nothing is kept from one to the next."""
-
-    operator: Selected
-
-    def __init__(self, selected: Selected, lake: Lake) -> None:
-        self.operator = selected
-        self.lake = lake
-        self._steps: SelectedSteps | None = None
-
-    def check(self) -> None:
-        check_declaration(self.lake, self.operator)
-
-    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps = self._steps_on(spark)
-        for batches in steps.pieces(rows_per_step(spark)):
-            yield Step(batches, partial(steps.step, batches, now))
-
-    def through(self) -> Mapping[str, int]:
-        return Reached.now(self.lake, self.operator).through
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
@@ -98,16 +75,10 @@ class SelectedRuntime(OperatorRuntime):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
-    def pin(self, spark: SparkSession) -> PinnedTables[Selected]:
-        return PinnedTables.now(self.lake, self.operator)
-
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[Selected], logs: Mapping[str, LogAtVersion]
     ) -> Iterator[Finding]:
         return audit_selected(spark, self.lake, pinned, logs)
-
-    def refresh(self) -> None:
-        self._steps = None
 
     def read(self, suffix: str, spark: SparkSession) -> DataFrame:
         """The rows of an output, in the order of the log.
@@ -130,8 +101,5 @@ class SelectedRuntime(OperatorRuntime):
         check_followed(selected, Reached.of(selected, table).batch, newest)
         return delta.read(spark, uri, table.version()).where(F.col(BATCH) <= (-1 if newest is None else newest.number))
 
-    def _steps_on(self, spark: SparkSession) -> SelectedSteps:
-        # Kept, because it knows the files of the logs.
-        if self._steps is None:
-            self._steps = SelectedSteps(spark, self.lake, self.operator)
-        return self._steps
+    def _begun(self, spark: SparkSession) -> SelectedSteps:
+        return SelectedSteps(spark, self.lake, self.operator)

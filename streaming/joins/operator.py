@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, MICROSECOND, ORIGIN, STAMP, WRITTEN_AT, from_micros
+from streaming.base import AT, BATCH, MICROSECOND, ORIGIN, STAMP, from_micros
 from streaming.clocks import latest
 from streaming.declare import CURRENT, LATE, UNMATCHED, Joined, Stream
 from streaming.joins.current import current_rows
@@ -26,12 +26,12 @@ from streaming.operators import (
     PinnedTables,
     Reached,
     SteppedRuntime,
-    generation_of,
     require_table,
+    rows_by_batch,
     runtime_of,
     version_read,
 )
-from streaming.sources import PlacedRows, check_has_side, placed_rows
+from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta, shifted
 
 
@@ -42,18 +42,7 @@ def _(operator: Joined, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Joined, lake: Lake, side: str) -> PlacedRows:
-    check_has_side(of.name, "join", side, (table.suffix for table in of.tables))
-    return PlacedRows(
-        uri=lake.table(of, side),
-        unit=BATCH,
-        unit_name="step",
-        written=WRITTEN_AT,
-        at=AT,
-        made_by=f"run `tidemark run {of.folder}` first, so that it has rows",
-        order=(ORIGIN,),
-        instants=False,
-        generation=generation_of,
-    )
+    return rows_by_batch(of, lake, side, "join")
 
 
 class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):

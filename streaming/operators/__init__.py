@@ -22,6 +22,7 @@ from streaming.operators.generations import (
 )
 from streaming.operators.outputs import Outputs
 from streaming.operators.pinned import PinnedTables
+from streaming.operators.placed import rows_by_batch
 from streaming.operators.reached import Reached
 from streaming.operators.runtime import (
     LogAtVersion,
@@ -71,6 +72,7 @@ __all__ = [
     "recorded_declaration",
     "remove_next",
     "require_table",
+    "rows_by_batch",
     "rows_per_step",
     "runtime_of",
     "slices",

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT
+from streaming.base import BATCH, ORIGIN
 from streaming.declare import ELEMENT, Selected
 from streaming.lake import Lake
 from streaming.log import head
@@ -22,16 +22,16 @@ from streaming.operators import (
     Reached,
     SteppedRuntime,
     check_followed,
-    generation_of,
     open_side,
     require_table,
+    rows_by_batch,
     runtime_of,
     version_through,
 )
 from streaming.selected.explained import explain
 from streaming.selected.laws import audit_selected
 from streaming.selected.steps import SelectedSteps
-from streaming.sources import PlacedRows, check_has_side, placed_rows
+from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
 
 
@@ -42,18 +42,7 @@ def _(operator: Selected, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Selected, lake: Lake, side: str) -> PlacedRows:
-    check_has_side(of.name, "selection", side, of.outputs)
-    return PlacedRows(
-        uri=lake.table(of, side),
-        unit=BATCH,
-        unit_name="batch" if len(of.reads) == 1 else "step",
-        written=WRITTEN_AT,
-        at=AT,
-        made_by=f"run `tidemark run {of.folder}` first, so that it has rows",
-        order=(ORIGIN,),
-        instants=False,
-        generation=generation_of,
-    )
+    return rows_by_batch(of, lake, side, "selection")
 
 
 class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):

@@ -27,13 +27,12 @@ from streaming.declare.enriched_columns import (
     pending_columns,
     place_columns,
 )
-from streaming.declare.keyed import FAILED
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.selected_checks import check_side
 from streaming.declare.selected_columns import side_columns
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import PENDING
+from streaming.declare.suffixes import FAILED, PENDING
 
 LookupOrder = Literal["arrival", "as they come"]
 OnFailure = Literal["side", "null", "default"]

@@ -27,11 +27,11 @@ from streaming.declare.joined_checks import (
     check_sides,
     check_words,
 )
-from streaming.declare.joined_columns import UNMATCHED, PairColumns, added_columns, selected_columns
+from streaming.declare.joined_columns import PairColumns, added_columns, selected_columns
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CURRENT
+from streaming.declare.suffixes import CURRENT, UNMATCHED
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,7 @@ from streaming.declare.keyed_columns import keyed_columns
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.pinned import Pinned
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, STATE
-
-FAILED = "failed"
-"""What the name of the table of calls that raised adds to the function's."""
+from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, LATE, STATE
 
 FAILED_COLUMNS = "error string, timer string, row string, state string"
 """What is kept of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""

@@ -73,11 +73,11 @@ class KeyedSteps:
             FencedError: another process has taken over.
             FunctionError: the function raised.
         """
-        before = self._outputs.position()
-        after = before.after(batches)
         tables = {suffix: self._created(suffix) for suffix in (*self._outputs.suffixes, STATE)}
         opened = {suffix: DeltaTable(storage.location(uri)) for suffix, uri in tables.items()}
         stands = {suffix: Reached.of(self._keyed, table) for suffix, table in opened.items()}
+        before = stands[STATE]
+        after = before.after(batches)
         behind = [suffix for suffix in self._outputs.suffixes if stands[suffix].is_behind(after)]
         if not self._anything(before, after, batches):
             for suffix in (*behind, STATE):
@@ -95,7 +95,8 @@ class KeyedSteps:
 
     def latest_due(self, watermark: datetime) -> datetime | None:
         """The last timer that is pending once all batches are followed and the clock is there."""
-        before, batches = self._outputs.position(), self._outputs.behind()
+        before = self._outputs.position()
+        batches = self._outputs.behind(before)
         within = replace(_range(before, before.after(batches)), until=watermark)
         rules = self._rules_of(within, batches)
         task = LastTimer(self._keyed, to_micros(watermark), rules)

@@ -42,18 +42,23 @@ class Outputs(Generic[At]):
 
         Where a step died between two of its commits, the next one ends where that one was to end.
         """
-        for end in dict.fromkeys((self._next_end(), None)):
-            yield from in_pieces(self.behind(end), most_rows)
+        position = self.position()
+        ahead = self._ahead_of(position)
+        if ahead is not None:
+            new = self.behind(position)
+            yield from in_pieces(
+                {name: [each for each in new[name] if each.number <= end] for name, end in ahead.through.items()},
+                most_rows,
+            )
+            position = self.position()
+        yield from in_pieces(self.behind(position), most_rows)
 
-    def behind(self, end: Reached | None = None) -> Batches:
-        """The batches of each log that are to be followed, up to `end` where there is one."""
-        at = self.position().through
-        new = {stream.name: batches_after(self._lake, stream, at[stream.name]) for stream in self._operator.follows}
-        if end is None:
-            return new
-        return {name: [each for each in batches if each.number <= end.through[name]] for name, batches in new.items()}
+    def behind(self, position: Reached) -> Batches:
+        """The batches of each log that are to be followed from a position on."""
+        streams = self._operator.follows
+        return {each.name: batches_after(self._lake, each, position.through[each.name]) for each in streams}
 
-    def _next_end(self) -> At | None:
-        """Where the next step must end, because a table is there already; None where none is ahead."""
-        at, others = self.position(), (suffix for suffix in self.suffixes if suffix != self._begins_at)
-        return next((table for table in map(self.at, others) if at.is_behind(table)), None)
+    def _ahead_of(self, position: Reached) -> At | None:
+        """Where a table is that is ahead of the others; None where none is."""
+        others = (self.at(suffix) for suffix in self.suffixes if suffix != self._begins_at)
+        return next((table for table in others if position.is_behind(table)), None)

@@ -58,7 +58,7 @@ class SteppedRuntime(OperatorRuntime, Generic[Of, Stepped]):
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
         steps = self._steps_on(spark)
         for batches in steps.pieces(rows_per_step(spark)):
-            yield Step(batches, partial(steps.step, batches, now))
+            yield Step(batches, partial(self._step, steps, batches, now))
 
     def through(self) -> Mapping[str, int]:
         return self.reached.now(self.lake, self.operator).through
@@ -68,6 +68,14 @@ class SteppedRuntime(OperatorRuntime, Generic[Of, Stepped]):
 
     def refresh(self) -> None:
         self._steps = None
+
+    def _step(self, steps: Stepped, batches: Batches, now: Callable[[], datetime]) -> Written:
+        try:
+            return steps.step(batches, now)
+        except BaseException:
+            # A table that was to be written after others may be behind them: steps that begin anew see to that.
+            self.refresh()
+            raise
 
     @abstractmethod
     def _begun(self, spark: SparkSession) -> Stepped:

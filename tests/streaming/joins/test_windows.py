@@ -40,6 +40,7 @@ from streaming.lake.lake import Lake
 from streaming.log.read import read_log, valid
 from streaming.operations.left import left_tables
 from streaming.operations.rebuild import rebuild
+from streaming.operators import step_size
 from streaming.operators.reached import Reached
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
@@ -185,15 +186,14 @@ def test_a_step_that_is_killed_at_any_commit_is_made_up_for(
 ) -> None:
     for kill in kills:
         lake = only_logs_of(logged, tmp_path / str(kill))
-        steps = WindowSteps(spark, lake, of)
-        (behind,) = steps.pieces(10_000)
-        half = {name: each[:3] for name, each in behind.items()}
-        rest = {name: each[3:] for name, each in behind.items()}
+        runtime = runtime_of(of, lake)
         with monkeypatch.context() as dying, pytest.raises(Killed):
+            dying.setattr(step_size, "ROWS_PER_CORE", 4)
             killed_at(kill, dying)
-            steps.step(half, lambda: NOW)
-            steps.step(rest, lambda: NOW)
-        for step in runtime_of(of, lake).steps(spark, lambda: NOW):
+            for step in runtime.steps(spark, lambda: NOW):
+                step.run()
+        # By the same process or by another one.
+        for step in (runtime if kill % 2 == 0 else runtime_of(of, lake)).steps(spark, lambda: NOW):
             step.run()
         assert tables(lake, of) == tables(logged, of), kill
 

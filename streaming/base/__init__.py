@@ -64,7 +64,7 @@ from streaming.base.intervals import (
     to_micros,
     utc_now,
 )
-from streaming.base.names import check_column_name, check_name
+from streaming.base.names import check_column_name, check_name, check_not_reserved
 from streaming.base.retry_after import retry_after
 from streaming.base.sql import Column, check_names, columns_of, names_in
 from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value, kind_of
@@ -126,6 +126,7 @@ __all__ = [
     "check_mapping",
     "check_name",
     "check_names",
+    "check_not_reserved",
     "check_number",
     "check_tuple",
     "check_type",

@@ -98,8 +98,10 @@ class Enriched(Operator):
     description: str = ""
     every: str | None = None
 
+    kind_name = "enrichment"
+
     def __post_init__(self) -> None:
-        check_name("enrichment", self.name)
+        check_name(self.kind_name, self.name)
         check_enriched_types(vars(self))
         for name in ("result", "default"):
             object.__setattr__(self, name, FrozenMapping(getattr(self, name)))

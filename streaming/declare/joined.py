@@ -70,8 +70,10 @@ class Joined(Operator):
     description: str = ""
     every: str | None = None
 
+    kind_name = "join"
+
     def __post_init__(self) -> None:
-        check_name("join", self.name)
+        check_name(self.kind_name, self.name)
         check_joined_types(vars(self))
         check_words(self.name, self.kind, self.late)
         check_sides(self.name, self.left, self.right)

@@ -95,8 +95,10 @@ class Keyed(Operator):
     description: str = ""
     every: str | None = None
 
+    kind_name = "keyed function"
+
     def __post_init__(self) -> None:
-        check_name("keyed function", self.name)
+        check_name(self.kind_name, self.name)
         check_keyed_types(vars(self))
         object.__setattr__(self, "by", tuple(name.strip("`") for name in self.by))
         object.__setattr__(self, "timers", FrozenMapping(self.timers))

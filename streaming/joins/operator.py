@@ -42,7 +42,7 @@ def _(operator: Joined, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Joined, lake: Lake, side: str) -> PlacedRows:
-    return rows_by_batch(of, lake, side, "join")
+    return rows_by_batch(of, lake, side)
 
 
 class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
@@ -92,7 +92,7 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def _read(self, suffix: str, spark: SparkSession) -> DataFrame:
         joined = self.operator
-        table = require_table(self.lake, joined, suffix, "join")
+        table = require_table(self.lake, joined, suffix)
         return delta.read(spark, self.lake.table(joined, suffix), version_read(self.lake, joined, table))
 
     def _last_due(self, side: Side, stream: Stream, rows: DataFrame) -> datetime | None:

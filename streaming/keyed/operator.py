@@ -47,7 +47,7 @@ def _(operator: Keyed, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Keyed, lake: Lake, side: str) -> PlacedRows:
-    check_has_side(of.name, "keyed function", side, of.output_schemas)
+    check_has_side(of.name, of.kind_name, side, of.output_schemas)
     return PlacedRows(
         uri=lake.table(of, side),
         # Each step writes a later instant than the one before it.
@@ -121,7 +121,7 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
 
     def _read(self, suffix: str, spark: SparkSession) -> DataFrame:
         keyed = self.operator
-        table = require_table(self.lake, keyed, suffix, "keyed function")
+        table = require_table(self.lake, keyed, suffix)
         rows = delta.read(spark, self.lake.table(keyed, suffix), version_read(self.lake, keyed, table))
         keys = [f"`{name}`" for name in keyed.by]
         return rows.orderBy(*keys) if suffix == STATE else rows.orderBy(AT, *keys)

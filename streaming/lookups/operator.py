@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, ChangedDeclaration, ViewError
+from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, ViewError
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
@@ -44,7 +44,7 @@ def _(operator: Enriched, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Enriched, lake: Lake, side: str) -> PlacedRows:
-    check_has_side(of.name, "enrichment", side, ("", FAILED))
+    check_has_side(of.name, of.kind_name, side, ("", FAILED))
     return PlacedRows(
         uri=lake.table(of, side),
         # Each step has a greater number than the one before it, and writes each table once.
@@ -69,14 +69,7 @@ class EnrichedRuntime(OperatorRuntime):
         self._steps: EnrichedSteps | None = None
 
     def check(self) -> None:
-        try:
-            check_declaration(self.lake, self.operator)
-        except ChangedDeclaration as changed:
-            difference = str(changed).partition(". Going on")[0].replace("view", "enrichment", 1)
-            raise ChangedDeclaration(
-                f"{difference}. Give the old declaration back, or declare another enrichment under a new name, which "
-                "asks for every row of the log. Nothing was changed."
-            ) from changed
+        check_declaration(self.lake, self.operator)
         table = delta.open_table(self.lake.table(self.operator))
         recorded = None if table is None else table.transaction_version(SOURCE)
         if recorded not in (None, text_number((self.operator.call,))):

@@ -9,13 +9,13 @@ from streaming.operators.generations import generation_of
 from streaming.sources import PlacedRows, check_has_side
 
 
-def rows_by_batch(of: Operator, lake: Lake, side: str, kind: str) -> PlacedRows:
-    """The rows of a table of the operator, by their `_batch`; `kind` is what people call the operator.
+def rows_by_batch(of: Operator, lake: Lake, side: str) -> PlacedRows:
+    """The rows of a table of the operator, by their `_batch`.
 
     Raises:
         DeclarationError: it has no such table.
     """
-    check_has_side(of.name, kind, side, (table.suffix for table in of.tables))
+    check_has_side(of.name, of.kind_name, side, (table.suffix for table in of.tables))
     return PlacedRows(
         uri=lake.table(of, side),
         unit=BATCH,

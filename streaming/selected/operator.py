@@ -42,7 +42,7 @@ def _(operator: Selected, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Selected, lake: Lake, side: str) -> PlacedRows:
-    return rows_by_batch(of, lake, side, "selection")
+    return rows_by_batch(of, lake, side)
 
 
 class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
@@ -76,7 +76,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
             ViewError: nothing is selected yet.
         """
         selected = self.operator
-        rows = self._as_of(spark, suffix, require_table(self.lake, selected, suffix, "selection"))
+        rows = self._as_of(spark, suffix, require_table(self.lake, selected, suffix))
         return rows.orderBy(BATCH, ORIGIN, *([ELEMENT] if selected.makes_many(suffix) else []))
 
     def _as_of(self, spark: SparkSession, suffix: str, table: DeltaTable) -> DataFrame:

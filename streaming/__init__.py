@@ -31,6 +31,9 @@ from streaming.declare import (
 )
 from streaming.declare import aggregates as agg
 from streaming.formats import Avro, Csv, Debezium, Json, Text
+
+# A room of operators says what runs them when it is imported.
+from streaming.joins import JoinedRuntime as JoinedRuntime
 from streaming.keyed import (
     CountEvictor,
     CountTrigger,
@@ -73,6 +76,7 @@ from streaming.operations import (
     savepoint,
     savepoints,
 )
+from streaming.selected import SelectedRuntime as SelectedRuntime
 from streaming.service import drain
 from streaming.sinks import (
     Console,

@@ -68,8 +68,8 @@ def through_kafka(console: Console) -> Iterator[ThroughKafka]:
             kafka, postgres = _start(folder / "_services", ending)
         os.environ |= {
             "TIDEMARK_PIPELINES": PIPELINES,
-            "TIDEMARK_DEMO_KAFKA": kafka.servers,
-            "TIDEMARK_DEMO_POSTGRES": postgres.connection(),
+            "TIDEMARK_PARAMETER_DEMO_KAFKA": kafka.servers,
+            "TIDEMARK_PARAMETER_DEMO_POSTGRES": postgres.connection(),
         }
         pipeline = find_pipeline(NAME)
         with step(console, seconds, "feed", f"{DAYS} days of real departures into a topic, a partition per airport"):

@@ -2,7 +2,19 @@
 
 from streaming.base import sql
 from streaming.base.arrow_types import arrow_schema
-from streaming.base.columns import DAY, EVENT_TIME, INGESTED_AT, ORDER, ORIGIN, WINDOW
+from streaming.base.columns import (
+    AT,
+    BATCH,
+    DAY,
+    EVENT_TIME,
+    INGESTED_AT,
+    ORDER,
+    ORIGIN,
+    RETRACTED,
+    STAMP,
+    WINDOW,
+    WRITTEN_AT,
+)
 from streaming.base.constants import constant
 from streaming.base.discovery import Discovery, discover
 from streaming.base.errors import (
@@ -52,13 +64,15 @@ from streaming.base.intervals import (
     to_micros,
     utc_now,
 )
-from streaming.base.names import check_column_name, check_name
+from streaming.base.names import check_column_name, check_name, check_not_reserved
 from streaming.base.retry_after import retry_after
 from streaming.base.sql import Column, check_names, columns_of, names_in
 from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value, kind_of
 from streaming.base.wording import counted, told
 
 __all__ = [
+    "AT",
+    "BATCH",
     "DAY",
     "END_OF_EVENT_TIMES",
     "EPOCH",
@@ -71,7 +85,10 @@ __all__ = [
     "MILLISECOND",
     "ORDER",
     "ORIGIN",
+    "RETRACTED",
+    "STAMP",
     "WINDOW",
+    "WRITTEN_AT",
     "BrokenModule",
     "ChangedDeclaration",
     "CheckpointError",
@@ -109,6 +126,7 @@ __all__ = [
     "check_mapping",
     "check_name",
     "check_names",
+    "check_not_reserved",
     "check_number",
     "check_tuple",
     "check_type",

@@ -17,5 +17,20 @@ ORIGIN = "_origin"
 INGESTED_AT = "_ingested_at"
 """The processing time at which the row's batch was read."""
 
+STAMP = "_watermark"
+"""The watermark that was in force when the row's batch was read; null before there was one."""
+
+BATCH = "_batch"
+"""The number of the row's batch in the log, or of the step that wrote it, where that is of several logs."""
+
+AT = "_at"
+"""The event time of a row that an operator makes of others."""
+
+WRITTEN_AT = "_written_at"
+"""The processing time at which the row was written."""
+
 WINDOW = "_window"
 """A window that the row is in: a struct of `start` and `end`."""
+
+RETRACTED = "_retracted"
+"""Whether a result of a window is void, and the row has no values."""

@@ -20,7 +20,21 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_column_name(name: str) -> None:
-    """Refuse a user's column that could collide with the log's own.
+    """Refuse a user's column that could collide with the log's own, or that Spark would read as part of another one.
+
+    Raises:
+        DeclarationError: the name begins with `_`, is empty, or has a dot.
+    """
+    check_not_reserved(name)
+    if "." in name:
+        raise DeclarationError(
+            f"column {name!r} is not allowed: Spark reads what stands behind a dot as a field of a struct. Rename it, "
+            f"such as {name.replace('.', '_')!r}."
+        )
+
+
+def check_not_reserved(name: str) -> None:
+    """Refuse the name of a column, in a table or a target, that could be one of the log's own.
 
     Raises:
         DeclarationError: the name begins with `_` or is empty.

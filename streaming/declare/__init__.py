@@ -12,8 +12,8 @@ from streaming.declare.enriched import Enriched, LookupRequest
 from streaming.declare.functions import RowFunction, WindowFunction
 from streaming.declare.input_side import InputSide
 from streaming.declare.joined import Joined
-from streaming.declare.joined_columns import LEFT_AT, RIGHT_AT, UNMATCHED
-from streaming.declare.keyed import FAILED, Keyed, Order, micros
+from streaming.declare.joined_columns import LEFT_AT, RIGHT_AT
+from streaming.declare.keyed import Keyed, Order, micros
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator, TableSpec
@@ -28,7 +28,7 @@ from streaming.declare.selected import Selected
 from streaming.declare.selected_columns import ELEMENT
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream, epoch_millis
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, PENDING, STATE, UPDATES
+from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, LATE, OPEN, PENDING, STATE, UNMATCHED, UPDATES
 from streaming.declare.two_sided import TwoSided
 from streaming.declare.window_joined import WindowJoined
 from streaming.declare.windowed import Windowed

@@ -9,10 +9,10 @@ from typing import Any
 from streaming.base import (
     DeclarationError,
     FrozenMapping,
-    check_column_name,
     check_mapping,
     check_name,
     check_names,
+    check_not_reserved,
     check_type,
     interval,
 )
@@ -112,7 +112,7 @@ class Delivery:
         if self.select is not None and not self.select:
             raise DeclarationError(f"select {named} names no column; leave it out to deliver all.")
         for name in self.select or ():
-            check_column_name(name)
+            check_not_reserved(name)
         readable = self.readable
         for name, expression in self.selected.items():
             check_names(f"column {name!r} {named}", expression, readable)

@@ -27,13 +27,12 @@ from streaming.declare.enriched_columns import (
     pending_columns,
     place_columns,
 )
-from streaming.declare.keyed import FAILED
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.selected_checks import check_side
 from streaming.declare.selected_columns import side_columns
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import PENDING
+from streaming.declare.suffixes import FAILED, PENDING
 
 LookupOrder = Literal["arrival", "as they come"]
 OnFailure = Literal["side", "null", "default"]
@@ -99,8 +98,10 @@ class Enriched(Operator):
     description: str = ""
     every: str | None = None
 
+    kind_name = "enrichment"
+
     def __post_init__(self) -> None:
-        check_name("enrichment", self.name)
+        check_name(self.kind_name, self.name)
         check_enriched_types(vars(self))
         for name in ("result", "default"):
             object.__setattr__(self, name, FrozenMapping(getattr(self, name)))

@@ -27,11 +27,11 @@ from streaming.declare.joined_checks import (
     check_sides,
     check_words,
 )
-from streaming.declare.joined_columns import UNMATCHED, PairColumns, added_columns, selected_columns
+from streaming.declare.joined_columns import PairColumns, added_columns, selected_columns
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CURRENT
+from streaming.declare.suffixes import CURRENT, UNMATCHED
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,10 @@ class Joined(Operator):
     description: str = ""
     every: str | None = None
 
+    kind_name = "join"
+
     def __post_init__(self) -> None:
-        check_name("join", self.name)
+        check_name(self.kind_name, self.name)
         check_joined_types(vars(self))
         check_words(self.name, self.kind, self.late)
         check_sides(self.name, self.left, self.right)

@@ -11,9 +11,6 @@ from streaming.declare.input_side import SideName
 from streaming.declare.side import is_column
 from streaming.declare.stream import Stream
 
-UNMATCHED = "unmatched"
-"""What the name of a join gets appended for the rows that had no partner in time."""
-
 LEFT_AT, RIGHT_AT = "_left_at", "_right_at"
 """The event times of the rows of a pair."""
 

@@ -26,10 +26,7 @@ from streaming.declare.keyed_columns import keyed_columns
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.pinned import Pinned
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, STATE
-
-FAILED = "failed"
-"""What the name of the table of calls that raised adds to the function's."""
+from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, LATE, STATE
 
 FAILED_COLUMNS = "error string, timer string, row string, state string"
 """What is kept of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""
@@ -98,8 +95,10 @@ class Keyed(Operator):
     description: str = ""
     every: str | None = None
 
+    kind_name = "keyed function"
+
     def __post_init__(self) -> None:
-        check_name("keyed function", self.name)
+        check_name(self.kind_name, self.name)
         check_keyed_types(vars(self))
         object.__setattr__(self, "by", tuple(name.strip("`") for name in self.by))
         object.__setattr__(self, "timers", FrozenMapping(self.timers))

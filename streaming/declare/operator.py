@@ -39,6 +39,8 @@ class Operator(ABC):
 
     name: str
     description: str
+    kind_name: str = "operator"
+    """What people call one of its kind."""
     every: str | None = None
     """How often a running pipeline steps it at most, as an interval; None: after each commit of what it reads."""
 

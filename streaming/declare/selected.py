@@ -56,8 +56,10 @@ class Selected(Operator):
     description: str = ""
     every: str | None = None
 
+    kind_name = "selection"
+
     def __post_init__(self) -> None:
-        check_name("selection", self.name)
+        check_name(self.kind_name, self.name)
         check_selected_types(vars(self))
         object.__setattr__(self, "sides", FrozenMapping(self.sides))
         for name in ("select", "explode"):

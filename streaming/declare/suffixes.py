@@ -10,3 +10,9 @@ CURRENT = "current"
 
 PENDING = "pending"
 """Rows of an enrichment that wait for an answer."""
+
+FAILED = "failed"
+"""Rows for which a function raised, or that a lookup did not answer."""
+
+UNMATCHED = "unmatched"
+"""Rows of a join that had no partner in time."""

@@ -41,7 +41,6 @@ class TwoSided(Operator):
     every: str | None = field(default=None, kw_only=True)
 
     kind_name = "two-sided view"
-    """What people call it."""
 
     def _check_inputs(self) -> None:
         check_name(self.kind_name, self.name)

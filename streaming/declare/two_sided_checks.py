@@ -36,6 +36,12 @@ def check_meeting(of: str, on: Mapping[str, str], left: Stream, right: Stream, w
         DeclarationError: with the columns that there are.
     """
     check_keys_there(of, on, left, right)
+    for name in on:
+        if name in ("left", "right"):
+            raise DeclarationError(
+                f"on {of} has the key {name!r}, under which late rows are shown with all their columns; derive a "
+                f"column of another name in stream {left.name!r}, such as derived={{'{name}_key': '{name}'}}."
+            )
     for side, stream in (("left", left), ("right", right)):
         for expression in window.expressions:
             check_names(f"the window {of}, at the {side},", expression, stream.columns)

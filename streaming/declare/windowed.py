@@ -59,8 +59,10 @@ class Windowed(Operator):
     fresh_within: str | None = None
     every: str | None = None
 
+    kind_name = "view"
+
     def __post_init__(self) -> None:
-        check_name("view", self.name)
+        check_name(self.kind_name, self.name)
         check_view_types(vars(self))
         object.__setattr__(self, "aggregates", FrozenMapping(self.aggregates))
         if bool(self.aggregates) == (self.function is not None):

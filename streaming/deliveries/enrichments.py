@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN
+from streaming.base import AT, BATCH, ORIGIN
 from streaming.declare import Delivery, Enriched
 from streaming.deliveries.outbox import UNIT, Outbox
 from streaming.lake import Lake
-from streaming.lookups import AT, BATCH, STEP, STEP_COLUMN
+from streaming.lookups import STEP, STEP_COLUMN
 from streaming.sinks import REVISION, TIME
 from streaming.tables import delta
 

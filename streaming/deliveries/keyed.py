@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import FIRST_INSTANT, to_micros
+from streaming.base import AT, FIRST_INSTANT, WRITTEN_AT, to_micros
 from streaming.declare import Delivery, Keyed
 from streaming.deliveries.outbox import UNIT, Outbox
-from streaming.keyed import AT, NEWEST_INSTANT, WRITTEN_AT
+from streaming.keyed import NEWEST_INSTANT
 from streaming.lake import Lake
 from streaming.operators import generation_of
 from streaming.sinks import REVISION, TIME

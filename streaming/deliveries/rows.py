@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streaming.base import AT, BATCH
 from streaming.declare import Delivery, Operator
 from streaming.deliveries.outbox import UNIT, Outbox
 from streaming.lake import Lake
 from streaming.operators import Reached, generation_of
-from streaming.selected import AT, BATCH
 from streaming.sinks import REVISION, TIME
 from streaming.tables import FileIndex, delta, read_files
 

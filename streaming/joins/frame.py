@@ -10,10 +10,9 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, MICROSECOND, ORIGIN, constant
+from streaming.base import AT, BATCH, DAY, MICROSECOND, ORIGIN, STAMP, WRITTEN_AT, constant
 from streaming.declare import LEFT_AT, RIGHT_AT, Joined
 
-AT, BATCH, STAMP, WRITTEN_AT = "_at", "_batch", "_watermark", "_written_at"
 Side = Literal["left", "right"]
 OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
 _AT = {"left": LEFT_AT, "right": RIGHT_AT}

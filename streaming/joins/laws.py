@@ -3,55 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import EPOCH, ViewError, literal
+from streaming.base import BATCH, EPOCH, WRITTEN_AT, ViewError, literal
 from streaming.declare import UNMATCHED, Joined
 from streaming.joins.current import current_rows
-from streaming.joins.frame import (
-    BATCH,
-    OTHER,
-    WRITTEN_AT,
-    Side,
-    alone,
-    pairs,
-    results,
-    side_rows,
-    unmatched,
-)
+from streaming.joins.frame import OTHER, Side, alone, pairs, results, side_rows, unmatched
 from streaming.joins.waiting import is_due
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Finding, LogAtVersion, Reached, differing_rows, versions_now
+from streaming.operators import Finding, LogAtVersion, PinnedTables, Reached, differing_rows
 from streaming.tables import delta
 
 
-@dataclass(frozen=True)
-class PinnedJoined:
-    """The tables of a join at versions of one moment, by suffix; `delta.BEFORE` for those not there."""
-
-    joined: Joined
-    versions: Mapping[str, int]
-
-    @classmethod
-    def now(cls, lake: Lake, joined: Joined) -> PinnedJoined:
-        """As it is now."""
-        return cls(joined, versions_now(lake, joined))
-
-
 def audit_joined(
-    spark: SparkSession, lake: Lake, pinned: PinnedJoined, logs: Mapping[str, LogAtVersion]
+    spark: SparkSession, lake: Lake, pinned: PinnedTables[Joined], logs: Mapping[str, LogAtVersion]
 ) -> Iterator[Finding]:
     """The laws: each pair once, each row told of alone that had none in time, and what is current is one outer join.
 
     Raises:
         ViewError: nothing is joined yet.
     """
-    joined = pinned.joined
+    joined = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
         raise ViewError(
             f"join {joined.name!r} has joined nothing yet at {lake.table(joined)!r}; run `tidemark run "

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from functools import partial, reduce
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, ORIGIN, from_micros
+from streaming.base import AT, BATCH, MICROSECOND, ORIGIN, STAMP, from_micros
 from streaming.clocks import latest
 from streaming.declare import CURRENT, LATE, UNMATCHED, Joined, Stream
 from streaming.joins.current import current_rows
 from streaming.joins.explained import explain
-from streaming.joins.frame import AT, BATCH, STAMP, WRITTEN_AT, Side, reach
-from streaming.joins.laws import PinnedJoined, audit_joined
+from streaming.joins.frame import Side, reach
+from streaming.joins.laws import audit_joined
 from streaming.joins.steps import JoinedSteps
 from streaming.lake import Lake
 from streaming.log import read_log, valid
@@ -23,16 +23,15 @@ from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
+    PinnedTables,
     Reached,
-    Step,
-    check_declaration,
-    generation_of,
+    SteppedRuntime,
     require_table,
-    rows_per_step,
+    rows_by_batch,
     runtime_of,
     version_read,
 )
-from streaming.sources import PlacedRows, check_has_side, placed_rows
+from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta, shifted
 
 
@@ -43,40 +42,11 @@ def _(operator: Joined, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Joined, lake: Lake, side: str) -> PlacedRows:
-    check_has_side(of.name, "join", side, (table.suffix for table in of.tables))
-    return PlacedRows(
-        uri=lake.table(of, side),
-        unit=BATCH,
-        unit_name="step",
-        written=WRITTEN_AT,
-        at=AT,
-        made_by=f"run `tidemark run {of.folder}` first, so that it has rows",
-        order=(ORIGIN,),
-        instants=False,
-        generation=generation_of,
-    )
+    return rows_by_batch(of, lake, side)
 
 
-class JoinedRuntime(OperatorRuntime):
+class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
     """A join runs in steps over both logs; nothing is kept from one to the next."""
-
-    operator: Joined
-
-    def __init__(self, joined: Joined, lake: Lake) -> None:
-        self.operator = joined
-        self.lake = lake
-        self._steps: JoinedSteps | None = None
-
-    def check(self) -> None:
-        check_declaration(self.lake, self.operator)
-
-    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps = self._steps_on(spark)
-        for batches in steps.pieces(rows_per_step(spark)):
-            yield Step(batches, partial(steps.step, batches, now))
-
-    def through(self) -> Mapping[str, int]:
-        return Reached.now(self.lake, self.operator).through
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         # The clocks of both streams must pass whatever waits on either side.
@@ -92,14 +62,10 @@ class JoinedRuntime(OperatorRuntime):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
-    def pin(self, spark: SparkSession) -> PinnedJoined:
-        return PinnedJoined.now(self.lake, self.operator)
-
-    def laws(self, spark: SparkSession, pinned: PinnedJoined, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[Joined], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
         return audit_joined(spark, self.lake, pinned, logs)
-
-    def refresh(self) -> None:
-        self._steps = None
 
     def _pairs(self, spark: SparkSession) -> DataFrame:
         return self._read("", spark).orderBy(BATCH, ORIGIN)
@@ -126,7 +92,7 @@ class JoinedRuntime(OperatorRuntime):
 
     def _read(self, suffix: str, spark: SparkSession) -> DataFrame:
         joined = self.operator
-        table = require_table(self.lake, joined, suffix, "join")
+        table = require_table(self.lake, joined, suffix)
         return delta.read(spark, self.lake.table(joined, suffix), version_read(self.lake, joined, table))
 
     def _last_due(self, side: Side, stream: Stream, rows: DataFrame) -> datetime | None:
@@ -142,8 +108,5 @@ class JoinedRuntime(OperatorRuntime):
             return None
         return shifted(from_micros(greatest[0]), reach(self.operator, side) + MICROSECOND)
 
-    def _steps_on(self, spark: SparkSession) -> JoinedSteps:
-        # Kept, because it knows the files of the logs.
-        if self._steps is None:
-            self._steps = JoinedSteps(spark, self.lake, self.operator)
-        return self._steps
+    def _begun(self, spark: SparkSession) -> JoinedSteps:
+        return JoinedSteps(spark, self.lake, self.operator)

@@ -15,9 +15,9 @@ from functools import reduce
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.base import EPOCH
+from streaming.base import AT, BATCH, EPOCH
 from streaming.declare import UNMATCHED, Joined
-from streaming.joins.frame import AT, BATCH, OTHER, Side, alone, pairs, partners_of, results, side_rows, unmatched
+from streaming.joins.frame import OTHER, Side, alone, pairs, partners_of, results, side_rows, unmatched
 from streaming.joins.waiting import Due, due
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles
@@ -40,7 +40,8 @@ class JoinedSteps:
         logs = {stream.name: LogFiles(lake, stream) for stream in joined.reads}
         self._logs: dict[Side, LogFiles] = {"left": logs[joined.left.name], "right": logs[joined.right.name]}
         self._no_rows = {side: side_rows(joined, side, log.none(spark)) for side, log in self._logs.items()}
-        self._outputs = Outputs(lake, joined)
+        self._outputs = Outputs(lake, joined, Reached)
+        self._ready: set[str] = set()
         # Finer ranges would hardly be shorter, once the bounds are added to them.
         self._width = max(_SHORTEST, (joined.upper - joined.lower) / 4)
 
@@ -150,11 +151,11 @@ class JoinedSteps:
 
     def _created(self, suffix: str) -> str:
         uri = self._lake.table(self._joined, suffix)
-        if delta.exists(uri):
-            return uri
-        found = pairs(self._joined, self._no_rows["left"], self._no_rows["right"], "left", small=True)
-        schema = results(self._joined, found, 0, EPOCH).schema
-        return create_table(self._lake, self._joined, suffix, schema)
+        if suffix not in self._ready and not delta.exists(uri):
+            found = pairs(self._joined, self._no_rows["left"], self._no_rows["right"], "left", small=True)
+            create_table(self._lake, self._joined, suffix, results(self._joined, found, 0, EPOCH).schema)
+        self._ready.add(suffix)
+        return uri
 
 
 def _has_rows(batches: Sequence[Batch]) -> bool:

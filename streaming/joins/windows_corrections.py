@@ -10,19 +10,19 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, WINDOW, FencedError, ViewError, date_literal, literal
+from streaming.base import DAY, RETRACTED, WINDOW, FencedError, ViewError, date_literal, literal
 from streaming.declare import CORRECTIONS, CoGrouped, TwoSided
 from streaming.joins.windows_function import function_errors
 from streaming.joins.windows_late import logs_of
 from streaming.joins.windows_plan import corrected_numbers, is_closed, late_days, until
-from streaming.joins.windows_results import bounded, finish
+from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import LATE, group, pairs
 from streaming.lake import Lake
 from streaming.operators import Reached, check_declaration, create_table, generation_of, open_side
 from streaming.tables import delta
-from streaming.views import kind_of
+from streaming.views import kind_of, retract_others
 
-_LATE_ROWS, _RETRACTED = "_late_rows", "_retracted"
+_LATE_ROWS = "_late_rows"
 
 
 def correct(
@@ -90,17 +90,12 @@ def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at:
     groups = group(pairs(operator, near), operator, **{_LATE_ROWS: F.count_if(LATE)})
     late = groups.where(of_day if merges else of_day & closed)
     results = finish(late.where(closed) if merges else late, operator, _LATE_ROWS)
-    results = results.withColumn(_RETRACTED, F.lit(False))
+    results = results.withColumn(RETRACTED, F.lit(False))
     # The rows of a fixed window only become more, so that a join that had a result there has one again.
     if merges or isinstance(operator, CoGrouped):
-        start = F.to_date("window_start").alias(DAY)
-        windows = bounded(late).select(*operator.identity, _LATE_ROWS, start)
-        theirs = results.select(*(F.col(name).alias(f"_its_{name}") for name in operator.identity))
-        same = [F.col(name).eqNullSafe(F.col(f"_its_{name}")) for name in operator.identity]
-        without = windows.join(theirs, same, "left_anti").withColumn(_RETRACTED, F.lit(True))
-        results = results.unionByName(without, allowMissingColumns=True)
+        results = retract_others(results, late, operator, _LATE_ROWS)
     through = {f"_through_{side.name}": F.lit(at.through[side.stream.name]).cast("bigint") for side in operator.sides}
-    return results.withColumns(through).select(*operator.columns, _LATE_ROWS, _RETRACTED, *through, DAY)
+    return results.withColumns(through).select(*operator.columns, _LATE_ROWS, RETRACTED, *through, DAY)
 
 
 def read_corrections(

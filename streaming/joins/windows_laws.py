@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,29 +18,13 @@ from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import LATE, SIDE, group, pairs
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.operators import Finding, LogAtVersion, Reached, differing_rows, open_beside
+from streaming.operators import Finding, LogAtVersion, PinnedTables, Reached, differing_rows
 from streaming.tables import delta
 from streaming.views import current_results
 
 
-@dataclass(frozen=True)
-class PinnedTwoSided:
-    """The tables at versions of one moment, `delta.BEFORE` for those that are not there."""
-
-    operator: TwoSided
-    first: int
-    corrections: int
-
-    @classmethod
-    def now(cls, lake: Lake, operator: TwoSided) -> PinnedTwoSided:
-        """As it is now."""
-        first = delta.open_table(lake.table(operator))
-        tables = first, open_beside(first, lake.table(operator, CORRECTIONS))
-        return cls(operator, *(delta.BEFORE if table is None else table.version() for table in tables))
-
-
 def audit_two_sided(
-    spark: SparkSession, lake: Lake, pinned: PinnedTwoSided, logs: Mapping[str, LogAtVersion]
+    spark: SparkSession, lake: Lake, pinned: PinnedTables[TwoSided], logs: Mapping[str, LogAtVersion]
 ) -> Iterator[Finding]:
     """The laws: pairs are on time or late, first results are of those on time, current ones of all, corrections repeat.
 
@@ -49,12 +32,12 @@ def audit_two_sided(
         ViewError: nothing is published yet.
     """
     operator = pinned.operator
-    first = read_first(spark, lake, operator, pinned.first)
+    first = read_first(spark, lake, operator, pinned.versions[""])
     rows = {name: log.rows for name, log in logs.items()}
     counted = pairs(operator, rows)
     yield _partition(operator, counted, logs)
     # It may be some batches behind its logs.
-    clock = Reached.of(operator, delta.open_table(lake.table(operator), pinned.first)).watermark
+    clock = Reached.of(operator, delta.open_table(lake.table(operator), pinned.versions[""])).watermark
     closed = literal(None if clock is None else operator.window.closed_by(clock))
     published = F.col("window_end") <= closed
 
@@ -65,12 +48,12 @@ def audit_two_sided(
     on_time = results(counted.where("not _late")).select(*columns)
     broken = differing_rows(first.select(*columns), on_time)
     yield Finding("first result", operator.name, on_time.count(), broken, "rows: stream = batch, on-time rows")
-    corrections = read_corrections(spark, lake, operator, pinned.corrections)
+    corrections = read_corrections(spark, lake, operator, pinned.versions[CORRECTIONS])
     if operator.late == "drop":
         yield Finding("convergence", operator.name, 0, 0, "not promised: late rows are dropped as declared")
     else:
         heads = Reached.of(operator, None).after({name: log.batches for name, log in logs.items()})
-        table = delta.open_table(lake.corrections(operator), pinned.corrections)
+        table = delta.open_table(lake.corrections(operator), pinned.versions[CORRECTIONS])
         waiting = {entry.day for entry in pending(rows, operator, heads, table)}
         settled = ~F.col("_day").isin(*waiting) if waiting else F.lit(True)
         current = current_results(first, numbered(corrections), operator).where(settled & published).select(*columns)
@@ -119,9 +102,9 @@ def _recomputed(
     corrections: DataFrame,
     logs: Mapping[str, LogAtVersion],
     lake: Lake,
-    pinned: PinnedTwoSided,
+    pinned: PinnedTables[TwoSided],
 ) -> DataFrame:
-    table = delta.open_table(lake.corrections(operator), pinned.corrections)
+    table = delta.open_table(lake.corrections(operator), pinned.versions[CORRECTIONS])
     parts = []
     for row in corrections.select("_day").distinct().collect():
         through = Corrected.of(operator, row["_day"], table).through

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
-from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import WINDOW, ViewError, earlier, from_micros, literal
-from streaming.declare import Stream, TwoSided
+from streaming.declare import CORRECTIONS, Stream, TwoSided
 from streaming.joins.windows_corrections import correct, numbered, read_corrections
 from streaming.joins.windows_explained import explain
 from streaming.joins.windows_first import read_first
 from streaming.joins.windows_late import counts, late_pairs, logs_of
-from streaming.joins.windows_laws import PinnedTwoSided, audit_two_sided
+from streaming.joins.windows_laws import audit_two_sided
 from streaming.joins.windows_plan import plan
 from streaming.joins.windows_rows import pairs
 from streaming.joins.windows_steps import WindowSteps
@@ -26,11 +25,8 @@ from streaming.operators import (
     LogAtVersion,
     OperatorRuntime,
     PendingDay,
-    Reached,
-    Step,
-    check_declaration,
-    in_pieces,
-    rows_per_step,
+    PinnedTables,
+    SteppedRuntime,
     runtime_of,
 )
 from streaming.tables import delta
@@ -42,26 +38,8 @@ def _(operator: TwoSided, lake: Lake) -> OperatorRuntime:
     return TwoSidedRuntime(operator, lake)
 
 
-class TwoSidedRuntime(OperatorRuntime):
+class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
     """It runs in steps over both logs; its corrections are batch reads of them."""
-
-    operator: TwoSided
-
-    def __init__(self, operator: TwoSided, lake: Lake) -> None:
-        self.operator = operator
-        self.lake = lake
-        self._steps: WindowSteps | None = None
-
-    def check(self) -> None:
-        check_declaration(self.lake, self.operator)
-
-    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps = self._steps_on(spark)
-        for batches in in_pieces(steps.behind(), rows_per_step(spark)):
-            yield Step(batches, partial(steps.step, batches, now))
-
-    def through(self) -> Mapping[str, int]:
-        return Reached.now(self.lake, self.operator).through
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         return counts(self.operator, stream)
@@ -106,13 +84,13 @@ class TwoSidedRuntime(OperatorRuntime):
     ) -> dict[date, int]:
         return correct(spark, self.lake, self.operator, days, now, on_day)
 
-    def refresh(self) -> None:
-        self._steps = None
+    def pin(self, spark: SparkSession) -> PinnedTables[TwoSided]:
+        # Corrections count also where the declaration makes none any more.
+        return PinnedTables.now(self.lake, self.operator, CORRECTIONS)
 
-    def pin(self, spark: SparkSession) -> PinnedTwoSided:
-        return PinnedTwoSided.now(self.lake, self.operator)
-
-    def laws(self, spark: SparkSession, pinned: PinnedTwoSided, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[TwoSided], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
         return audit_two_sided(spark, self.lake, pinned, logs)
 
     @property
@@ -121,8 +99,8 @@ class TwoSidedRuntime(OperatorRuntime):
 
     def _current(self, spark: SparkSession) -> DataFrame:
         at = self.pin(spark)
-        corrections = numbered(read_corrections(spark, self.lake, self.operator, at.corrections))
-        first = read_first(spark, self.lake, self.operator, at.first)
+        corrections = numbered(read_corrections(spark, self.lake, self.operator, at.versions[CORRECTIONS]))
+        first = read_first(spark, self.lake, self.operator, at.versions[""])
         return current_results(first, corrections, self.operator).orderBy("window_start", *self._by)
 
     def _corrections(self, spark: SparkSession) -> DataFrame:
@@ -135,10 +113,7 @@ class TwoSidedRuntime(OperatorRuntime):
             )
         return corrections.orderBy("window_start", *self._by)
 
-    def _steps_on(self, spark: SparkSession) -> WindowSteps:
-        # Kept, because it knows the files of the logs.
-        if self._steps is None:
-            steps = WindowSteps(spark, self.lake, self.operator)
-            steps.repair()
-            self._steps = steps
-        return self._steps
+    def _begun(self, spark: SparkSession) -> WindowSteps:
+        steps = WindowSteps(spark, self.lake, self.operator)
+        steps.repair()
+        return steps

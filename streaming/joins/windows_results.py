@@ -30,7 +30,7 @@ def finish(groups: DataFrame, operator: TwoSided, *extra: str) -> DataFrame:
     return results.select(*operator.columns, *extra, F.to_date("window_start").alias(DAY))
 
 
-def bounded(groups: DataFrame) -> DataFrame:
+def _bounded(groups: DataFrame) -> DataFrame:
     """`groups` with `window_start` and `window_end`."""
     return groups.withColumns({"window_start": F.col(f"{WINDOW}.start"), "window_end": F.col(f"{WINDOW}.end")})
 
@@ -45,7 +45,7 @@ def _joined(groups: DataFrame, operator: WindowJoined, extra: tuple[str, ...]) -
     # A null equals nothing, so that rows of such a key are by themselves.
     has_null = reduce(or_, (F.col(key).isNull() for key in operator.by))
     kept = [*operator.by, "window_start", "window_end", *extra]
-    meetings = bounded(groups).select(*kept, F.explode(F.when(has_null, apart).otherwise(together)).alias(_MEETING))
+    meetings = _bounded(groups).select(*kept, F.explode(F.when(has_null, apart).otherwise(together)).alias(_MEETING))
     wanted = meetings.where(_has_results(operator)).select(*kept, f"{_MEETING}.*")
     by_left = wanted.select(*kept, RIGHT, F.explode_outer(LEFT).alias(LEFT))
     pairs = by_left.select(*kept, LEFT, F.explode_outer(RIGHT).alias(RIGHT))
@@ -69,7 +69,7 @@ def _has_results(operator: WindowJoined) -> Column:
 def _called(groups: DataFrame, operator: CoGrouped, extra: tuple[str, ...]) -> DataFrame:
     rows = [_in_order(F.col(ROWS[side.name]), side.stream.columns).alias(ROWS[side.name]) for side in operator.sides]
     kept = [*operator.by, "window_start", "window_end", *extra]
-    given = bounded(groups).select(*kept, *rows)
+    given = _bounded(groups).select(*kept, *rows)
     results = arrow_schema(operator.result)
     fields = [given.schema[name] for name in kept]
     schema = StructType([*fields, *from_arrow_schema(results, prefer_timestamp_ntz=False).fields])

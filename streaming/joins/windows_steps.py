@@ -6,7 +6,7 @@ sessions what is open is a table. Whatever kills a step, the next one goes on fr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +18,8 @@ from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import group, pairs
 from streaming.joins.windows_sessions import OpenJointSessions
 from streaming.lake import Lake
-from streaming.log import LogFiles, batches_after
-from streaming.operators import Batches, Reached, StateCleaner, Written
+from streaming.log import LogFiles
+from streaming.operators import Batches, Outputs, Reached, StateCleaner, Written
 from streaming.views import ends_within, publish
 
 
@@ -35,33 +35,30 @@ class WindowSteps:
         nothing = group(pairs(operator, {name: log.none(spark) for name, log in self._logs.items()}), operator)
         self._nothing = finish(nothing, operator)
         self._open = OpenJointSessions(spark, lake, operator, nothing.schema) if operator.window.merging else None
+        self._outputs = Outputs(lake, operator, Reached)
         self._cleaner = StateCleaner()
 
-    def position(self) -> Reached:
-        """The batches after which the next step begins."""
-        return Reached.now(self._lake, self._operator)
-
-    def behind(self) -> Batches:
-        """The batches of each log that are to be followed."""
-        through = self.position().through
-        return {stream.name: batches_after(self._lake, stream, through[stream.name]) for stream in self._operator.reads}
+    def pieces(self, most_rows: int) -> Iterator[Batches]:
+        """What is to be followed, in pieces of at most `most_rows` rows of each log."""
+        return self._outputs.pieces(most_rows)
 
     def repair(self) -> None:
         """Make state fit to what is published, whatever became of either; before the first step of a process."""
         if self._open is None:
             return
-        published, kept = self.position(), self._open.repaired(self.position())
+        published = self._outputs.position()
+        kept = self._open.repaired(published)
         if kept != published:
             self._open.write_open(self._sessions(self._open, kept, published), kept, published)
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
-        """Follow `batches`, those after the position in order and without a gap, in one go.
+        """Follow `batches`, those after the published results in order and without a gap, in one go.
 
         Raises:
             FencedError: another process has taken over.
             FunctionError: the function raised.
         """
-        before = self.position()
+        before = self._outputs.position()
         after = before.after(batches)
         if self._open is None:
             return Written(self._publish(self._closed(before, after), before, after, now()))

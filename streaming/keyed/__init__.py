@@ -34,18 +34,15 @@ from streaming.keyed.operator import KeyedRuntime
 from streaming.keyed.reached import Reached
 from streaming.keyed.rows import as_dict, row_class
 from streaming.keyed.rules import PinnedRules, Pins, RuleHistory
-from streaming.keyed.schemas import AT, WRITTEN_AT
 from streaming.keyed.source_text import SOURCE, text_number
 from streaming.keyed.steps import NEWEST_INSTANT
 from streaming.keyed.values import encoder, python_values, read_back
 
 __all__ = [
-    "AT",
     "FOREVER",
     "NEVER",
     "NEWEST_INSTANT",
     "SOURCE",
-    "WRITTEN_AT",
     "CountEvictor",
     "CountTrigger",
     "DeltaEvictor",

@@ -3,50 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ViewError, literal, optional_micros
+from streaming.base import WRITTEN_AT, ViewError, literal, optional_micros
 from streaming.declare import STATE, Keyed
 from streaming.keyed.control import rules_of_logs
 from streaming.keyed.frame import in_order, is_on_time
 from streaming.keyed.key import NEVER
 from streaming.keyed.partition import BATCH
 from streaming.keyed.reached import Reached
-from streaming.keyed.schemas import WRITTEN_AT, no_rows, spark_schema, table_schemas
+from streaming.keyed.schemas import no_rows, spark_schema, table_schemas
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Finding, LogAtVersion, differing_rows, versions_now
+from streaming.operators import Finding, LogAtVersion, PinnedTables, differing_rows
 from streaming.spark import lenient_session
 from streaming.tables import delta
 
 
-@dataclass(frozen=True)
-class PinnedKeyed:
-    """The tables of a keyed function at versions of one moment, by suffix; `delta.BEFORE` for those not there."""
-
-    keyed: Keyed
-    versions: Mapping[str, int]
-
-    @classmethod
-    def now(cls, lake: Lake, keyed: Keyed) -> PinnedKeyed:
-        """As it is now."""
-        return cls(keyed, versions_now(lake, keyed))
-
-
 def audit_keyed(
-    spark: SparkSession, lake: Lake, pinned: PinnedKeyed, logs: Mapping[str, LogAtVersion]
+    spark: SparkSession, lake: Lake, pinned: PinnedTables[Keyed], logs: Mapping[str, LogAtVersion]
 ) -> Iterator[Finding]:
     """The laws: each table holds what the function over the whole logs gives, however these were cut into steps.
 
     Raises:
         ViewError: nothing is computed yet.
     """
-    keyed = pinned.keyed
+    keyed = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
         raise ViewError(
             f"keyed function {keyed.name!r} has computed nothing yet at {lake.table(keyed)!r}; run `tidemark run "

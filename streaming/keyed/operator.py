@@ -10,15 +10,14 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import from_micros, literal
+from streaming.base import AT, WRITTEN_AT, from_micros, literal
 from streaming.clocks import latest
 from streaming.declare import FAILED, LATE, STATE, Keyed, Stream
 from streaming.keyed.added_state import add_state, counts_as
 from streaming.keyed.explained import explain
 from streaming.keyed.frame import is_on_time
-from streaming.keyed.laws import PinnedKeyed, audit_keyed
+from streaming.keyed.laws import audit_keyed
 from streaming.keyed.reached import Reached
-from streaming.keyed.schemas import AT, WRITTEN_AT
 from streaming.keyed.source_text import changed_text
 from streaming.keyed.steps import KeyedSteps
 from streaming.lake import Lake
@@ -27,12 +26,11 @@ from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
-    Step,
+    PinnedTables,
+    SteppedRuntime,
     check_declaration,
     generation_of,
-    in_pieces,
     require_table,
-    rows_per_step,
     runtime_of,
     version_read,
 )
@@ -49,7 +47,7 @@ def _(operator: Keyed, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Keyed, lake: Lake, side: str) -> PlacedRows:
-    check_has_side(of.name, "keyed function", side, of.output_schemas)
+    check_has_side(of.name, of.kind_name, side, of.output_schemas)
     return PlacedRows(
         uri=lake.table(of, side),
         # Each step writes a later instant than the one before it.
@@ -63,31 +61,16 @@ def _(of: Keyed, lake: Lake, side: str) -> PlacedRows:
     )
 
 
-class KeyedRuntime(OperatorRuntime):
+class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
     """A keyed function runs in steps over its logs, from a table of state to the next."""
 
-    operator: Keyed
-
-    def __init__(self, keyed: Keyed, lake: Lake) -> None:
-        self.operator = keyed
-        self.lake = lake
-        self._steps: KeyedSteps | None = None
+    reached = Reached
 
     def check(self) -> None:
         check_declaration(self.lake, self.operator, partial(counts_as, self.operator))
         warning = changed_text(self.operator, delta.open_table(self.lake.table(self.operator, STATE)))
         if warning is not None:
             _log.warning(warning)
-
-    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps = self._steps_on(spark)
-        # Where a step died between two of its commits, the next one ends where that one was to end.
-        for end in dict.fromkeys((steps.next_end(), None)):
-            for batches in in_pieces(steps.behind(end), rows_per_step(spark)):
-                yield Step(batches, partial(steps.step, batches, now))
-
-    def through(self) -> dict[str, int]:
-        return dict(Reached.now(self.lake, self.operator).through)
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         if self.operator.order == "arrival" or stream not in self.operator.streams:
@@ -131,18 +114,14 @@ class KeyedRuntime(OperatorRuntime):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
-    def pin(self, spark: SparkSession) -> PinnedKeyed:
-        return PinnedKeyed.now(self.lake, self.operator)
-
-    def laws(self, spark: SparkSession, pinned: PinnedKeyed, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[Keyed], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
         return audit_keyed(spark, self.lake, pinned, logs)
-
-    def refresh(self) -> None:
-        self._steps = None
 
     def _read(self, suffix: str, spark: SparkSession) -> DataFrame:
         keyed = self.operator
-        table = require_table(self.lake, keyed, suffix, "keyed function")
+        table = require_table(self.lake, keyed, suffix)
         rows = delta.read(spark, self.lake.table(keyed, suffix), version_read(self.lake, keyed, table))
         keys = [f"`{name}`" for name in keyed.by]
         return rows.orderBy(*keys) if suffix == STATE else rows.orderBy(AT, *keys)
@@ -161,17 +140,14 @@ class KeyedRuntime(OperatorRuntime):
         ]
         return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
 
-    def _steps_on(self, spark: SparkSession) -> KeyedSteps:
-        # Kept, because it knows the files of the log.
-        if self._steps is None:
-            steps = KeyedSteps(spark, self.lake, self.operator)
-            steps.repair()
-            added = add_state(self.lake, self.operator)
-            if added:
-                _log.warning(
-                    f"keyed function {self.operator.name!r} has new state, {', '.join(added)}: keys that are there "
-                    f"begin without it, and what was emitted stays. `tidemark rebuild {self.operator.name}` computes "
-                    "everything with it."
-                )
-            self._steps = steps
-        return self._steps
+    def _begun(self, spark: SparkSession) -> KeyedSteps:
+        steps = KeyedSteps(spark, self.lake, self.operator)
+        steps.repair()
+        added = add_state(self.lake, self.operator)
+        if added:
+            _log.warning(
+                f"keyed function {self.operator.name!r} has new state, {', '.join(added)}: keys that are there begin "
+                f"without it, and what was emitted stays. `tidemark rebuild {self.operator.name}` computes everything "
+                "with it."
+            )
+        return steps

@@ -7,11 +7,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from streaming.base import DAY
+from streaming.base import AT, DAY, WRITTEN_AT
 from streaming.declare import STATE, Keyed
 from streaming.keyed.partition import DUE, TIMERS
 
-AT, WRITTEN_AT = "_at", "_written_at"
 _TIME = pa.timestamp("us", "UTC")
 
 

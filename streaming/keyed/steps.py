@@ -26,8 +26,8 @@ from streaming.keyed.schemas import no_rows, spark_schema, table_schemas
 from streaming.keyed.source_text import SOURCE, source_number
 from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
-from streaming.log import LogFiles, batches_after
-from streaming.operators import Batches, StateCleaner, Written, create_table
+from streaming.log import LogFiles
+from streaming.operators import Batches, Outputs, StateCleaner, Written, create_table
 from streaming.spark import lenient_session
 from streaming.tables import TaskFile, delta, storage
 
@@ -49,48 +49,36 @@ class KeyedSteps:
         self._logs = {stream.name: LogFiles(lake, stream) for stream in keyed.streams}
         self._rules = None if keyed.rules is None else ControlRules(spark, lake, keyed.streams[0], keyed.rules)
         self._schemas = table_schemas(keyed, self._logs[keyed.streams[0].name].none(spark))
-        # The results say last how far they are: readers go by them.
-        self._outputs = [*(suffix for suffix in keyed.output_schemas if suffix), ""]
+        self._outputs = Outputs(lake, keyed, Reached, begins_at=STATE)
         self._cleaner = StateCleaner()
 
-    def position(self) -> Reached:
-        """Where the next step begins: that of the state."""
-        return self._at(STATE)
+    def pieces(self, most_rows: int) -> Iterator[Batches]:
+        """What is to be followed, in pieces of at most `most_rows` rows of each log.
 
-    def next_end(self) -> Reached | None:
-        """Where the next step must end, because a table is there already; None where none is ahead."""
-        at = self.position()
-        return next((table for table in map(self._at, self._outputs) if at.is_behind(table)), None)
-
-    def behind(self, end: Reached | None = None) -> Batches:
-        """The batches that are to be followed, up to `end` where there is one."""
-        at = self.position().through
-        if self._rules is not None and not self._rules.is_known():
-            return {name: [] for name in at}
-        new = {stream.name: batches_after(self._lake, stream, at[stream.name]) for stream in self._keyed.streams}
-        if end is None:
-            return new
-        return {name: [each for each in batches if each.number <= end.through[name]] for name, batches in new.items()}
+        Nothing is, until the log says how far the control stream was.
+        """
+        is_known = self._rules is None or self._rules.is_known()
+        return self._outputs.pieces(most_rows) if is_known else iter(())
 
     def repair(self) -> None:
         """Remove state that is of other results than there are; it follows from the log once more."""
-        state, results = self.position(), self._at("")
+        state, results = self._outputs.position(), self._outputs.at("")
         if results.is_behind(state) or (state.has_begun and state.generation != results.generation):
             storage.remove_folder(self._uri(STATE))
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
-        """Follow `batches` of each log, those after the position in order and without a gap.
+        """Follow `batches` of each log, those after the state in order and without a gap.
 
         Raises:
             FencedError: another process has taken over.
             FunctionError: the function raised.
         """
-        before = self.position()
-        after = before.after(batches)
-        tables = {suffix: self._created(suffix) for suffix in (*self._outputs, STATE)}
+        tables = {suffix: self._created(suffix) for suffix in (*self._outputs.suffixes, STATE)}
         opened = {suffix: DeltaTable(storage.location(uri)) for suffix, uri in tables.items()}
         stands = {suffix: Reached.of(self._keyed, table) for suffix, table in opened.items()}
-        behind = [suffix for suffix in self._outputs if stands[suffix].is_behind(after)]
+        before = stands[STATE]
+        after = before.after(batches)
+        behind = [suffix for suffix in self._outputs.suffixes if stands[suffix].is_behind(after)]
         if not self._anything(before, after, batches):
             for suffix in (*behind, STATE):
                 self._append(tables[suffix], [], stands[suffix], after)
@@ -107,7 +95,8 @@ class KeyedSteps:
 
     def latest_due(self, watermark: datetime) -> datetime | None:
         """The last timer that is pending once all batches are followed and the clock is there."""
-        before, batches = self.position(), self.behind()
+        before = self._outputs.position()
+        batches = self._outputs.behind(before)
         within = replace(_range(before, before.after(batches)), until=watermark)
         rules = self._rules_of(within, batches)
         task = LastTimer(self._keyed, to_micros(watermark), rules)
@@ -120,7 +109,7 @@ class KeyedSteps:
             return True
         if after.watermark == before.watermark or after.watermark is None:
             return False
-        state = self._open(STATE)
+        state = delta.open_table(self._uri(STATE))
         due = None if state is None else state.transaction_version(_FIRST_DUE)
         return self._keyed.order == "event" or (due is not None and due <= to_micros(after.watermark))
 
@@ -194,12 +183,6 @@ class KeyedSteps:
     def _numbers(self, at: Reached, after: Reached) -> dict[str, int]:
         """How far a table is after a step; it stays of its generation."""
         return replace(after, generation=at.generation).numbers()
-
-    def _at(self, suffix: str) -> Reached:
-        return Reached.of(self._keyed, self._open(suffix))
-
-    def _open(self, suffix: str) -> DeltaTable | None:
-        return delta.open_table(self._uri(suffix))
 
     def _uri(self, suffix: str) -> str:
         return self._lake.table(self._keyed, suffix)

@@ -9,12 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import EPOCH, MICROSECOND, FunctionError
+from streaming.base import AT, EPOCH, MICROSECOND, FunctionError
 from streaming.declare import STATE, Keyed
 from streaming.keyed.key import FOREVER, NEVER, Output
 from streaming.keyed.partition import Folded, KeyKept, Untouched, fold_partition
 from streaming.keyed.rules import PinnedRules
-from streaming.keyed.schemas import AT
 from streaming.tables import TaskFiles
 
 WRITTEN = (

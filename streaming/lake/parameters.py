@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from streaming.base import DeclarationError, SettingsError
 
 PREFIX = "TIDEMARK_PARAMETER_"
 
 Value = TypeVar("Value", str, int, float, bool)
-
-_TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,10 @@ def declared_parameters() -> Mapping[str, Parameter]:
 
 
 def _read(found: Parameter, kind: type[Value]) -> Value:
-    text = found.given or ""
-    if kind is bool:
-        if text.lower() in (*_TRUE, *_FALSE):
-            return kind(text.lower() in _TRUE)
-    else:
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    raise SettingsError(
-        f"{found.variable}={text!r} is no {kind.__name__}, which parameter {found.name!r} is ({found.default!r} in the "
-        "code); correct it, or unset it."
-    )
+    try:
+        return TypeAdapter(kind).validate_strings(found.given)
+    except ValidationError as error:
+        raise SettingsError(
+            f"{found.variable}={found.given!r} is no {kind.__name__}, which parameter {found.name!r} is "
+            f"({found.default!r} in the code); correct it, or unset it."
+        ) from error

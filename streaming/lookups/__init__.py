@@ -4,11 +4,9 @@ from streaming.lookups.dimension import DimensionLookup
 from streaming.lookups.operator import EnrichedRuntime
 from streaming.lookups.postgres import BlockingPostgresLookup, PostgresLookup
 from streaming.lookups.reached import STEP
-from streaming.lookups.schemas import AT, BATCH, STEP_COLUMN
+from streaming.lookups.schemas import STEP_COLUMN
 
 __all__ = [
-    "AT",
-    "BATCH",
     "STEP",
     "STEP_COLUMN",
     "BlockingPostgresLookup",

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN, ViewError
+from streaming.base import BATCH, ORIGIN, ViewError
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.lake import Lake
 from streaming.log import valid
 from streaming.lookups.reached import Reached
-from streaming.lookups.schemas import BATCH, STEP_COLUMN, select_rows
-from streaming.operators import Finding, LogAtVersion, differing_rows
+from streaming.lookups.schemas import STEP_COLUMN, select_rows
+from streaming.operators import Finding, LogAtVersion, PinnedTables, differing_rows
 from streaming.tables import delta
 
 
-@dataclass(frozen=True)
-class PinnedEnriched:
-    """The tables of an enrichment at versions of one moment, by suffix; `delta.BEFORE` for those not there."""
-
-    enriched: Enriched
-    versions: Mapping[str, int]
-
-    @classmethod
-    def now(cls, lake: Lake, enriched: Enriched) -> PinnedEnriched:
-        """As it is now: what waits first, so that a row that comes out meanwhile is not missed."""
-        versions = {suffix: delta.version_of(lake.table(enriched, suffix)) for suffix in (PENDING, FAILED, "")}
-        return cls(enriched, {to: delta.BEFORE if at is None else at for to, at in versions.items()})
+def pin_enriched(lake: Lake, enriched: Enriched) -> PinnedTables[Enriched]:
+    """Its tables as they are now: what waits first, so that a row that comes out meanwhile is not missed."""
+    versions = {suffix: delta.version_of(lake.table(enriched, suffix)) for suffix in (PENDING, FAILED, "")}
+    return PinnedTables(enriched, {to: delta.BEFORE if at is None else at for to, at in versions.items()})
 
 
-def audit_enriched(spark: SparkSession, lake: Lake, pinned: PinnedEnriched, log: LogAtVersion) -> Iterator[Finding]:
+def audit_enriched(
+    spark: SparkSession, lake: Lake, pinned: PinnedTables[Enriched], log: LogAtVersion
+) -> Iterator[Finding]:
     """The law: the rows of all tables together are those of the log, as far as it is followed, with what is selected.
 
     Raises:
         ViewError: nothing is asked for yet.
     """
-    enriched = pinned.enriched
+    enriched = pinned.operator
     if delta.BEFORE in pinned.versions.values():
         raise ViewError(
             f"enrichment {enriched.name!r} has asked for nothing yet at {lake.table(enriched)!r}; run `tidemark run "

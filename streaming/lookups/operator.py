@@ -10,20 +10,21 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN, ChangedDeclaration, ViewError
+from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, ViewError
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
 from streaming.log import head
 from streaming.lookups.explained import explain
-from streaming.lookups.laws import PinnedEnriched, audit_enriched
+from streaming.lookups.laws import audit_enriched, pin_enriched
 from streaming.lookups.reached import Reached
-from streaming.lookups.schemas import AT, BATCH, STEP_COLUMN, WRITTEN_AT
+from streaming.lookups.schemas import STEP_COLUMN
 from streaming.lookups.steps import EnrichedSteps, Piece
 from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
+    PinnedTables,
     Step,
     Written,
     check_declaration,
@@ -43,7 +44,7 @@ def _(operator: Enriched, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Enriched, lake: Lake, side: str) -> PlacedRows:
-    check_has_side(of.name, "enrichment", side, ("", FAILED))
+    check_has_side(of.name, of.kind_name, side, ("", FAILED))
     return PlacedRows(
         uri=lake.table(of, side),
         # Each step has a greater number than the one before it, and writes each table once.
@@ -68,14 +69,7 @@ class EnrichedRuntime(OperatorRuntime):
         self._steps: EnrichedSteps | None = None
 
     def check(self) -> None:
-        try:
-            check_declaration(self.lake, self.operator)
-        except ChangedDeclaration as changed:
-            difference = str(changed).partition(". Going on")[0].replace("view", "enrichment", 1)
-            raise ChangedDeclaration(
-                f"{difference}. Give the old declaration back, or declare another enrichment under a new name, which "
-                "asks for every row of the log. Nothing was changed."
-            ) from changed
+        check_declaration(self.lake, self.operator)
         table = delta.open_table(self.lake.table(self.operator))
         recorded = None if table is None else table.transaction_version(SOURCE)
         if recorded not in (None, text_number((self.operator.call,))):
@@ -100,10 +94,12 @@ class EnrichedRuntime(OperatorRuntime):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
-    def pin(self, spark: SparkSession) -> PinnedEnriched:
-        return PinnedEnriched.now(self.lake, self.operator)
+    def pin(self, spark: SparkSession) -> PinnedTables[Enriched]:
+        return pin_enriched(self.lake, self.operator)
 
-    def laws(self, spark: SparkSession, pinned: PinnedEnriched, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[Enriched], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
         return audit_enriched(spark, self.lake, pinned, logs[self.operator.of.name])
 
     def refresh(self) -> None:

@@ -8,10 +8,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DateType, StructField, StructType
 
-from streaming.base import DAY, ORIGIN
+from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT
 from streaming.declare import FAILED, PENDING, Enriched
 
-AT, BATCH, STEP_COLUMN, WRITTEN_AT = "_at", "_batch", "_step", "_written_at"
+STEP_COLUMN = "_step"
 ASKED_AT, ANSWERED_AT, ATTEMPT, ATTEMPTS = "_asked_at", "_answered_at", "_attempt", "_attempts"
 CACHED, ERROR, VERSION, REQUEST = "_cached", "_error", "_version", "_request"
 

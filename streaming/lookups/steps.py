@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN, interval, to_micros, utc_now
+from streaming.base import BATCH, ORIGIN, interval, to_micros, utc_now
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
@@ -26,7 +26,6 @@ from streaming.lookups.question import Answer
 from streaming.lookups.reached import Place, Reached, rows_between, taken
 from streaming.lookups.schemas import (
     ATTEMPTS,
-    BATCH,
     REQUEST,
     STEP_COLUMN,
     select_rows,

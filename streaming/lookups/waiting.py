@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.base import ORIGIN
+from streaming.base import BATCH, ORIGIN
 from streaming.declare import Enriched
 from streaming.keyed import python_values
 from streaming.lookups.question import Question, request_key
-from streaming.lookups.schemas import BATCH
 
 RowPlace = tuple[int, str]
 """The batch of a row, and its origin as text: no two rows have the same."""

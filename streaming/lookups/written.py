@@ -9,21 +9,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.base import AT, BATCH, WRITTEN_AT
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.lookups.question import Answer
 from streaming.lookups.schemas import (
     ANSWERED_AT,
     ASKED_AT,
-    AT,
     ATTEMPT,
     ATTEMPTS,
-    BATCH,
     CACHED,
     ERROR,
     REQUEST,
     STEP_COLUMN,
     VERSION,
-    WRITTEN_AT,
 )
 from streaming.lookups.waiting import Waiting
 from streaming.tables import TaskFile, TaskFiles

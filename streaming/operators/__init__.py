@@ -19,9 +19,10 @@ from streaming.operators.generations import (
     open_beside,
     open_side,
     require_table,
-    versions_now,
 )
 from streaming.operators.outputs import Outputs
+from streaming.operators.pinned import PinnedTables
+from streaming.operators.placed import rows_by_batch
 from streaming.operators.reached import Reached
 from streaming.operators.runtime import (
     LogAtVersion,
@@ -34,6 +35,7 @@ from streaming.operators.runtime import (
 from streaming.operators.slices import Batches, in_pieces, slices
 from streaming.operators.state import StateCleaner, clean_state
 from streaming.operators.step_size import rows_per_step
+from streaming.operators.stepped import SteppedRuntime
 from streaming.operators.switching import make_ready, next_of, ready_generation, remove_next, switch
 
 __all__ = [
@@ -46,9 +48,11 @@ __all__ = [
     "OperatorRuntime",
     "Outputs",
     "PendingDay",
+    "PinnedTables",
     "Reached",
     "StateCleaner",
     "Step",
+    "SteppedRuntime",
     "Written",
     "built_anew",
     "check_declaration",
@@ -68,11 +72,11 @@ __all__ = [
     "recorded_declaration",
     "remove_next",
     "require_table",
+    "rows_by_batch",
     "rows_per_step",
     "runtime_of",
     "slices",
     "switch",
     "version_read",
     "version_through",
-    "versions_now",
 ]

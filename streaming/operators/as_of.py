@@ -23,8 +23,8 @@ def check_followed(operator: Operator, through: int, newest: Batch | None) -> No
     """
     if newest is not None and newest.number > through:
         raise ViewError(
-            f"view {operator.name!r} is at batch {through} of its log, so it cannot be read as of batch "
-            f"{newest.number} yet; run `tidemark run {operator.folder}` first, or choose an older batch."
+            f"{operator.kind_name} {operator.name!r} is at batch {through} of its log, so it cannot be read as of "
+            f"batch {newest.number} yet; run `tidemark run {operator.folder}` first, or choose an older batch."
         )
 
 

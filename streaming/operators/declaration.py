@@ -87,10 +87,16 @@ def check_declaration(
             changes.insert(0, f"it was a {recorded['kind']} and is a {declared['kind']}")
         if changes:
             raise ChangedDeclaration(
-                f"view {operator.name!r} is not the one that made its table {lake.table(operator, spec.suffix)!r}: "
-                f"{'; '.join(changes)}. Going on would mix results of two kinds. Give the old declaration back, or "
-                f"build the view anew from the log with `tidemark rebuild {operator.name}`. Nothing was changed."
+                f"{operator.kind_name} {operator.name!r} is not the one that made its table "
+                f"{lake.table(operator, spec.suffix)!r}: {'; '.join(changes)}. Going on would mix results of two "
+                f"kinds. Give the old declaration back{_or_else(operator)}. Nothing was changed."
             )
+
+
+def _or_else(operator: Operator) -> str:
+    if operator.never_rebuilt:
+        return f". It cannot be built anew: {operator.never_rebuilt}"
+    return f", or build the {operator.kind_name} anew from the log with `tidemark rebuild {operator.name}`"
 
 
 def differences(recorded: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[str]:

@@ -51,8 +51,8 @@ def open_side(lake: Lake, operator: Operator, suffix: str, version: int | None =
     return open_beside(delta.open_table(lake.table(operator)), uri)
 
 
-def require_table(lake: Lake, operator: Operator, suffix: str, kind: str) -> DeltaTable:
-    """The operator's own table, or one beside it, as they go together now; `kind` is what people call the operator.
+def require_table(lake: Lake, operator: Operator, suffix: str) -> DeltaTable:
+    """The operator's own table, or one beside it, as they go together now.
 
     Raises:
         ViewError: it is not there yet.
@@ -60,16 +60,19 @@ def require_table(lake: Lake, operator: Operator, suffix: str, kind: str) -> Del
     table = open_side(lake, operator, suffix) if suffix else delta.open_table(lake.table(operator))
     if table is None:
         raise ViewError(
-            f"{kind} {operator.name!r} has no table {lake.table(operator, suffix)!r} yet; run `tidemark run "
-            f"{operator.folder}` first, or point TIDEMARK_HOME to the lake that has it."
+            f"{operator.kind_name} {operator.name!r} has no table {lake.table(operator, suffix)!r} yet; run "
+            f"`tidemark run {operator.folder}` first, or point TIDEMARK_HOME to the lake that has it."
         )
     return table
 
 
-def versions_now(lake: Lake, operator: Operator) -> dict[str, int]:
-    """The versions of all tables of the operator as they go together now, by suffix; `delta.BEFORE` for none."""
+def versions_now(lake: Lake, operator: Operator, *others: str) -> dict[str, int]:
+    """The versions of its tables, and of those with the suffixes `others`, as they go together now, by suffix.
+
+    `delta.BEFORE` for a table that is not there.
+    """
     own = delta.open_table(lake.table(operator))
-    suffixes = (spec.suffix for spec in operator.tables)
+    suffixes = dict.fromkeys((*(spec.suffix for spec in operator.tables), *others))
     tables = {to: open_beside(own, lake.table(operator, to)) if to else own for to in suffixes}
     return {to: delta.BEFORE if table is None else table.version() for to, table in tables.items()}
 

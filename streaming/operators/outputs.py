@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 from streaming.declare import Operator
 from streaming.lake import Lake
@@ -11,36 +12,53 @@ from streaming.operators.reached import Reached
 from streaming.operators.slices import Batches, in_pieces
 from streaming.tables import delta
 
+At = TypeVar("At", bound=Reached)
 
-class Outputs:
-    """The tables that each step of an operator writes one after the other, its own last, because readers go by it."""
 
-    def __init__(self, lake: Lake, operator: Operator) -> None:
+class Outputs(Generic[At]):
+    """The tables that each step of an operator writes one after the other, its own last, because readers go by it.
+
+    A step begins where the table `begins_at` is: the operator's own, or the state that it writes after that.
+    """
+
+    def __init__(self, lake: Lake, operator: Operator, reached: type[At], *, begins_at: str = "") -> None:
         self._lake = lake
         self._operator = operator
-        beside = [table.suffix for table in operator.tables if table.suffix]
+        self._reached = reached
+        self._begins_at = begins_at
+        beside = [table.suffix for table in operator.streamed if table.suffix]
         self.suffixes = [*beside, ""]
 
-    def at(self, suffix: str) -> Reached:
+    def at(self, suffix: str) -> At:
         """How far a table is."""
-        return Reached.of(self._operator, delta.open_table(self._lake.table(self._operator, suffix)))
+        return self._reached.of(self._operator, delta.open_table(self._lake.table(self._operator, suffix)))
+
+    def position(self) -> At:
+        """Where the next step begins."""
+        return self.at(self._begins_at)
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
         """What is to be followed, in pieces of at most `most_rows` rows of each log; follow one, then ask for the next.
 
         Where a step died between two of its commits, the next one ends where that one was to end.
         """
-        for end in dict.fromkeys((self._next_end(), None)):
-            yield from in_pieces(self._behind(end), most_rows)
+        position = self.position()
+        ahead = self._ahead_of(position)
+        if ahead is not None:
+            new = self.behind(position)
+            yield from in_pieces(
+                {name: [each for each in new[name] if each.number <= end] for name, end in ahead.through.items()},
+                most_rows,
+            )
+            position = self.position()
+        yield from in_pieces(self.behind(position), most_rows)
 
-    def _next_end(self) -> Reached | None:
-        """Where the next step must end, because a table is there already; None where none is ahead."""
-        at = self.at("")
-        return next((table for table in map(self.at, self.suffixes[:-1]) if at.is_behind(table)), None)
+    def behind(self, position: Reached) -> Batches:
+        """The batches of each log that are to be followed from a position on."""
+        streams = self._operator.follows
+        return {each.name: batches_after(self._lake, each, position.through[each.name]) for each in streams}
 
-    def _behind(self, end: Reached | None) -> Batches:
-        at = self.at("").through
-        new = {stream.name: batches_after(self._lake, stream, at[stream.name]) for stream in self._operator.reads}
-        if end is None:
-            return new
-        return {name: [each for each in batches if each.number <= end.through[name]] for name, batches in new.items()}
+    def _ahead_of(self, position: Reached) -> At | None:
+        """Where a table is that is ahead of the others; None where none is."""
+        others = (self.at(suffix) for suffix in self.suffixes if suffix != self._begins_at)
+        return next((table for table in others if position.is_behind(table)), None)

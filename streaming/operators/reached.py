@@ -9,7 +9,7 @@ from typing import Self
 
 from deltalake import DeltaTable
 
-from streaming.base import FencedError, FrozenMapping, optional_instant, to_micros
+from streaming.base import FencedError, FrozenMapping, optional_instant, to_micros, told
 from streaming.clocks import joint_watermark
 from streaming.declare import Operator
 from streaming.lake import Lake
@@ -105,10 +105,20 @@ class Reached:
         there = self.of(operator, table)
         if there != self:
             raise FencedError(
-                f"{operator.name!r} was at {self} and is at {there} now, so another process has taken over while "
-                "this one was away. Nothing is lost; let the other one run, or stop it and start again "
-                f"(`tidemark status {operator.folder}` names it)."
+                f"{operator.name!r} was at {self._beside(there)} and is at {there._beside(self)} now, so another "
+                "process has taken over while this one was away. Nothing is lost; let the other one run, or stop it "
+                f"and start again (`tidemark status {operator.folder}` names it)."
             )
+
+    def _beside(self, other: Reached) -> str:
+        """Where it is, with what tells it from `other`."""
+        if str(self) != str(other):
+            return str(self)
+        if self.generation != other.generation:
+            return f"{self} of generation {self.generation}"
+        if self.watermarks != other.watermarks:
+            return f"{self} with the watermark {' and '.join(map(told, self.watermarks.values()))}"
+        return f"{self} with number {self.batch} and {self.counts.kept:,} of {self.counts.rows_in:,} rows"
 
     def __str__(self) -> str:
         if len(self.through) == 1:

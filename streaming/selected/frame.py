@@ -9,10 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from streaming.base import DAY, ORIGIN
+from streaming.base import AT, BATCH, DAY, ORIGIN
 from streaming.declare import ELEMENT, Selected, Side, Stream
 
-AT, BATCH = "_at", "_batch"
 _FROM = "_from"
 
 

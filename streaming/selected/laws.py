@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, ORIGIN, ViewError
+from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT, ViewError
 from streaming.declare import ELEMENT, Selected, Side, Stream
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import FilterCounts, Finding, LogAtVersion, Reached, differing_rows, versions_now
-from streaming.selected.frame import AT, BATCH, origin_of
-from streaming.selected.schemas import WRITTEN_AT, spark_schema, table_schemas
+from streaming.operators import FilterCounts, Finding, LogAtVersion, PinnedTables, Reached, differing_rows
+from streaming.selected.frame import origin_of
+from streaming.selected.schemas import spark_schema, table_schemas
 from streaming.selected.tasks import ApplyFunction
 from streaming.tables import delta
 
 _PASSED = "_passed"
 
 
-@dataclass(frozen=True)
-class PinnedSelected:
-    """The tables of a selection at versions of one moment, by suffix; `delta.BEFORE` for those not there."""
-
-    selected: Selected
-    versions: Mapping[str, int]
-
-    @classmethod
-    def now(cls, lake: Lake, selected: Selected) -> PinnedSelected:
-        """As it is now."""
-        return cls(selected, versions_now(lake, selected))
-
-
 def audit_selected(
-    spark: SparkSession, lake: Lake, pinned: PinnedSelected, logs: Mapping[str, LogAtVersion]
+    spark: SparkSession, lake: Lake, pinned: PinnedTables[Selected], logs: Mapping[str, LogAtVersion]
 ) -> Iterator[Finding]:
     """The laws: what came to each filter was kept or removed, and each table holds what was kept and nothing else.
 
     Raises:
         ViewError: nothing is selected yet.
     """
-    selected = pinned.selected
+    selected = pinned.operator
     if pinned.versions[""] == delta.BEFORE:
         raise ViewError(
             f"selection {selected.name!r} has selected nothing yet at {lake.table(selected)!r}; run `tidemark run "

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from functools import partial
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN
+from streaming.base import BATCH, ORIGIN
 from streaming.declare import ELEMENT, Selected
 from streaming.lake import Lake
 from streaming.log import head
@@ -19,23 +18,20 @@ from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
+    PinnedTables,
     Reached,
-    Step,
-    check_declaration,
+    SteppedRuntime,
     check_followed,
-    generation_of,
     open_side,
     require_table,
-    rows_per_step,
+    rows_by_batch,
     runtime_of,
     version_through,
 )
 from streaming.selected.explained import explain
-from streaming.selected.frame import AT, BATCH
-from streaming.selected.laws import PinnedSelected, audit_selected
-from streaming.selected.schemas import WRITTEN_AT
+from streaming.selected.laws import audit_selected
 from streaming.selected.steps import SelectedSteps
-from streaming.sources import PlacedRows, check_has_side, placed_rows
+from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
 
 
@@ -46,40 +42,11 @@ def _(operator: Selected, lake: Lake) -> OperatorRuntime:
 
 @placed_rows.register
 def _(of: Selected, lake: Lake, side: str) -> PlacedRows:
-    check_has_side(of.name, "selection", side, of.outputs)
-    return PlacedRows(
-        uri=lake.table(of, side),
-        unit=BATCH,
-        unit_name="batch" if len(of.reads) == 1 else "step",
-        written=WRITTEN_AT,
-        at=AT,
-        made_by=f"run `tidemark run {of.folder}` first, so that it has rows",
-        order=(ORIGIN,),
-        instants=False,
-        generation=generation_of,
-    )
+    return rows_by_batch(of, lake, side)
 
 
-class SelectedRuntime(OperatorRuntime):
+class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
     """A selection runs in steps over its logs; nothing is kept from one to the next."""
-
-    operator: Selected
-
-    def __init__(self, selected: Selected, lake: Lake) -> None:
-        self.operator = selected
-        self.lake = lake
-        self._steps: SelectedSteps | None = None
-
-    def check(self) -> None:
-        check_declaration(self.lake, self.operator)
-
-    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
-        steps = self._steps_on(spark)
-        for batches in steps.pieces(rows_per_step(spark)):
-            yield Step(batches, partial(steps.step, batches, now))
-
-    def through(self) -> Mapping[str, int]:
-        return Reached.now(self.lake, self.operator).through
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
@@ -97,14 +64,10 @@ class SelectedRuntime(OperatorRuntime):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
-    def pin(self, spark: SparkSession) -> PinnedSelected:
-        return PinnedSelected.now(self.lake, self.operator)
-
-    def laws(self, spark: SparkSession, pinned: PinnedSelected, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
+    def laws(
+        self, spark: SparkSession, pinned: PinnedTables[Selected], logs: Mapping[str, LogAtVersion]
+    ) -> Iterator[Finding]:
         return audit_selected(spark, self.lake, pinned, logs)
-
-    def refresh(self) -> None:
-        self._steps = None
 
     def read(self, suffix: str, spark: SparkSession) -> DataFrame:
         """The rows of an output, in the order of the log.
@@ -113,7 +76,7 @@ class SelectedRuntime(OperatorRuntime):
             ViewError: nothing is selected yet.
         """
         selected = self.operator
-        rows = self._as_of(spark, suffix, require_table(self.lake, selected, suffix, "selection"))
+        rows = self._as_of(spark, suffix, require_table(self.lake, selected, suffix))
         return rows.orderBy(BATCH, ORIGIN, *([ELEMENT] if selected.makes_many(suffix) else []))
 
     def _as_of(self, spark: SparkSession, suffix: str, table: DeltaTable) -> DataFrame:
@@ -127,8 +90,5 @@ class SelectedRuntime(OperatorRuntime):
         check_followed(selected, Reached.of(selected, table).batch, newest)
         return delta.read(spark, uri, table.version()).where(F.col(BATCH) <= (-1 if newest is None else newest.number))
 
-    def _steps_on(self, spark: SparkSession) -> SelectedSteps:
-        # Kept, because it knows the files of the logs.
-        if self._steps is None:
-            self._steps = SelectedSteps(spark, self.lake, self.operator)
-        return self._steps
+    def _begun(self, spark: SparkSession) -> SelectedSteps:
+        return SelectedSteps(spark, self.lake, self.operator)

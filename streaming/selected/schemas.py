@@ -8,10 +8,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DateType, StructField, StructType
 
-from streaming.base import DAY, arrow_schema
+from streaming.base import DAY, WRITTEN_AT, arrow_schema
 from streaming.declare import ELEMENT, Selected
 
-WRITTEN_AT = "_written_at"
 _WRITTEN_AT = pa.field(WRITTEN_AT, pa.timestamp("us", "UTC"))
 
 

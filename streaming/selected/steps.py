@@ -34,7 +34,7 @@ class SelectedSteps:
         self._logs = {stream.name: LogFiles(lake, stream) for stream in selected.reads}
         nothing = select_all(selected, {name: log.none(spark) for name, log in self._logs.items()})
         self._schemas = table_schemas(selected, columns_by_output(selected, nothing))
-        self._outputs = Outputs(lake, selected)
+        self._outputs = Outputs(lake, selected, Reached)
         self._ready: set[str] = set()
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:

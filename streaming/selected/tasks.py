@@ -12,12 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from streaming.base import DAY, FunctionError
+from streaming.base import AT, BATCH, DAY, WRITTEN_AT, FunctionError
 from streaming.declare import RowFunction
 from streaming.operators import FilterCounts
-from streaming.selected.frame import AT, BATCH
 from streaming.selected.functions import Applied, opened
-from streaming.selected.schemas import WRITTEN_AT
 from streaming.tables import TaskFile, TaskFiles
 
 WRITTEN = (

@@ -56,6 +56,7 @@ class LatestValues:
             status, document = HTTPStatus.BAD_REQUEST, {"error": str(error)}
         except StreamingError as error:
             status, document = HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}
+        # One question that fails, whatever the reason, must not end the answers to all others.
         except Exception:
             _log.exception("a question for latest values could not be answered: %s", environ.get("PATH_INFO"))
             status = HTTPStatus.INTERNAL_SERVER_ERROR

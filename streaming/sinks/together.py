@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from streaming.base import DeclarationError, SinkError, check_column_name, check_type
+from streaming.base import DeclarationError, SinkError, check_not_reserved, check_type
 from streaming.lake import Lake
 from streaming.sinks.comparison import Comparison
 from streaming.sinks.file_sink import Attempts, file_name_of
@@ -51,7 +51,7 @@ class Together(Target):
         check_type("database of Together", self.database, Postgres, "a table, such as Postgres('orders')")
         check_type("store of Together", self.store, Objects, "a place, such as Objects('s3://bucket/orders')")
         for column in filter(None, (self.blob, self.content)):
-            check_column_name(column)
+            check_not_reserved(column)
         if self.database.key:
             raise DeclarationError(
                 f"key={self.database.key!r} of table {self.database.table!r} would replace rows, and leave their "

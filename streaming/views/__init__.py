@@ -16,7 +16,7 @@ from streaming.views.laws import PinnedView
 from streaming.views.operator import WindowedRuntime
 from streaming.views.position import Position
 from streaming.views.publishing import publish
-from streaming.views.results import aggregate, assign, ends_within, group, pairs
+from streaming.views.results import aggregate, assign, ends_within, group, pairs, retract_others
 from streaming.views.sessions import merged_sessions
 from streaming.views.updates import read_updates, updated_through
 
@@ -45,5 +45,6 @@ __all__ = [
     "read_corrections",
     "read_first",
     "read_updates",
+    "retract_others",
     "updated_through",
 ]

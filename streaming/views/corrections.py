@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, FencedError, ViewError, date_literal, literal
+from streaming.base import RETRACTED, WINDOW, FencedError, ViewError, date_literal, literal
 from streaming.declare import CORRECTIONS, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, head, read_log
@@ -18,7 +18,7 @@ from streaming.operators import PendingDay, check_declaration, create_table, gen
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.late import in_lateness, late_pairs
-from streaming.views.results import RETRACTED, finish, group, pairs, retract_others
+from streaming.views.results import finish, group, pairs, retract_others
 
 
 def plan(

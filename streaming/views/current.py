@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
+from streaming.base import RETRACTED
 from streaming.views.kinds import OfWindows, kind_of
-from streaming.views.results import RETRACTED
 
 _WINDOW_ID = "_window_id"
 

@@ -29,6 +29,10 @@ class OfWindows(Protocol):
         """The key columns."""
 
     @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell to which key and window a result belongs."""
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a result that are a function of the rows."""
 

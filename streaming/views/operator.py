@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
 
@@ -19,6 +19,7 @@ from streaming.operators import (
     OperatorRuntime,
     PendingDay,
     Step,
+    Written,
     check_declaration,
     rows_per_step,
     runtime_of,
@@ -63,7 +64,7 @@ class WindowedRuntime(OperatorRuntime):
         steps = self._steps_on(spark)
         behind = batches_after(self.lake, self.operator.of, steps.position().batch)
         for batches in slices(behind, rows_per_step(spark)):
-            yield Step({self.operator.of.name: batches}, partial(steps.step, batches, now))
+            yield Step({self.operator.of.name: batches}, partial(self._step, steps, batches, now))
 
     def through(self) -> dict[str, int]:
         return {self.operator.of.name: Position.of(delta.open_table(self.lake.first(self.operator))).batch}
@@ -172,6 +173,14 @@ class WindowedRuntime(OperatorRuntime):
         if self._updating is None:
             self._updating = updates_of(spark, self.lake, self.operator, self._steps_on(spark).log)
         self._updating.follow(newest, now)
+
+    def _step(self, steps: ViewSteps, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
+        try:
+            return steps.step(batches, now)
+        except BaseException:
+            # The table of open sessions may be behind what is published: steps that begin anew see to that.
+            self.refresh()
+            raise
 
     def _steps_on(self, spark: SparkSession) -> ViewSteps:
         # Kept, because it knows the files of the log.

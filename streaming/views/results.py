@@ -18,6 +18,7 @@ from streaming.base import (
     EVENT_TIME,
     FIRST_EVENT_TIME,
     ORDER,
+    RETRACTED,
     WINDOW,
     constant,
     date_literal,
@@ -27,9 +28,9 @@ from streaming.base import (
 from streaming.declare import Windowed
 from streaming.log import Batch
 from streaming.views.functions import apply_function
-from streaming.views.kinds import kind_of
+from streaming.views.kinds import OfWindows, kind_of
 
-ROWS, RETRACTED = "_rows", "_retracted"
+ROWS = "_rows"
 
 
 def counted_rows(view: Windowed) -> Column:
@@ -144,16 +145,16 @@ def finish_or_retract(groups: DataFrame, view: Windowed, *extra: str) -> DataFra
     return results if view.function is None else retract_others(results, groups, view, *extra)
 
 
-def retract_others(results: DataFrame, groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
+def retract_others(results: DataFrame, groups: DataFrame, of: OfWindows, *extra: str) -> DataFrame:
     """`results`, and a row without values, with `_retracted`, for each of the `groups` that has none among them."""
     windows = groups.select(
-        *view.by,
+        *of.by,
         F.col(f"{WINDOW}.start").alias("window_start"),
         F.col(f"{WINDOW}.end").alias("window_end"),
         *extra,
         F.to_date(f"{WINDOW}.start").alias("_day"),
     )
-    same = [windows[name].eqNullSafe(results[name]) for name in (*view.identity, *extra)]
+    same = [windows[name].eqNullSafe(results[name]) for name in (*of.identity, *extra)]
     without = windows.join(results, same, "left_anti").withColumn(RETRACTED, F.lit(True))
     return results.unionByName(without, allowMissingColumns=True)
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from streaming.base import EPOCH, WINDOW, earlier, literal
+from streaming.base import EPOCH, RETRACTED, WINDOW, earlier, literal
 from streaming.declare import UPDATES, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
@@ -23,7 +23,7 @@ from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.late import in_lateness
 from streaming.views.position import Position, moved_on
-from streaming.views.results import RETRACTED, finish_or_retract, group, late_pairs_in, pairs
+from streaming.views.results import finish_or_retract, group, late_pairs_in, pairs
 from streaming.views.session_updates import (
     OpenWithLateRows,
     first_time,

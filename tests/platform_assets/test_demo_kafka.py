@@ -29,8 +29,8 @@ def lake_for_services(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "DAGSTER_HOME": str(folder / "dagster"),
         # The demo sets these, and the next test must not find them.
         "TIDEMARK_PIPELINES": "streaming.pipelines",
-        "TIDEMARK_DEMO_KAFKA": "",
-        "TIDEMARK_DEMO_POSTGRES": "",
+        "TIDEMARK_PARAMETER_DEMO_KAFKA": "",
+        "TIDEMARK_PARAMETER_DEMO_POSTGRES": "",
     }.items():
         monkeypatch.setenv(name, value)
     yield folder

@@ -1,18 +1,16 @@
 """The flights from a topic, and what is known of their departures in a database, kept up to date by corrections.
 
-The environment says where broker and database are.
+Two parameters say where broker and database are.
 """
 
-import os
 from dataclasses import replace
 
-from streaming import Delivery, Kafka, Pipeline, Postgres
+from streaming import Delivery, Kafka, Pipeline, Postgres, parameter
 from streaming.pipelines.flights import departures_by_origin, flights
 
-SERVERS, CONNECTION = "TIDEMARK_DEMO_KAFKA", "TIDEMARK_DEMO_POSTGRES"
 TOPIC, TABLE = "flights", "departures_by_origin"
 
-_servers, _connection = os.environ.get(SERVERS, "localhost:9092"), os.environ.get(CONNECTION, "")
+_servers, _connection = parameter("demo_kafka", "localhost:9092"), parameter("demo_postgres", "")
 
 flights_topic = replace(flights, name="flights_topic", source=Kafka(_servers, topic=TOPIC, rows_per_batch=500))
 

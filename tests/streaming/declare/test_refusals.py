@@ -28,6 +28,11 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: check_column_name("_x"),
         "column '_x' is not allowed: names beginning with '_' belong to the event log. Rename it.",
     ),
+    "column name with a dot": (
+        lambda: check_column_name("user.id"),
+        "column 'user.id' is not allowed: Spark reads what stands behind a dot as a field of a struct. Rename it, such "
+        "as 'user_id'.",
+    ),
     "empty column name": (
         lambda: check_column_name(""),
         "column '' is not allowed: names beginning with '_' belong to the event log. Rename it.",

@@ -21,6 +21,7 @@ from streaming.sources import placed_rows
 clock = BoundedOutOfOrderness("1 second")
 clicks = Stream("clicks", Files("clicks"), Json("visitor string, at timestamp, page string, n bigint"), "at", clock)
 orders = Stream("orders", Files("orders"), Json("buyer string, at timestamp, amount double"), "at", clock)
+sided = Stream("sided", Files("sided"), Json("left string, at timestamp"), "at", clock)
 ON = {"visitor": "buyer"}
 HOUR = Tumbling("1 hour")
 
@@ -92,6 +93,7 @@ def joined(**given: Any) -> WindowJoined:
         (lambda: joined(select={}), "names no column"),
         (lambda: joined(select={"n": "at"}), "reads unknown column 'at'"),
         (lambda: joined(select={"x": "sum(n)"}), "takes many rows together"),
+        (lambda: joined(left=sided, on={"left": "buyer"}), "derived={'left_key': 'left'}"),
         (lambda: joined(select={"visitor": "n"}), "has the name of a key, a window column or another result"),
         (lambda: joined(name="No"), "'No' cannot name a window join"),
         (lambda: CoGrouped("c", clicks, orders, ON, HOUR, "n bigint", lambda *given: []), "cannot find by its name"),

@@ -190,6 +190,30 @@ def test_a_very_late_row_reads_the_files_near_it_and_not_those_between(
     assert sum(read) == 2
 
 
+def test_a_step_looks_at_each_table_once_before_it_writes_it(
+    spark: SparkSession, copied: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = replace(both, name="counted")
+    steps = runtime_of(of, copied)._steps_on(spark)  # type: ignore[attr-defined]
+    (behind,) = steps.pieces(10_000)
+    steps.step({name: batches[:3] for name, batches in behind.items()}, lambda: NOW)
+    uris = [copied.table(of, suffix) for suffix in ("", "unmatched")]
+    opened: list[str] = []
+    opening = DeltaTable.__init__
+
+    def counting(table: DeltaTable, uri: Any, *given: Any, **named: Any) -> None:
+        opened.append(str(uri))
+        opening(table, uri, *given, **named)
+
+    monkeypatch.setattr(DeltaTable, "__init__", counting)
+    (rest,) = steps.pieces(10_000)
+    assert [opened.count(uri) for uri in uris] == [1, 1]
+    opened.clear()
+    assert steps.step(rest, lambda: NOW).rows > 0
+    # Once to see where it is, once to commit.
+    assert [opened.count(uri) for uri in uris] == [2, 2]
+
+
 def test_what_is_missing_in_a_table_is_seen_by_the_audit(spark: SparkSession, copied: Lake) -> None:
     voided = EXPECTED["unmatched"] - EXPECTED["current"]
     (number, _) = next(row for row in voided if row[0] is not None)

@@ -40,6 +40,8 @@ from streaming.lake.lake import Lake
 from streaming.log.read import read_log, valid
 from streaming.operations.left import left_tables
 from streaming.operations.rebuild import rebuild
+from streaming.operators import step_size
+from streaming.operators.reached import Reached
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
 from tests.streaming.joins import windows_oracle as oracle
@@ -170,7 +172,7 @@ def test_steps_cut_anywhere_leave_the_same_tables_whichever_log_is_ahead(
         steps = WindowSteps(spark, lake, of)
         ends = [tuple(sorted(draw.sample(range(1, 5), 2))) for _ in range(2)]
         for cut in (*zip(*ends, strict=True), (5, 5)):
-            behind = steps.behind()
+            (behind,) = steps.pieces(10_000)
             wanted = dict(zip(behind, cut, strict=True))
             steps.step(
                 {name: [b for b in each if b.number < wanted[name]] for name, each in behind.items()}, lambda: NOW
@@ -184,15 +186,14 @@ def test_a_step_that_is_killed_at_any_commit_is_made_up_for(
 ) -> None:
     for kill in kills:
         lake = only_logs_of(logged, tmp_path / str(kill))
-        steps = WindowSteps(spark, lake, of)
-        behind = steps.behind()
-        half = {name: each[:3] for name, each in behind.items()}
-        rest = {name: each[3:] for name, each in behind.items()}
+        runtime = runtime_of(of, lake)
         with monkeypatch.context() as dying, pytest.raises(Killed):
+            dying.setattr(step_size, "ROWS_PER_CORE", 4)
             killed_at(kill, dying)
-            steps.step(half, lambda: NOW)
-            steps.step(rest, lambda: NOW)
-        for step in runtime_of(of, lake).steps(spark, lambda: NOW):
+            for step in runtime.steps(spark, lambda: NOW):
+                step.run()
+        # By the same process or by another one.
+        for step in (runtime if kill % 2 == 0 else runtime_of(of, lake)).steps(spark, lambda: NOW):
             step.run()
         assert tables(lake, of) == tables(logged, of), kill
 
@@ -200,8 +201,8 @@ def test_a_step_that_is_killed_at_any_commit_is_made_up_for(
 def test_a_process_that_was_away_is_refused(spark: SparkSession, logged: Lake, tmp_path: Path) -> None:
     lake = only_logs_of(logged, tmp_path / "away")
     steps = WindowSteps(spark, lake, outer)
-    before = steps.position()
-    steps.step({name: each[:1] for name, each in steps.behind().items()}, lambda: NOW)
+    before, (behind,) = Reached.now(lake, outer), steps.pieces(10_000)
+    steps.step({name: each[:1] for name, each in behind.items()}, lambda: NOW)
     with pytest.raises(FencedError, match="'outer_fives' was at batch -1 of ours and batch -1 of theirs"):
         steps._publish(None, before, before, NOW)
 

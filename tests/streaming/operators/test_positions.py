@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType, TimestampType
 
-from streaming.base.errors import ViewError
+from streaming.base.errors import FencedError, ViewError
 from streaming.base.intervals import to_micros
 from streaming.declare.enriched import Enriched
 from streaming.declare.operator import Operator
@@ -81,6 +82,18 @@ def test_lost_state_of_joint_sessions_that_were_built_anew_is_made_again(lake: L
     assert not kept.has_begun
     create_table(lake, visits, STATE, COLUMNS)
     kept.fence(visits, DeltaTable(lake.table(visits, STATE)))
+
+
+def test_who_was_overtaken_is_told_what_differs_where_the_batches_are_the_same(lake: Lake) -> None:
+    note(lake, visits, "", {GENERATION: 1, "through.numbers": 2, "through.words": 0, "batch": 2})
+    table, there = DeltaTable(lake.table(visits)), Reached.now(lake, visits)
+    batches = "batch 2 of numbers and batch 0 of words"
+    with pytest.raises(FencedError, match=f"was at {batches} of generation 0 and is at {batches} of generation 1 now"):
+        replace(there, generation=0).fence(visits, table)
+    with pytest.raises(FencedError, match=f"{batches} with the watermark 2026-.* and none and is .* none and none now"):
+        replace(there, watermarks={"numbers": at(5), "words": None}).fence(visits, table)
+    with pytest.raises(FencedError, match=f"was at {batches} with number 1 .* with number 2"):
+        replace(there, batch=1).fence(visits, table)
 
 
 def test_late_rows_of_a_stream_that_is_both_sides_are_found_on_either() -> None:

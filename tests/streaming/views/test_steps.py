@@ -31,12 +31,15 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base.errors import FencedError
 from streaming.log.files import LogFiles
+from streaming.operators import step_size
+from streaming.operators.runtime import runtime_of
 from streaming.tables.history import commit_history
 from streaming.views.first_results import read_first
 from streaming.views.position import Position
 from streaming.views.steps import FixedSteps, SessionSteps
 from streaming.views.updates import updated_through, updates_of
 from tests.support.instants import NOW, T0
+from tests.support.killed import Killed, killed_at
 from tests.support.runs import run, tuples
 
 HOUR = timedelta(hours=1)
@@ -202,6 +205,24 @@ def test_first_results_that_were_deleted_come_back_whatever_state_there_is(
     found, expected = tables(lake, everything), tables(from_the_start, everything)
     assert found.pop("/visits/moving_state")
     assert found == expected
+
+
+def test_a_process_whose_table_of_open_sessions_could_not_be_written_goes_on_with_all_rows(
+    spark: SparkSession, lake: Lake, from_the_start: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = VIEWS[1]
+    shutil.copytree(from_the_start.log(visits), lake.log(visits))
+    runtime = runtime_of(sessions, lake)
+    with monkeypatch.context() as dying, pytest.raises(Killed):
+        dying.setattr(step_size, "ROWS_PER_CORE", 4)
+        # Its second step has published by then.
+        killed_at(4, dying)
+        for step in runtime.steps(spark, lambda: NOW):
+            step.run()
+    for step in runtime.steps(spark, lambda: NOW):
+        step.run()
+    found, expected = (tables(each, Pipeline(visits, (sessions,))) for each in (lake, from_the_start))
+    assert found == {name: expected[name] for name in ("/visits/sessions", "/visits/sessions_state")}
 
 
 @pytest.mark.parametrize(("name", "most"), [("moving", 2), ("sessions", 7), ("stays", 12)])

@@ -1,0 +1,88 @@
+"""What all operators that go in steps over their logs have in common as they run, whatever a step computes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from pyspark.sql import SparkSession
+
+from streaming.declare import Operator
+from streaming.lake import Lake
+from streaming.operators.declaration import check_declaration
+from streaming.operators.pinned import PinnedTables
+from streaming.operators.reached import Reached
+from streaming.operators.runtime import OperatorRuntime, Step, Written
+from streaming.operators.slices import Batches
+from streaming.operators.step_size import rows_per_step
+
+
+class Steps(Protocol):
+    """The steps of one operator in one process, which knows the files of the logs from one to the next."""
+
+    def pieces(self, most_rows: int) -> Iterator[Batches]:
+        """What is to be followed, in pieces of at most `most_rows` rows of each log; follow one, then ask for the next.
+
+        Each piece goes on where the one before it ended, without a gap.
+        """
+
+    def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
+        """Follow one piece.
+
+        Raises:
+            FencedError: another process has taken over.
+        """
+
+
+Of = TypeVar("Of", bound=Operator)
+Stepped = TypeVar("Stepped", bound=Steps)
+
+
+class SteppedRuntime(OperatorRuntime, Generic[Of, Stepped]):
+    """One whose tables say, as `Reached`, how far they are in each log; `_begun` is all that a kind must add to run."""
+
+    operator: Of
+    reached: type[Reached] = Reached
+
+    def __init__(self, operator: Of, lake: Lake) -> None:
+        self.operator = operator
+        self.lake = lake
+        self._steps: Stepped | None = None
+
+    def check(self) -> None:
+        check_declaration(self.lake, self.operator)
+
+    def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
+        steps = self._steps_on(spark)
+        for batches in steps.pieces(rows_per_step(spark)):
+            yield Step(batches, partial(self._step, steps, batches, now))
+
+    def through(self) -> Mapping[str, int]:
+        return self.reached.now(self.lake, self.operator).through
+
+    def pin(self, spark: SparkSession) -> PinnedTables[Of]:
+        return PinnedTables.now(self.lake, self.operator)
+
+    def refresh(self) -> None:
+        self._steps = None
+
+    def _step(self, steps: Stepped, batches: Batches, now: Callable[[], datetime]) -> Written:
+        try:
+            return steps.step(batches, now)
+        except BaseException:
+            # A table that was to be written after others may be behind them: steps that begin anew see to that.
+            self.refresh()
+            raise
+
+    @abstractmethod
+    def _begun(self, spark: SparkSession) -> Stepped:
+        """The steps of this process, ready for the first one."""
+
+    def _steps_on(self, spark: SparkSession) -> Stepped:
+        # Kept, because they know the files of the logs.
+        if self._steps is None:
+            self._steps = self._begun(spark)
+        return self._steps

@@ -124,7 +124,7 @@ class JoinedSteps:
         return self._logs[side].occupied(before.through[name], after.through[name], self._width)
 
     def _rows(self, side: Side, ranges: Sequence[TimeRange], at: Reached, after: int = -1) -> DataFrame | None:
-        rows = self._logs[side].within(self._spark, ranges, at.through[self._streams[side].name], after)
+        rows = self._logs[side].within(self._spark, ranges, at.through[self._streams[side].name], self._width, after)
         return None if rows is None else side_rows(self._joined, side, rows)
 
     def _commit(self, suffix: str, rows: DataFrame | None, at: Reached, after: Reached) -> int:

@@ -25,8 +25,6 @@ from streaming.operators import Batches, Outputs, Reached, Written, create_table
 from streaming.tables import TimeRange, delta, moved
 
 _SHORTEST = timedelta(seconds=1)
-_FEW = 50_000
-"""Up to so many new rows are handed to every task, so that nothing has to be brought together by key."""
 
 
 class JoinedSteps:
@@ -87,8 +85,8 @@ class JoinedSteps:
         if partners is None or rows is None:
             return None
         frames = {new: rows, old: partners}
-        few = sum(batch.summary.rows for batch in batches[stream]) <= _FEW
-        return pairs(self._joined, frames["left"], frames["right"], new, small=few)
+        count = sum(batch.summary.rows for batch in batches[stream])
+        return pairs(self._joined, frames["left"], frames["right"], new, count)
 
     def _unmatched(self, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
         """The rows whose last possible partner both clocks have passed by now; None where none can be."""
@@ -152,7 +150,7 @@ class JoinedSteps:
         uri = self._lake.table(self._joined, suffix)
         if delta.exists(uri):
             return uri
-        found = pairs(self._joined, self._no_rows["left"], self._no_rows["right"], "left", small=True)
+        found = pairs(self._joined, self._no_rows["left"], self._no_rows["right"], "left")
         schema = results(self._joined, found, 0, EPOCH).schema
         return create_table(self._lake, self._joined, suffix, schema)
 

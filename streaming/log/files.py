@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from operator import or_
 
+from pyarrow import fs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -29,7 +30,6 @@ class LogFiles:
     def __init__(self, lake: Lake, stream: Stream) -> None:
         self._uri = lake.log(stream)
         self._time = stream.event_time
-        self._storage = storage.below(self._uri)
         self._index = FileIndex(self._uri, stream.event_time)
         # A file never changes, so its times are read once.
         self._ranges_of = lru_cache(_MOST_FILES)(self._read_ranges)
@@ -117,6 +117,10 @@ class LogFiles:
         at = F.col(self._time)
         few = at_most(ranges, _MOST_RANGES)
         return reduce(or_, (at.between(literal(start), literal(end)) for start, end in few))
+
+    @cached_property
+    def _storage(self) -> fs.FileSystem:
+        return storage.below(self._uri)
 
     def _read_ranges(
         self, path: str, width: timedelta, batches: tuple[int, int] | None = None

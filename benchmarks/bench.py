@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.compare import bars, before
+from benchmarks.compare import bars, before, join_bars, live_joins
 from benchmarks.compare.arena import Arena
 from benchmarks.compare.data import Shape
 from benchmarks.compare.growth import growth
@@ -48,12 +48,15 @@ def main() -> None:
         "small_batches": lambda: bars.small_batches(arena, 200 if arguments.full else 60, times),
         "ingest": lambda: bars.ingest(arena, rows, times),
         "whole": lambda: bars.whole(arena, rows, times),
-        "joins": lambda: bars.joins(arena, rows // 2, times),
+        "joins": lambda: join_bars.against_spark(arena, rows // 2, times),
+        "join_steps": lambda: join_bars.steps(arena, *((300, 3_000) if arguments.full else (30, 300))),
         "ceiling": ceiling,
     }
     if arguments.full:
         measures |= {
             "flink": lambda: bars.flink(arena, rows, times),
+            "flink_joins": lambda: join_bars.against_flink(arena, rows // 2, times),
+            "live_joins": lambda: live_joins.latency(arena.work),
             "latency": lambda: latency(arena.work, arguments.full, times),
             "corrections": lambda: bars.corrections(_DATA, arena.work),
             "many_commits": lambda: bars.many_commits(arena, 2_000),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.compare.arena import Arena, Ratio, WrongSums, side_by_side
-from benchmarks.compare.data import TINY, Shape, generate
+from benchmarks.compare.data import TINY, Shape
 from benchmarks.compare.measure import Measured, measure
-from benchmarks.demands import PROJECT, Demand, console
+from benchmarks.demands import PROJECT, Demand
 
 _A_BATCH = 1_000
 _WARM_AFTER = 20
@@ -115,35 +114,6 @@ def start(arena: Arena, times: int) -> list[Demand]:
 
     ratio = side_by_side(times, lambda: seconds("first"), lambda: seconds("bare"))
     return [at_most("P11 start of the process to its first commit vs a bare session that writes a row", ratio, 1.3)]
-
-
-def joins(arena: Arena, rows: int, times: int) -> list[Demand]:
-    """The pairs of two streams against Spark's own join of them; both logs are written beside."""
-    sources = [str(generate(arena.data, Shape(rows, seed=seed))[0]) for seed in (2013, 2014)]
-    runs: dict[str, list[Measured]] = {"tidemark": [], "spark": []}
-
-    def cpu(contender: str) -> float:
-        shutil.rmtree(arena.work, ignore_errors=True)
-        arena.work.mkdir(parents=True)
-        command = [sys.executable, "-m", "benchmarks.compare.joins_job", contender, *sources, str(arena.work), "5"]
-        measured = measure(command, {"PYTHONPATH": str(PROJECT)})
-        runs[contender].append(measured)
-        console.print(
-            f"  {contender:9} {measured.result['pairs']:>12,} pairs  {measured.wall:7.1f} s wall  "
-            f"{measured.cpu:7.1f} s CPU  {measured.peak / 2**20:7,.0f} MB",
-            highlight=False,
-        )
-        return measured.cpu
-
-    burnt = side_by_side(times, lambda: cpu("tidemark"), lambda: cpu("spark"))
-    found = {(run.result["pairs"], *run.result["sums"]) for of_contender in runs.values() for run in of_contender}
-    if len(found) > 1:
-        raise WrongSums(f"joins differ: {found}")
-    peak = Ratio(*([float(run.peak) for run in runs[contender]] for contender in ("tidemark", "spark")))
-    return [
-        at_most("J CPU, logs + interval join vs Spark's join of two streams", burnt, 0.7),
-        at_most("J peak memory, the same", peak, 1.2),
-    ]
 
 
 def corrections(data: Path, work: Path) -> list[Demand]:

@@ -16,14 +16,12 @@ from deltalake import DeltaTable
 from benchmarks.compare.arena import Arena, side_by_side
 from benchmarks.compare.bars import at_most
 from benchmarks.compare.data import Shape
-from benchmarks.compare.live import run_live
+from benchmarks.compare.live import WARM_AFTER, run_live
 from benchmarks.demands import PROJECT, Demand, console
-from benchmarks.pipelines.live import per_window, pipeline
-from streaming import Lake
+from benchmarks.pipelines.live import per_window
+from streaming import Lake, Windowed
 from streaming.log.batch import Batch
 from streaming.tables.history import actions_of, commit_history
-
-_WARM_AFTER = 40.0
 
 
 def views(arena: Arena, rows: int, times: int, before: Path) -> list[Demand]:
@@ -43,7 +41,7 @@ def answers(work: Path, times: int, before: Path) -> list[Demand]:
 
     def median(project: Path) -> float:
         run_live(work, project)
-        waits = list(_waits(Lake(str(work))))
+        waits = list(answered_after(Lake(str(work)), per_window))
         console.print(
             f"  {project.name:9} {len(waits):>5} windows: p50 {statistics.median(waits):.2f} s", highlight=False
         )
@@ -55,19 +53,19 @@ def answers(work: Path, times: int, before: Path) -> list[Demand]:
     return [(what, f"{seen}; {seconds[0]} s against {seconds[1]} s", holds)]
 
 
-def _waits(lake: Lake) -> Iterator[float]:
+def answered_after(lake: Lake, view: Windowed) -> Iterator[float]:
     """Seconds by which the results of each window followed the commit that closed it, once it was warm."""
-    closings = list(_closings(lake))
-    warm = min(at for _, at in closings) + _WARM_AFTER
-    for end, published in _published(lake.first(per_window)):
+    closings = list(_closings(lake.log(view.of)))
+    warm = min(at for _, at in closings) + WARM_AFTER
+    for end, published in _published(lake.first(view)):
         closed = min((at for watermark, at in closings if watermark >= end), default=published)
         if closed > warm:
             yield published - closed
 
 
-def _closings(lake: Lake) -> Iterator[tuple[datetime, float]]:
+def _closings(log: str) -> Iterator[tuple[datetime, float]]:
     """Each watermark that a commit of the log has left behind, and when, in seconds since the epoch."""
-    for commit in commit_history(lake.log(pipeline.stream)):
+    for commit in commit_history(log):
         if isinstance(commit["userMetadata"], dict) and "clock" in commit["userMetadata"]:
             watermark = Batch.from_json(commit["userMetadata"]).after.watermark
             if watermark is not None:

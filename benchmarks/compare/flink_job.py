@@ -29,25 +29,10 @@ def main() -> None:
     """Valid rows and windows, exactly once, to files."""
     source, work, mode, result = sys.argv[1:]
     live = mode == "live"
-    environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-    configuration = environment.get_config()
-    for key, value in {
-        "parallelism.default": "2",
-        "execution.checkpointing.interval": LIVE_CHECKPOINT_EVERY if live else CHECKPOINT_EVERY,
-        "state.backend.type": "rocksdb",
-        "table.local-time-zone": "UTC",
-    }.items():
-        configuration.set(key, value)
-    environment.execute_sql(f"""
-        CREATE TABLE readings (
-            {COLUMNS}, WATERMARK FOR `at` AS `at` - {LIVE_WATERMARK_BEHIND if live else WATERMARK_BEHIND}
-        ) WITH (
-            'connector' = 'filesystem', 'path' = '{source}', 'format' = 'json',
-            {"'source.monitor-interval' = '200 ms'," if live else ""}
-            'json.ignore-parse-errors' = 'true', 'json.timestamp-format.standard' = 'ISO-8601'
-        )""")
-    _sink(environment, "valid", COLUMNS, work)
-    _sink(environment, "windows", "id STRING, window_start TIMESTAMP(3), readings BIGINT, sum_value DOUBLE", work)
+    environment = streaming_environment(LIVE_CHECKPOINT_EVERY if live else CHECKPOINT_EVERY)
+    read_files(environment, "readings", source, live=live)
+    write_files(environment, "valid", COLUMNS, work)
+    write_files(environment, "windows", "id STRING, window_start TIMESTAMP(3), readings BIGINT, sum_value DOUBLE", work)
     started = time.monotonic()
     statements = environment.create_statement_set()
     # Tidemark keeps the rows as well as the windows, so Flink has to.
@@ -59,13 +44,40 @@ def main() -> None:
         WHERE {GOOD} GROUP BY id, window_start, window_end""")
     statements.execute().wait()
     took = time.monotonic() - started
-    rows, total = _read(Path(work, "valid"), 2)
-    _, counted = _read(Path(work, "windows"), 2)
+    rows, total = counted_and_summed(Path(work, "valid"), 2)
+    _, counted = counted_and_summed(Path(work, "windows"), 2)
     counts = {"valid": rows, "sum": total, "counted": counted, "late": 0, "seconds": took}
     Path(result).write_text(json.dumps(counts))
 
 
-def _sink(environment: TableEnvironment, name: str, columns: str, work: str) -> None:
+def streaming_environment(checkpoint_every: str) -> TableEnvironment:
+    """Two tasks at once, state in RocksDB."""
+    environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    configuration = environment.get_config()
+    for key, value in {
+        "parallelism.default": "2",
+        "execution.checkpointing.interval": checkpoint_every,
+        "state.backend.type": "rocksdb",
+        "table.local-time-zone": "UTC",
+    }.items():
+        configuration.set(key, value)
+    return environment
+
+
+def read_files(environment: TableEnvironment, name: str, source: str, *, live: bool = False) -> None:
+    """A table of the readings in a folder; `live`: also of files that are yet to come."""
+    environment.execute_sql(f"""
+        CREATE TABLE {name} (
+            {COLUMNS}, WATERMARK FOR `at` AS `at` - {LIVE_WATERMARK_BEHIND if live else WATERMARK_BEHIND}
+        ) WITH (
+            'connector' = 'filesystem', 'path' = '{source}', 'format' = 'json',
+            {"'source.monitor-interval' = '200 ms'," if live else ""}
+            'json.ignore-parse-errors' = 'true', 'json.timestamp-format.standard' = 'ISO-8601'
+        )""")
+
+
+def write_files(environment: TableEnvironment, name: str, columns: str, work: str) -> None:
+    """A table that is written to files, exactly once."""
     environment.execute_sql(f"""
         CREATE TABLE {name} ({columns}) WITH (
             'connector' = 'filesystem', 'path' = '{work}/{name}', 'format' = 'csv',
@@ -73,7 +85,7 @@ def _sink(environment: TableEnvironment, name: str, columns: str, work: str) -> 
         )""")
 
 
-def _read(folder: Path, column: int) -> tuple[int, float]:
+def counted_and_summed(folder: Path, column: int) -> tuple[int, float]:
     """How many lines the committed files have, and the sum of a column."""
     rows, total = 0, 0.0
     for path in folder.rglob("part-*"):

@@ -24,15 +24,21 @@ _NEAR = "4 seconds"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def tidemark(left: Path, right: Path, work: Path, files_per_batch: int) -> DataFrame:
-    """Both logs, and the pairs."""
+def joined(left: Path, right: Path, files_per_batch: int) -> tuple[Pipeline, Joined]:
+    """The task as Tidemark declares it."""
     ours, theirs = (
         replace(declared(str(folder), files_per_batch).stream, name=name)
         for name, folder in (("ours", left), ("theirs", right))
     )
     pairs = Joined("pairs", ours, theirs, ("id",), (f"-{_NEAR}", _NEAR), select=("id", "left_value", "right_value"))
+    return Pipeline(name="joins", streams=(ours, theirs), operators=(pairs,)), pairs
+
+
+def tidemark(left: Path, right: Path, work: Path, files_per_batch: int) -> DataFrame:
+    """Both logs, and the pairs."""
+    pipeline, pairs = joined(left, right, files_per_batch)
     lake, spark = Lake(str(work)), start_session()
-    drain(spark, lake, Pipeline(name="joins", streams=(ours, theirs), operators=(pairs,)))
+    drain(spark, lake, pipeline)
     return spark.read.format("delta").load(lake.table(pairs))
 
 

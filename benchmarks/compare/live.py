@@ -31,8 +31,8 @@ from streaming import Lake
 
 A_SECOND = 10_000
 _FILE_EVERY = 0.25
-_DISORDER = 1 / 8
-_WARM_AFTER, _LASTS = 40.0, 130.0
+DISORDER = 1 / 8
+WARM_AFTER, LASTS = 40.0, 130.0
 _LOOKS_EVERY = 0.02
 _BEGINS_WITHIN = 120.0
 
@@ -53,10 +53,11 @@ def latency(work: Path, flink: Path, times: int) -> list[Demand]:
 class Feed:
     """Lands a file of events every quarter of a second, and knows since when each window can be closed."""
 
-    def __init__(self, landing: Path) -> None:
+    def __init__(self, landing: Path, shape: Shape | None = None) -> None:
         self.closed: dict[float, float] = {}
         """By end of window, when the file came that lets it be closed; both in seconds since the epoch."""
         self._landing = landing
+        self._shape = shape or Shape(0, keys=1_000, a_second=A_SECOND, disorder=DISORDER)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._feed)
         landing.mkdir(parents=True, exist_ok=True)
@@ -70,8 +71,8 @@ class Feed:
         self._thread.join()
 
     def _feed(self) -> None:
-        shape = Shape(0, keys=1_000, a_second=A_SECOND, disorder=_DISORDER)
-        rows, begin, drawn = int(A_SECOND * _FILE_EVERY), time.time(), random.Random(shape.seed)
+        shape, begin = self._shape, time.time()
+        rows, drawn = int(shape.a_second * _FILE_EVERY), random.Random(shape.seed)
         number = 0
         while not self._over.is_set():
             text = "".join(lines(shape, drawn, begin + number * _FILE_EVERY, rows, Expected()))
@@ -150,10 +151,10 @@ def _flink(work: Path, python: Path) -> Waits:
 def _measured(name: str, command: list[str], environment: dict[str, str], landing: Path, results: Results) -> Waits:
     """Of all results of windows that closed once it was warm."""
     waits: list[float] = []
-    with Feed(landing) as feed, _running(command, environment, landing.parent / "output.log"):
+    with Feed(landing) as feed, running(command, environment, landing.parent / "output.log"):
         if until(results, _BEGINS_WITHIN) is None:
             raise RuntimeError(f"{name} gave no result: {(landing.parent / 'output.log').read_text()[-3000:]}")
-        warm, ends = time.time() + _WARM_AFTER, time.time() + _LASTS
+        warm, ends = time.time() + WARM_AFTER, time.time() + LASTS
         while time.time() < ends:
             now = time.time()
             waits += [now - feed.closed[end] for end in results() if feed.closed.get(end, 0) > warm]
@@ -164,7 +165,8 @@ def _measured(name: str, command: list[str], environment: dict[str, str], landin
 
 
 @contextmanager
-def _running(command: list[str], environment: dict[str, str], output: Path) -> Iterator[None]:
+def running(command: list[str], environment: dict[str, str], output: Path) -> Iterator[None]:
+    """The command runs until the end, when it is asked to stop; what it says goes to `output`."""
     with output.open("ab") as log_file:
         process = subprocess.Popen(
             command,

@@ -16,6 +16,8 @@ from streaming.declare import LEFT_AT, RIGHT_AT, Joined
 Side = Literal["left", "right"]
 OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
 _AT = {"left": LEFT_AT, "right": RIGHT_AT}
+_KEPT = 50_000
+"""Rows that one task keeps in memory at most, each of them twice, where no key has more of them at one time."""
 
 
 def side_rows(joined: Joined, side: Side, log: DataFrame) -> DataFrame:
@@ -36,13 +38,25 @@ def side_rows(joined: Joined, side: Side, log: DataFrame) -> DataFrame:
     )
 
 
-def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, *, small: bool) -> DataFrame:
-    """The pairs of rows of both sides; `new` are the ones whose partners are looked for, `small` if they are few."""
+def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, count: int | None = None) -> DataFrame:
+    """The pairs of rows of both sides; `new` are the ones whose partners are looked for.
+
+    `count`: how many of these there are at most. Each task then keeps no more than `_KEPT` of them in memory, while the
+    others stream by; without it both sides are sorted, on disk if need be.
+    """
     frames = {"left": left, "right": right}
     old = OTHER[new]
     looking, found = _near(joined, new, frames[new], old, frames[old])
-    met = found.join(F.broadcast(looking) if small else looking, _is_pair(joined))
+    met = found.join(looking if count is None else _kept(joined, new, looking, count), _is_pair(joined))
     return met.drop("_left_near", "_right_near")
+
+
+def _kept(joined: Joined, side: Side, rows: DataFrame, count: int) -> DataFrame:
+    """The rows, with a hint that they are what is kept in memory: by every task if they are few, else in parts."""
+    if count <= _KEPT:
+        return F.broadcast(rows)
+    # Spark would make as many parts as there are cores, however many rows that makes in each.
+    return rows.repartition(-(-count // _KEPT), *_meeting_at(joined, side)).hint("shuffle_hash")
 
 
 def unmatched(
@@ -122,15 +136,16 @@ def _stretch(micros: Column, width: int) -> Column:
 
 def _is_pair(joined: Joined) -> Column:
     """Whether keys are equal, event times lie within the bounds, to the microsecond, and the condition holds."""
-    equal = [F.col(f"_left_{name}") == F.col(f"_right_{name}") for name in ("near", *_keys(joined))]
+    equal = [left == right for left, right in zip(*(_meeting_at(joined, side) for side in OTHER), strict=True)]
     later_by = F.unix_micros(RIGHT_AT) - F.unix_micros(LEFT_AT)
     within = later_by.between(_micros(joined.lower), _micros(joined.upper))
     condition = [] if joined.where is None else [F.expr(f"({joined.where}\n)")]
     return reduce(and_, (*equal, within, *condition))
 
 
-def _keys(joined: Joined) -> list[str]:
-    return [f"key{place}" for place in range(len(joined.keys))]
+def _meeting_at(joined: Joined, side: Side) -> list[Column]:
+    """What two rows have equal if they are a pair, as columns of one side."""
+    return [F.col(f"_{side}_{name}") for name in ("near", *(f"key{place}" for place in range(len(joined.keys))))]
 
 
 def _micros(length: timedelta) -> int:

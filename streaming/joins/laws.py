@@ -36,7 +36,7 @@ def audit_joined(
     at = Reached.of(joined, delta.open_table(lake.table(joined), pinned.versions[""]))
     sides = {side: _followed(joined, side, logs, at) for side in OTHER}
     met = _comparable(delta.read(spark, lake.table(joined), pinned.versions[""]))
-    expected = _computed(joined, pairs(joined, sides["left"], sides["right"], "left", small=False))
+    expected = _computed(joined, pairs(joined, sides["left"], sides["right"], "left"))
     yield Finding("cuts", joined.name, met.count(), differing_rows(met, expected), "pairs: joined again, equal")
     if not joined.outer_sides:
         return

@@ -25,8 +25,6 @@ from streaming.operators import Batches, Outputs, Reached, Written, create_table
 from streaming.tables import TimeRange, delta, moved
 
 _SHORTEST = timedelta(seconds=1)
-_FEW = 50_000
-"""Up to so many new rows are handed to every task, so that nothing has to be brought together by key."""
 
 
 class JoinedSteps:
@@ -88,8 +86,8 @@ class JoinedSteps:
         if partners is None or rows is None:
             return None
         frames = {new: rows, old: partners}
-        few = sum(batch.summary.rows for batch in batches[stream]) <= _FEW
-        return pairs(self._joined, frames["left"], frames["right"], new, small=few)
+        count = sum(batch.summary.rows for batch in batches[stream])
+        return pairs(self._joined, frames["left"], frames["right"], new, count)
 
     def _unmatched(self, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
         """The rows whose last possible partner both clocks have passed by now; None where none can be."""
@@ -125,7 +123,7 @@ class JoinedSteps:
         return self._logs[side].occupied(before.through[name], after.through[name], self._width)
 
     def _rows(self, side: Side, ranges: Sequence[TimeRange], at: Reached, after: int = -1) -> DataFrame | None:
-        rows = self._logs[side].within(self._spark, ranges, at.through[self._streams[side].name], after)
+        rows = self._logs[side].within(self._spark, ranges, at.through[self._streams[side].name], self._width, after)
         return None if rows is None else side_rows(self._joined, side, rows)
 
     def _commit(self, suffix: str, rows: DataFrame | None, at: Reached, after: Reached) -> int:
@@ -152,7 +150,7 @@ class JoinedSteps:
     def _created(self, suffix: str) -> str:
         uri = self._lake.table(self._joined, suffix)
         if suffix not in self._ready and not delta.exists(uri):
-            found = pairs(self._joined, self._no_rows["left"], self._no_rows["right"], "left", small=True)
+            found = pairs(self._joined, self._no_rows["left"], self._no_rows["right"], "left")
             create_table(self._lake, self._joined, suffix, results(self._joined, found, 0, EPOCH).schema)
         self._ready.add(suffix)
         return uri

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import cached_property, lru_cache, reduce
+from operator import or_
 
-from pyspark.sql import DataFrame, SparkSession
+from pyarrow import fs
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, constant
+from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, constant, literal
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.read import ever_rejected
-from streaming.tables import FileIndex, TimeRange, occupied, read_files, storage
+from streaming.tables import FileIndex, TimeRange, at_most, have_common, merged, occupied, read_files, storage
 
 _BATCH = "_batch"
+_MOST_FILES, _MOST_RANGES = 10_000, 32
+"""Of how many files it is remembered where their rows lie, and in how many ranges at most, so that it is bounded."""
+_LARGE = 8 * 2**20
+"""Bytes of a file of which it pays to look for the part that is needed."""
 
 
 class LogFiles:
@@ -24,6 +31,8 @@ class LogFiles:
         self._uri = lake.log(stream)
         self._time = stream.event_time
         self._index = FileIndex(self._uri, stream.event_time)
+        # A file never changes, so its times are read once.
+        self._ranges_of = lru_cache(_MOST_FILES)(self._read_ranges)
 
     def with_times(
         self,
@@ -57,22 +66,36 @@ class LogFiles:
     def occupied(self, after: int, through: int, width: timedelta) -> list[TimeRange]:
         """Ranges of whole `width`s that hold the event times of all valid rows of the batches in (after, through].
 
-        It reads the two columns that tell, and starts no Spark.
+        It reads the columns that tell, and starts no Spark.
         """
-        table = self._index.refresh()
-        paths = self._index.with_batches(after, through)
-        return occupied(storage.files_of(table), paths, self._time, after, through, width)
+        self._index.refresh()
+        ranges: list[TimeRange] = []
+        for path in self._index.with_batches(after, through):
+            if self._index.has_only(path, after, through):
+                ranges += self._ranges_of(path, width)
+            else:
+                ranges += self._read_ranges(path, width, (after, through))
+        return merged(ranges)
 
     def within(
-        self, spark: SparkSession, ranges: Sequence[TimeRange], through: int, after: int = -1
+        self, spark: SparkSession, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int = -1
     ) -> DataFrame | None:
         """Valid rows of the batches in (after, through], among them all with event times in one of the merged `ranges`.
 
-        None where no file can have such a row.
+        Only files with a row in the same whole `width` as one of the ranges are read: the bounds of a file with one
+        late row are far apart, and nearly all of what is between them is empty. Of a large file, which compaction made
+        of neighbours in time, Spark skips the pages without such a row. None where there is no such file.
         """
         table = self._index.refresh()
-        paths = self._index.with_ranges(ranges, after, through)
-        return self._valid(read_files(spark, table, self._uri, paths), after, through) if paths else None
+        small: list[str] = []
+        large: list[str] = []
+        for path in self._index.with_ranges(ranges, after, through):
+            if have_common(ranges, self._ranges_of(path, width)):
+                (large if self._index.size(path) >= _LARGE else small).append(path)
+        parts = [read_files(spark, table, self._uri, small)] if small else []
+        if large:
+            parts.append(read_files(spark, table, self._uri, large).where(self._is_in(ranges)))
+        return self._valid(reduce(DataFrame.unionAll, parts), after, through) if parts else None
 
     def rejected(self, spark: SparkSession, after: int, through: int) -> DataFrame:
         """The rows of the batches in (after, through] that were rejected, also those that were repaired since."""
@@ -85,6 +108,24 @@ class LogFiles:
     def none(self, spark: SparkSession) -> DataFrame:
         """No row, with the log's columns."""
         return read_files(spark, self._index.refresh(), self._uri, ())
+
+    def _is_in(self, ranges: Sequence[TimeRange]) -> Column:
+        """Whether the event time is in one of the merged `ranges` or, where these are many, between close ones.
+
+        Literals, which cost a compilation at each step, are the only bounds by which Spark skips parts of a file.
+        """
+        at = F.col(self._time)
+        few = at_most(ranges, _MOST_RANGES)
+        return reduce(or_, (at.between(literal(start), literal(end)) for start, end in few))
+
+    @cached_property
+    def _storage(self) -> fs.FileSystem:
+        return storage.below(self._uri)
+
+    def _read_ranges(
+        self, path: str, width: timedelta, batches: tuple[int, int] | None = None
+    ) -> tuple[TimeRange, ...]:
+        return tuple(at_most(occupied(self._storage, path, self._time, width, batches), _MOST_RANGES))
 
     @staticmethod
     def _valid(rows: DataFrame, after: int, through: int) -> DataFrame:

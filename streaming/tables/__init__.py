@@ -10,19 +10,21 @@ from streaming.tables.listed_files import read_files
 from streaming.tables.log_cleanup import clean_up
 from streaming.tables.storage import location
 from streaming.tables.task_files import TaskFile, TaskFiles
-from streaming.tables.time_ranges import TimeRange, merged, moved, occupied, shifted
+from streaming.tables.time_ranges import TimeRange, at_most, have_common, merged, moved, occupied, shifted
 
 __all__ = [
     "FileIndex",
     "TaskFile",
     "TaskFiles",
     "TimeRange",
+    "at_most",
     "attempts",
     "clean_up",
     "commits_of",
     "copy_files",
     "copy_table",
     "delta",
+    "have_common",
     "history",
     "location",
     "merged",

@@ -22,9 +22,13 @@ _ANY_BATCH = (0, 2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A file of rows of one `day`, null for rows without one; no row lies outside its bounds, all of them inclusive."""
+    """A file of rows of one `day`, null for rows without one; no row lies outside its bounds, all of them inclusive.
+
+    `size` is in bytes.
+    """
 
     path: str
+    size: int
     day: date | None
     earliest: datetime
     latest: datetime
@@ -97,6 +101,15 @@ class FileIndex:
         files = (self._files[path] for _, path in newer)
         return [file.path for file in files if file.first_batch <= through and (file.day is not None) == dated]
 
+    def has_only(self, path: str, after: int, through: int) -> bool:
+        """Whether all rows of the file are of the batches in (after, through]."""
+        file = self._files[path]
+        return after < file.first_batch and file.last_batch <= through
+
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+        return self._files[path].size
+
     def _days_within(self, first: date, last: date) -> Iterator[date]:
         if (last - first).days >= len(self._by_day):
             yield from (day for day in self._by_day if first <= day <= last)
@@ -135,8 +148,9 @@ class FileIndex:
             return columns.get(name, unknown)
 
         bounds = [column(f"{bound}.{name}") for name in (self._time, "_batch") for bound in ("min", "max")]
-        for path, day, *values in zip(columns["path"], column(f"partition.{DAY}"), *bounds, strict=True):
-            yield _file(path, day, *values)
+        of_file = (columns["path"], columns["size_bytes"], column(f"partition.{DAY}"))
+        for path, size, day, *values in zip(*of_file, *bounds, strict=True):
+            yield _file(path, size, day, *values)
 
     def _added(self, action: Mapping[str, Any]) -> IndexedFile:
         statistics = json.loads(action.get("stats") or "{}")
@@ -144,6 +158,7 @@ class FileIndex:
         text = action["partitionValues"].get(DAY)
         return _file(
             action["path"],
+            action["size"],
             None if not text else date.fromisoformat(text),
             _instant(least.get(self._time)),
             _instant(greatest.get(self._time)),
@@ -154,6 +169,7 @@ class FileIndex:
 
 def _file(
     path: str,
+    size: int,
     day: date | None,
     earliest: datetime | None,
     latest: datetime | None,
@@ -162,6 +178,7 @@ def _file(
 ) -> IndexedFile:
     return IndexedFile(
         path,
+        size,
         day,
         FIRST_INSTANT if earliest is None else earliest.astimezone(UTC),
         LAST_MILLISECOND if latest is None else _rounded_up(latest.astimezone(UTC)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from heapq import nlargest
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -47,15 +49,28 @@ def overlaps(ranges: Sequence[TimeRange], start: datetime, end: datetime) -> boo
     return place >= 0 and ranges[place][1] >= start
 
 
+def have_common(ranges: Sequence[TimeRange], others: Iterable[TimeRange]) -> bool:
+    """Whether some instant is in one of the `ranges`, which are merged, and in one of the `others`."""
+    return any(overlaps(ranges, start, end) for start, end in others)
+
+
+def at_most(ranges: Sequence[TimeRange], number: int) -> list[TimeRange]:
+    """The merged `ranges` with their shortest gaps closed, so that there are no more than `number`."""
+    gaps = [(later[0] - earlier[1], place) for place, (earlier, later) in enumerate(pairwise(ranges))]
+    kept = sorted(place for _, place in nlargest(number - 1, gaps))
+    starts, ends = [0, *(place + 1 for place in kept)], [*kept, len(ranges) - 1]
+    return [(ranges[start][0], ranges[end][1]) for start, end in zip(starts, ends, strict=True)] if ranges else []
+
+
 def occupied(
-    files: fs.FileSystem, paths: Iterable[str], time: str, after: int, through: int, width: timedelta
+    files: fs.FileSystem, path: str, time: str, width: timedelta, batches: tuple[int, int] | None = None
 ) -> list[TimeRange]:
-    """Ranges of whole `width`s that hold the times of all rows of the batches in (after, through] in some log files."""
+    """Ranges of whole `width`s that hold the times of all rows in a log file.
+
+    `batches`: of the rows of the batches after the first number and up to the second one, both in it.
+    """
     micros = width // MICROSECOND
-    buckets = [_buckets(files, path, time, after, through, micros) for path in paths]
-    if not buckets:
-        return []
-    distinct = np.unique(np.concatenate(buckets))
+    distinct = _buckets(files, path, time, batches, micros)
     if not len(distinct):
         return []
     # Neighbours in a row are one range.
@@ -68,12 +83,14 @@ def occupied(
 
 
 def _buckets(
-    files: fs.FileSystem, path: str, time: str, after: int, through: int, micros: int
+    files: fs.FileSystem, path: str, time: str, batches: tuple[int, int] | None, micros: int
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     with pq.ParquetFile(files.open_input_file(path), coerce_int96_timestamp_unit="us") as file:
-        rows = file.read(columns=[time, "_batch"])
-    wanted = pc.and_(pc.greater(rows["_batch"], after), pc.less_equal(rows["_batch"], through))
-    times = rows[time].filter(wanted).drop_null()
+        rows = file.read(columns=[time] if batches is None else [time, "_batch"])
+    if batches is not None:
+        after, through = batches
+        rows = rows.filter(pc.and_(pc.greater(rows["_batch"], after), pc.less_equal(rows["_batch"], through)))
+    times = rows[time].drop_null()
     instants: np.ndarray[tuple[int], np.dtype[np.int64]] = (
         pc.cast(pc.cast(times, pa.timestamp("us", times.type.tz)), pa.int64()).combine_chunks().to_numpy()
     )

@@ -168,26 +168,36 @@ def test_a_stream_joins_itself_and_rows_that_came_late_may_be_left_out(spark: Sp
     assert all(finding.holds for finding in audit(spark, logged, of_both(itself, in_time)))
 
 
-def test_a_very_late_row_reads_the_files_near_it_and_not_those_between(
+def test_a_very_late_row_reads_the_files_near_it_and_none_because_another_row_in_it_was_late(
     spark: SparkSession, copied: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hours = [[Row(900 + hour, "c", at(hour * 3_600))] for hour in range(1, 9)]
+    # Each batch has a row from long before the others, so that the bounds of all its files span the first hour.
+    hours = [[Row(900 + hour, "c", at(hour * 3_600)), Row(950 + hour, "z", at(hour * 60))] for hour in range(1, 9)]
     Path(left.source.location(copied)).mkdir(parents=True)
     land_all(copied, right, *payloads(hours))
-    near = of_both(replace(both, name="near", kind="inner"))
+    nearby = replace(both, name="near", kind="inner")
+    near = of_both(nearby)
     drain(spark, copied, near, now=lambda: NOW)
-    land_all(copied, left, *payloads([[Row(998, "c", at(8 * 3_600)), Row(999, "c", at(3_600))]]))
     read: list[int] = []
     reading = files.read_files
 
     def counting(spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str]) -> Any:
-        if uri == copied.log(right):
-            read.append(len(paths))
+        read.append(len(paths))
         return reading(spark, table, uri, paths)
 
+    def files_read(*rows: Row) -> int:
+        read.clear()
+        land_all(copied, left, *payloads([rows]))
+        drain(spark, copied, near, now=lambda: NOW)
+        return sum(read)
+
     monkeypatch.setattr(files, "read_files", counting)
-    drain(spark, copied, near, now=lambda: NOW)
-    assert sum(read) == 2
+    usual = files_read(Row(998, "c", at(8 * 3_600)))
+    late = files_read(Row(997, "c", at(8 * 3_600 + 1)), Row(999, "c", at(3_600)))
+    # The new rows, and the files with partners of each of them.
+    assert (usual, late) == (1 + 1, 1 + 2)
+    found = tuples(runtime_of(nearby, copied).readable["current"](spark), "left_n", "right_n")
+    assert {(998, 908), (997, 908), (999, 901)} <= set(found)
 
 
 def test_a_step_looks_at_each_table_once_before_it_writes_it(

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from streaming.base import (
+    ORIGIN,
     FrozenMapping,
     check_column_name,
     check_condition,
@@ -27,7 +28,14 @@ from streaming.declare.joined_checks import (
     check_sides,
     check_words,
 )
-from streaming.declare.joined_columns import UNMATCHED, PairColumns, added_columns, selected_columns
+from streaming.declare.joined_columns import (
+    LEFT_AT,
+    RIGHT_AT,
+    UNMATCHED,
+    PairColumns,
+    added_columns,
+    selected_columns,
+)
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
@@ -156,6 +164,11 @@ class Joined(Operator):
         }
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of a result that are a function of its rows: what is selected, event times, stamp and origins."""
+        return (*self.selected, LEFT_AT, RIGHT_AT, "_at", "_watermark", ORIGIN)
+
+    @property
     def fingerprint(self) -> dict[str, Any]:
         """All but what says when results appear."""
         return {
@@ -171,8 +184,8 @@ class Joined(Operator):
 
     @property
     def delivers(self) -> tuple[str, ...]:
-        """Its pairs, or with an output the rows without one."""
-        return ("rows",)
+        """Its pairs, or with an output the rows without one; what is current where pairs void rows that were told."""
+        return ("rows", "current") if self.outer_sides else ("rows",)
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """What is selected, then which rows it is of; rows without a partner have null in place of one."""

@@ -90,6 +90,11 @@ class Operator(ABC):
         return ()
 
     @property
+    def result_key(self) -> tuple[str, ...]:
+        """The columns of which no two current results have the same values; none where there are no such columns."""
+        return ()
+
+    @property
     def corrected(self) -> bool:
         """Whether late rows wait for a scheduled correction, which a backfill writes."""
         return any(table.written_by == "backfill" for table in self.tables)

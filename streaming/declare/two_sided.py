@@ -96,8 +96,8 @@ class TwoSided(Operator):
 
     @property
     def delivers(self) -> tuple[str, ...]:
-        """Its first results."""
-        return ("first",)
+        """Its first results, or what is current of it."""
+        return ("first", "current")
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:

@@ -34,12 +34,13 @@ from streaming.declare.joined_columns import (
     UNMATCHED,
     PairColumns,
     added_columns,
+    late_columns,
     selected_columns,
 )
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CURRENT
+from streaming.declare.suffixes import CURRENT, LATE
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,11 @@ class Joined(Operator):
         return (self.left,) if self.left == self.right else (self.left, self.right)
 
     @property
+    def tells_late(self) -> bool:
+        """Those of either stream, whether they join or not."""
+        return True
+
+    @property
     def joins_clocks(self) -> bool:
         """Those of both streams."""
         return True
@@ -146,7 +152,7 @@ class Joined(Operator):
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
         """Also of a join that tells of pairs alone, so that its kind can be changed."""
-        return (UNMATCHED, CURRENT)
+        return (UNMATCHED, LATE, CURRENT)
 
     @property
     def selected(self) -> Mapping[str, str]:
@@ -189,6 +195,8 @@ class Joined(Operator):
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """What is selected, then which rows it is of; rows without a partner have null in place of one."""
+        if suffix == LATE:
+            return tuple(late_columns(self.reads))
         if suffix not in ("", UNMATCHED, CURRENT) or (suffix and not self.outer_sides):
             return ()
         return (*selected_columns(self.pair, self.selected, self.types), *added_columns(len(self.reads)))

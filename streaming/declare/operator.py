@@ -100,6 +100,11 @@ class Operator(ABC):
         return any(table.written_by == "backfill" for table in self.tables)
 
     @property
+    def tells_late(self) -> bool:
+        """Whether its late rows can be read, which is what the name with the suffix LATE stands for."""
+        return False
+
+    @property
     def joins_clocks(self) -> bool:
         """Whether results depend on the clocks of all its streams together, so that one far behind holds them up."""
         return False

@@ -143,6 +143,11 @@ class Windowed(Operator):
         return (*self.by, "window_start", "window_end")
 
     @property
+    def tells_late(self) -> bool:
+        """The pairs of row and window that came after their window was closed."""
+        return True
+
+    @property
     def result_key(self) -> tuple[str, ...]:
         """Those that identify it."""
         return self.identity

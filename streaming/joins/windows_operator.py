@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import WINDOW, ViewError, earlier, from_micros, literal
-from streaming.declare import Stream, TwoSided
+from streaming.declare import CORRECTIONS, Stream, TwoSided
 from streaming.joins.windows_corrections import correct, numbered, read_corrections
 from streaming.joins.windows_explained import explain
 from streaming.joins.windows_first import read_first
@@ -91,11 +91,25 @@ class TwoSidedRuntime(OperatorRuntime):
             "corrections": self._corrections,
         }
 
+    def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
+        corrections = read_corrections(spark, self.lake, self.operator, versions.get(CORRECTIONS, delta.BEFORE))
+        first = read_first(spark, self.lake, self.operator, versions[""])
+        return current_results(first, numbered(corrections), self.operator)
+
+    def watermark_at(self, version: int) -> datetime | None:
+        return Reached.of(self.operator, delta.open_table(self.lake.table(self.operator), version)).watermark
+
+    def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
+        return 0 if self.operator.corrected else late_pairs(self.operator, logs).count()
+
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
+
+    def plan_at(self, spark: SparkSession, logs: Mapping[str, int], corrections: int) -> list[PendingDay]:
+        return plan(spark, self.lake, self.operator, logs, corrections)
 
     def correct(
         self,
@@ -121,9 +135,8 @@ class TwoSidedRuntime(OperatorRuntime):
 
     def _current(self, spark: SparkSession) -> DataFrame:
         at = self.pin(spark)
-        corrections = numbered(read_corrections(spark, self.lake, self.operator, at.corrections))
-        first = read_first(spark, self.lake, self.operator, at.first)
-        return current_results(first, corrections, self.operator).orderBy("window_start", *self._by)
+        current = self.current_at(spark, {"": at.first, CORRECTIONS: at.corrections})
+        return current.orderBy("window_start", *self._by)
 
     def _corrections(self, spark: SparkSession) -> DataFrame:
         corrections = read_corrections(spark, self.lake, self.operator)

@@ -57,14 +57,15 @@ def reasons_to_close(
             f"the pins are of pipeline {pins.pipeline!r} without {', '.join(pins.absent) or 'nothing'}, and pipeline "
             f"{pipeline.name!r} needs all but {', '.join(sorted(may_be_absent))}; pin again."
         )
-    reasons = []
-    for role, suite in suites_for(pipeline).items():
+    reasons, suites = [], suites_for(pipeline)
+    for role, suite in suites.items():
         pin = pins.pin(role)
         if pin is not None:
             reasons += _rebuilt(pin)
             reasons += reasons_of(
                 suite, pin.subject, verdicts_for(lake, pin.table, pin.version), all_verdicts(lake, pin.table)
             )
+    reasons += [reason for pin in pins.tables if pin.role not in suites for reason in _rebuilt(pin)]
     wanted = None if days is None else set(days)
     for operator in pipeline.backfilled:
         reasons += _uncorrected(spark, lake, pipeline, operator, pins, wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quality.expectations import Suite, always, nothing_from, of_types, unique
-from streaming.base import ORIGIN
+from streaming.base import MICROSECOND, ORIGIN
 from streaming.declare import LEFT_AT, RIGHT_AT, Joined, Stream, TwoSided, Windowed
 
 GREATEST_REJECTED_SHARE = 0.02
@@ -69,8 +69,8 @@ def corrections_suite(view: Windowed | TwoSided) -> Suite:
 
 def pairs_suite(joined: Joined) -> Suite:
     """Each pair of rows once, on the day of the later one, and no further apart than declared."""
-    lower, upper = (bound.total_seconds() for bound in (joined.lower, joined.upper))
-    apart = f"(unix_micros({RIGHT_AT}) - unix_micros({LEFT_AT})) / 1000000"
+    lower, upper = (bound // MICROSECOND for bound in (joined.lower, joined.upper))
+    apart = f"unix_micros({RIGHT_AT}) - unix_micros({LEFT_AT})"
     return Suite(
         (
             unique("unique_pair", (ORIGIN,)),

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from quality.errors import NotBuiltYet, QualityError
-from quality.find import optional_roles, result_tables, role_of_log
+from quality.find import optional_roles, result_tables, role_of_log, suites_for
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject
 from streaming.declare import Pipeline, Stream
@@ -81,7 +81,10 @@ def pin(lake: Lake, pipeline: Pipeline, through: Mapping[str, int] | None = None
 
     Raises:
         NotBuiltYet: there is no log or no view yet, so nothing can be reported.
+        SuiteError: as `suites_for`.
     """
+    # What cannot be judged is not worth pinning.
+    suites_for(pipeline)
     pins: list[Pin] = []
     absent: list[str] = []
     # The others of an operator are those that go with its own table as it was opened here.

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import dagster as dg
 
-from streaming import Pipeline, Stream, Table, Windowed
+from streaming import Pipeline, Stream, Table
 from streaming.declare import CORRECTIONS, CURRENT, LATE, Delivery, Operator
 
 
@@ -51,12 +51,14 @@ def delivered_table_key(delivery: Delivery) -> dg.AssetKey:
         return delivery_key(of)
     if isinstance(of, Stream):
         return rejected_key(of) if delivery.what == "rejected" else log_key(of)
-    return late_key(of) if delivery.what == "late" and isinstance(of, Windowed) else table_key(of, delivery.output)
+    if delivery.what == "current":
+        return current_keys(of)[0]
+    return late_key(of) if delivery.what == "late" and of.tells_late else table_key(of, delivery.output)
 
 
-def late_key(view: Windowed) -> dg.AssetKey:
-    """The late pairs of a view."""
-    return table_key(view, LATE)
+def late_key(operator: Operator) -> dg.AssetKey:
+    """The late rows of an operator that tells them, of a view its late pairs."""
+    return table_key(operator, LATE)
 
 
 def corrections_key(operator: Operator) -> dg.AssetKey:
@@ -91,7 +93,7 @@ def streamed_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
     return [
         *(key(stream) for stream in pipeline.streams for key in (log_key, rejected_key)),
         *(table_key(operator, table.suffix) for operator in pipeline.operators for table in operator.streamed),
-        *(late_key(view) for view in pipeline.views),
+        *(late_key(operator) for operator in pipeline.operators if operator.tells_late),
     ]
 
 

@@ -7,15 +7,17 @@ from importlib.util import find_spec
 
 from quality.errors import SuiteError
 from quality.expectations import Expectation, Suite
-from quality.generic import corrections_suite, log_suite, view_suite
+from quality.generic import corrections_suite, log_suite, pairs_suite, unmatched_suite, view_suite
 from streaming.base import BrokenModule, import_or_explain
 from streaming.declare import (
     CORRECTIONS,
     UPDATES,
+    Joined,
     Operator,
     Pipeline,
     Stream,
     TableSpec,
+    TwoSided,
     Windowed,
     package_of,
     packages,
@@ -42,33 +44,42 @@ def role_of_updates(view: str) -> str:
 def judged_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:
     """What is current of a pipeline's operators and has a suite, by role, which is the table's name."""
     suites = suites_for(pipeline)
-    return {role: table for role, table in _result_tables(pipeline).items() if role in suites}
+    return {role: table for role, table in result_tables(pipeline).items() if role in suites}
+
+
+def result_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:
+    """The tables that what is current of the operators is made of, by role, which is the table's name."""
+    return {
+        operator.table_name(table.suffix): (operator, table)
+        for operator in pipeline.operators
+        for table in operator.tables
+        if table.is_result
+    }
 
 
 def optional_roles(pipeline: Pipeline) -> set[str]:
-    """The tables that may be absent, because no row has come late yet."""
-    return {role for role, (_, table) in _result_tables(pipeline).items() if table.suffix}
+    """The tables that may be absent: no row has come late yet, or one of the streams of an operator has no rows."""
+    tables = result_tables(pipeline).items()
+    return {role for role, (operator, table) in tables if table.suffix or not isinstance(operator, Windowed)}
 
 
 def suites_for(pipeline: Pipeline) -> dict[str, Suite]:
     """The suite of every table of the pipeline by role: `log`, `<view>`, and `<view>_updates` and `<view>_corrections`
-    where the view has them.
+    where the view has them; likewise of joins.
 
     A module of the pipeline's name, in a package that `TIDEMARK_SUITES` names, adds to them with a dict `expectations`
-    from role to expectations. The tables of an operator that is no view have a suite only if that module gives them
-    expectations.
+    from role to expectations. The tables of other operators have a suite only if that module gives them expectations.
 
     Raises:
         SuiteError: that module cannot be imported, has no such dict, or speaks of a role that there is not, or there
             are two. A pipeline is never judged without the expectations that its own module would add.
     """
     suites = {role_of_log(pipeline, stream): log_suite(stream) for stream in pipeline.streams}
-    tables = _result_tables(pipeline)
-    suites |= {
-        role: _suite(operator, table) for role, (operator, table) in tables.items() if isinstance(operator, Windowed)
-    }
+    tables = result_tables(pipeline)
+    generic = {role: _suite(operator, table) for role, (operator, table) in tables.items()}
+    suites |= {role: suite for role, suite in generic.items() if suite is not None}
     module, own = _own_expectations(pipeline.name)
-    # No suite follows from the declaration of an operator that is no view.
+    # No suite follows from the declarations of the other operators.
     suites |= {role: Suite(tuple(own.pop(role))) for role in [*own] if role in tables and role not in suites}
     unknown = sorted(set(own) - set(suites))
     if unknown:
@@ -104,16 +115,14 @@ def _named(package: str, pipeline: str) -> Iterator[str]:
         yield f"{package}.{pipeline}"
 
 
-def _result_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:
-    return {
-        operator.table_name(table.suffix): (operator, table)
-        for operator in pipeline.operators
-        for table in operator.tables
-        if table.is_result
-    }
-
-
-def _suite(view: Windowed, table: TableSpec) -> Suite:
-    if table.suffix == CORRECTIONS:
-        return corrections_suite(view)
-    return view_suite(view, "_batch") if table.suffix == UPDATES else view_suite(view)
+def _suite(operator: Operator, table: TableSpec) -> Suite | None:
+    match operator:
+        case Windowed() if table.suffix == UPDATES:
+            return view_suite(operator, "_batch")
+        case Windowed() | TwoSided() if table.suffix == CORRECTIONS:
+            return corrections_suite(operator)
+        case Windowed() | TwoSided():
+            return view_suite(operator)
+        case Joined():
+            return unmatched_suite() if table.suffix else pairs_suite(operator)
+    return None

@@ -9,14 +9,14 @@ from pyspark.sql import SparkSession
 
 from quality.errors import GateClosed, QualityError, Reason, Why
 from quality.expectations import Expectation, Suite
-from quality.find import LOG, optional_roles, role_of_corrections, suites_for
+from quality.find import optional_roles, role_of_corrections, role_of_log, suites_for
 from quality.pins import Pin, Pins
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject, Verdict, all_verdicts, verdicts_for
-from streaming.declare import Pipeline, Windowed
+from streaming.declare import Operator, Pipeline
 from streaming.lake import Lake
+from streaming.operators import runtime_of
 from streaming.tables import delta
-from streaming.views import plan
 
 _WAYS_OUT: dict[Why, str] = {
     "failed": "Correct the data at its source, or the expectation in its suite.",
@@ -57,17 +57,18 @@ def reasons_to_close(
             f"the pins are of pipeline {pins.pipeline!r} without {', '.join(pins.absent) or 'nothing'}, and pipeline "
             f"{pipeline.name!r} needs all but {', '.join(sorted(may_be_absent))}; pin again."
         )
-    reasons = []
-    for role, suite in suites_for(pipeline).items():
+    reasons, suites = [], suites_for(pipeline)
+    for role, suite in suites.items():
         pin = pins.pin(role)
         if pin is not None:
             reasons += _rebuilt(pin)
             reasons += reasons_of(
                 suite, pin.subject, verdicts_for(lake, pin.table, pin.version), all_verdicts(lake, pin.table)
             )
+    reasons += [reason for pin in pins.tables if pin.role not in suites for reason in _rebuilt(pin)]
     wanted = None if days is None else set(days)
-    for view in pipeline.corrected:
-        reasons += _uncorrected(spark, lake, view, pins, wanted)
+    for operator in pipeline.backfilled:
+        reasons += _uncorrected(spark, lake, pipeline, operator, pins, wanted)
     return reasons
 
 
@@ -120,19 +121,23 @@ def _rebuilt(pin: Pin) -> list[Reason]:
     return [Reason("moved", pin.table, pin.version, None, None, text)]
 
 
-def _uncorrected(spark: SparkSession, lake: Lake, view: Windowed, pins: Pins, days: set[date] | None) -> list[Reason]:
-    log, corrections = pins.pin(LOG), pins.pin(role_of_corrections(view.name))
-    table = table_name(lake, lake.corrections(view))
+def _uncorrected(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, operator: Operator, pins: Pins, days: set[date] | None
+) -> list[Reason]:
+    logs = {stream.name: pins.pin(role_of_log(pipeline, stream)) for stream in operator.reads}
+    versions = {name: log.version for name, log in logs.items() if log is not None}
+    corrections = pins.pin(role_of_corrections(operator.name))
+    table = table_name(lake, lake.corrections(operator))
     version = None if corrections is None else corrections.version
     reasons = []
     # Late pairs and corrections that came after the pins do not count: the next report has them.
     pinned = delta.BEFORE if version is None else version
-    for entry in plan(spark, lake, view, None if log is None else log.version, pinned):
+    for entry in runtime_of(operator, lake).plan_at(spark, versions, pinned):
         through = entry.through_batch
+        done = "no correction" if through is None else f"a correction through batch {through} only"
         text = (
-            f"{entry.day} has {entry.late_pairs} late rows in {view.name}, the newest of batch {entry.newest_batch}, "
-            f"and {'no correction' if through is None else f'a correction through batch {through} only'}; run "
-            f"`tidemark correct {view.of.name} --day {entry.day}`"
+            f"{entry.day} has {entry.late_pairs} late rows in {operator.name}, the newest of batch "
+            f"{entry.newest_batch}, and {done}; run `tidemark correct {pipeline.name} --day {entry.day}`"
         )
         if days is None or entry.day in days:
             reasons.append(Reason("uncorrected", table, version, None, str(entry.late_pairs), text))

@@ -19,12 +19,13 @@ from streaming.lake import Lake
 def judge(
     spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pins, run_id: str, now: Callable[[], datetime]
 ) -> list[Verdict]:
-    """Run the suite of every pinned table on exactly its version; store and return the verdicts.
+    """Run the suite of every pinned table that has one on exactly its version; store and return the verdicts.
 
     A bad table is a verdict, not an error: it is the gate that refuses.
     """
     suites = suites_for(pipeline)
-    return [verdict for pin in pins.tables for verdict in judge_table(spark, lake, pin, suites[pin.role], run_id, now)]
+    judged = [pin for pin in pins.tables if pin.role in suites]
+    return [verdict for pin in judged for verdict in judge_table(spark, lake, pin, suites[pin.role], run_id, now)]
 
 
 def judge_table(

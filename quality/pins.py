@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from quality.errors import NotBuiltYet, QualityError
-from quality.find import judged_tables, role_of_log
+from quality.find import optional_roles, result_tables, role_of_log, suites_for
 from quality.tables import table_id, table_name
 from quality.verdicts import Subject
 from streaming.declare import Pipeline, Stream
@@ -42,7 +42,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Pins:
-    """The pinned tables of a pipeline, the log last; `absent` are updates and corrections not there yet, by role."""
+    """The pinned tables of a pipeline, the logs last; `absent` are those not there yet that may be absent, by role."""
 
     pipeline: str
     tables: tuple[Pin, ...]
@@ -76,23 +76,27 @@ class Pins:
         return cls(value["pipeline"], tuple(Pin(**pin) for pin in value["tables"]), tuple(value["absent"]))
 
 
-def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
-    """The newest versions of log, first results, updates and corrections; of the log, as it was after batch `through`.
+def pin(lake: Lake, pipeline: Pipeline, through: Mapping[str, int] | None = None) -> Pins:
+    """The newest versions of logs and of all that is current; of the logs as they were after the batches `through`.
 
     Raises:
         NotBuiltYet: there is no log or no view yet, so nothing can be reported.
+        SuiteError: as `suites_for`.
     """
+    # What cannot be judged is not worth pinning.
+    suites_for(pipeline)
     pins: list[Pin] = []
     absent: list[str] = []
     # The others of an operator are those that go with its own table as it was opened here.
     own = {operator.name: delta.open_table(lake.table(operator)) for operator in pipeline.operators}
     # The logs are pinned last: every row of the others was computed from log rows committed earlier, so they hold them.
-    for role, (operator, table) in judged_tables(pipeline).items():
+    optional = optional_roles(pipeline)
+    for role, (operator, table) in result_tables(pipeline).items():
         uri = lake.table(operator, table.suffix)
         newest = _pin(lake, role, uri, open_beside(own[operator.name], uri) if table.suffix else own[operator.name])
         if newest is not None:
             pins.append(newest)
-        elif table.suffix:
+        elif role in optional:
             absent.append(role)
         else:
             raise _not_built_yet(lake, pipeline, lake.table(operator), operator.reads[0])
@@ -100,7 +104,7 @@ def pin(lake: Lake, pipeline: Pipeline, through: int | None = None) -> Pins:
         newest = _pin(lake, role_of_log(pipeline, stream), lake.log(stream), delta.open_table(lake.log(stream)))
         if newest is None:
             raise _not_built_yet(lake, pipeline, lake.log(stream), stream)
-        settled = None if through is None else version_after(lake, stream, through)
+        settled = version_after(lake, stream, through[stream.name]) if through and stream.name in through else None
         pins.append(newest if settled is None else replace(newest, version=settled))
     return Pins(pipeline.name, tuple(pins), tuple(absent))
 

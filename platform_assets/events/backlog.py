@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from platform_assets.keys import corrections_key, late_key
+from platform_assets.keys import late_key
 from streaming import Lake, Pipeline, Windowed
 from streaming.declare import Operator
 from streaming.log import head, newest_late
@@ -61,31 +61,26 @@ def backlog_metadata(lake: Lake, view: Windowed, backlog: Iterable[PendingDay], 
 def settled_now(lake: Lake, operator: Operator) -> dict[str, Any]:
     """That every late pair up to the newest batches is corrected, as metadata; nothing while a log is empty.
 
-    Of a view it is the batch, in the words that `settled_through` reads, of others the batch of each log by stream.
+    The batch of each log by stream, in the words that `settled_through` reads.
     """
     newest = {stream.name: head(lake, stream) for stream in operator.reads}
     numbers = {name: batch.number for name, batch in newest.items() if batch is not None}
-    if len(numbers) < len(newest):
-        return {}
-    return {_SETTLED: numbers[operator.of.name] if isinstance(operator, Windowed) else dg.MetadataValue.json(numbers)}
+    return {_SETTLED: dg.MetadataValue.json(numbers)} if len(numbers) == len(newest) else {}
 
 
-def settled_through(instance: dg.DagsterInstance, pipeline: Pipeline) -> int | None:
-    """The newest batch up to which every view is known to be corrected; None where one of them is not known to be.
+def settled_through(instance: dg.DagsterInstance, pipeline: Pipeline) -> dict[str, int] | None:
+    """The newest batch of each log, by stream, up to which everything is known to be corrected; None where it is not.
 
-    A stream that runs brings late pairs all the time, so that its newest batch is hardly ever settled.
+    A log that nothing corrected reads is not among them. A stream that runs brings late pairs all the time, so that its
+    newest batch is hardly ever settled.
     """
-    settled = []
-    for view in pipeline.corrected:
-        records = instance.fetch_observations(late_key(view), limit=_LOOKED_BACK).records
-        events = (record.event_log_entry.asset_observation for record in records)
-        values = [
-            event.metadata[_SETTLED].value for event in events if event is not None and _SETTLED in event.metadata
-        ]
-        if not values:
+    through: dict[str, int] = {}
+    for operator in pipeline.backfilled:
+        settled = _settled(instance, operator)
+        if settled is None:
             return None
-        settled.append(int(str(values[0])))
-    return min(settled, default=None)
+        through |= {name: min(batch, through.get(name, batch)) for name, batch in settled.items()}
+    return through
 
 
 def waiting(instance: dg.DagsterInstance, lake: Lake, operator: Operator) -> Waiting | None:
@@ -147,8 +142,8 @@ def _newest_late(lake: Lake, operator: Operator) -> dict[str, int]:
 
 
 def _settled(instance: dg.DagsterInstance, operator: Operator) -> dict[str, int] | None:
-    """The batches of each log up to which the days of an operator over several were planned and corrected last."""
-    records = instance.fetch_observations(corrections_key(operator), limit=_LOOKED_BACK).records
+    """The batch of each log up to which the days of an operator were planned and corrected last, by stream."""
+    records = instance.fetch_observations(late_key(operator), limit=_LOOKED_BACK).records
     events = (record.event_log_entry.asset_observation for record in records)
     told = (event.metadata[_SETTLED].value for event in events if event is not None and _SETTLED in event.metadata)
     return next((value for value in told if isinstance(value, dict)), None)

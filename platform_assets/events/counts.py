@@ -13,7 +13,9 @@ from platform_assets.events.backlog import backlog_metadata
 from platform_assets.events.metadata import counted
 from platform_assets.partitions import add_days
 from streaming import Lake, Stream, Windowed, plan
+from streaming.declare import LATE, Operator
 from streaming.log import head, read_batches, read_log, rejected
+from streaming.operators import runtime_of
 from streaming.tables import delta
 from streaming.views import corrected_through, late_pairs
 
@@ -37,8 +39,37 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
     }
 
 
-def count_late(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, Any]:
-    """Count the late pairs, make their days partitions of the corrections, and say which wait for a correction."""
+def count_late(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, operator: Operator) -> dict[str, Any]:
+    """Count the late rows, make their days partitions of the corrections, and say which wait for a correction."""
+    if isinstance(operator, Windowed):
+        return _count_late_pairs(instance, spark, lake, operator)
+    return _count_late_rows(instance, spark, lake, operator)
+
+
+def _count_late_rows(
+    instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, operator: Operator
+) -> dict[str, Any]:
+    """Of an operator over several streams: those of each side by day."""
+    runtime = runtime_of(operator, lake)
+    counts: dict[str, int] = {}
+    if all(delta.exists(lake.log(stream)) for stream in operator.reads):
+        rows = runtime.readable[LATE](spark)
+        time, side = ("window_start", "_side") if "window_start" in rows.columns else ("_at", "stream")
+        found = rows.groupBy(F.to_date(time).alias("day"), F.col(side).alias("of")).count().orderBy("day", "of")
+        counts = {f"{row['day'].isoformat()} {row['of']}": row["count"] for row in found.collect()}
+    backlog = runtime.plan(spark)
+    if operator.corrected:
+        add_days(instance, operator, (*(entry.day for entry in backlog), *delta.days_of(lake.corrections(operator))))
+    return {
+        "dagster/row_count": sum(counts.values()),
+        "dagster/uri": dg.MetadataValue.path(lake.log(operator.reads[0])),
+        "late_rows": counted("day and side", counts),
+        "days_to_correct": len(backlog),
+        "late_policy": str(getattr(operator, "late", "")),
+    }
+
+
+def _count_late_pairs(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, Any]:
     newest = head(lake, view.of)
     backlog = [] if newest is None else plan(spark, lake, view, delta.version_of(lake.log(view.of)))
     per_day = {} if newest is None else _late_per_day(spark, lake, view)

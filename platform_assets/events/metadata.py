@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -13,6 +14,7 @@ from streaming import Lake, Stream
 from streaming.declare import Operator
 from streaming.log import head
 from streaming.operators import runtime_of
+from streaming.service import skew_of
 from streaming.tables import delta
 
 _SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
@@ -50,6 +52,30 @@ def watermark_metadata(lake: Lake, stream: Stream) -> dict[str, Any]:
     if newest.after.watermark is not None:
         metadata["watermark"] = dg.MetadataValue.timestamp(newest.after.watermark)
     return metadata
+
+
+def position_metadata(lake: Lake, operator: Operator) -> dict[str, Any]:
+    """The newest batch of each log that an operator follows, its watermark, and the rows that wait for it.
+
+    Of several streams the watermark is that of the joint clock, with how far theirs are apart. Nothing while a log is
+    empty.
+    """
+    heads = {stream.name: head(lake, stream) for stream in operator.follows}
+    newest = {name: batch for name, batch in heads.items() if batch is not None}
+    if len(newest) < len(heads):
+        return {}
+    suffix = {name: f"_of_{name}" if len(heads) > 1 else "" for name in heads}
+    metadata: dict[str, Any] = {f"newest_batch{suffix[name]}": batch.number for name, batch in newest.items()}
+    marks = {name: batch.after.watermark for name, batch in newest.items() if batch.after.watermark is not None}
+    if len(marks) == len(heads):
+        metadata["watermark"] = dg.MetadataValue.timestamp(min(marks.values()))
+    return {**metadata, "waiting_rows": runtime_of(operator, lake).waiting(), **skew_metadata(operator, marks)}
+
+
+def skew_metadata(operator: Operator, watermarks: Mapping[str, datetime]) -> dict[str, Any]:
+    """How far apart the clocks are that the operator joins, and which is behind; nothing where it joins none."""
+    skew = skew_of(operator, watermarks)
+    return {} if skew is None else {"watermark_skew_seconds": skew.by.total_seconds(), "behind": skew.behind}
 
 
 def filter_metadata(lake: Lake, operator: Operator, suffix: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import dagster as dg
 from platform_assets import keys
 from platform_assets.events.alerts import report_alerts
 from platform_assets.events.delivered import report_deliveries
-from platform_assets.events.metadata import filter_metadata, table_metadata
+from platform_assets.events.metadata import filter_metadata, position_metadata, table_metadata
 from streaming import Lake, Pipeline, Stream
 from streaming.base import interval, utc_now
 from streaming.declare import Operator, TableSpec
@@ -79,7 +79,7 @@ class StreamEvents:
     ) -> None:
         metadata = {**state, **filter_metadata(self._lake, operator, table.suffix)}
         if not table.suffix:
-            metadata |= _operator_metadata(overview, operator)
+            metadata |= _operator_metadata(overview, operator) | position_metadata(self._lake, operator)
         told = {keys.table_key(operator, table.suffix): table_metadata(self._lake.table(operator, table.suffix))}
         if operator.overlaid and not table.suffix:
             # A read, which only Spark could count.

@@ -29,7 +29,7 @@ from streaming.tables import delta
 
 Judged = Mapping[str, dg.AssetCheckResult]
 
-_NOT_DUE = "nothing to check: no correction was ever needed"
+_NOT_DUE = "nothing to check: no row has called for it yet"
 
 
 def table_checks(pipeline: Pipeline, role: str, key: dg.AssetKey, suite: Suite) -> dg.AssetChecksDefinition:
@@ -94,9 +94,9 @@ def report_not_due(instance: dg.DagsterInstance, lake: Lake, pipeline: Pipeline)
 
 
 def judge_missing(spark: SparkSession, lake: Lake, pipeline: Pipeline, pins: Pins, run_id: str) -> None:
-    """Run the suites of those pinned tables that have no verdicts on exactly these versions."""
+    """Run the suites of those pinned tables that have no verdicts on exactly their versions."""
     suites = suites_for(pipeline)
-    for pinned in pins.tables:
+    for pinned in (each for each in pins.tables if each.role in suites):
         _verdicts(lambda: spark, lake, pinned, suites[pinned.role], run_id)
 
 

@@ -17,7 +17,7 @@ from platform_assets.lineage import lineage_from_logs
 from platform_assets.partitions import add_days, days_of, parse_days
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
-from streaming import Lake, Pipeline, Windowed
+from streaming import Lake, Pipeline
 from streaming.base import utc_now
 from streaming.declare import CORRECTIONS, Operator
 from streaming.log import head
@@ -38,7 +38,7 @@ def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefini
     """The corrections of an operator; any range of its days is one run, and so one JVM."""
 
     columns = operator.columns_of(CORRECTIONS)
-    late = [keys.late_key(operator)] if isinstance(operator, Windowed) else []
+    late = [keys.late_key(operator)] if operator.tells_late else []
     spec = asset_spec(
         pipeline,
         keys.corrections_key(operator),
@@ -98,11 +98,9 @@ def corrections_op(operator: Operator, evaluate: Evaluate) -> dg.OpDefinition:
                 )
             report_current(context, spark.spark_session, where, operator)
         # Observed, not materialized: the corrections made of it would look outdated at once.
-        if isinstance(operator, Windowed):
+        if operator.tells_late:
             left = count_late(context.instance, spark.spark_session, where, operator)
             context.log_event(dg.AssetObservation(keys.late_key(operator), metadata={**left, **settled}))
-        elif settled:
-            context.log_event(dg.AssetObservation(keys.corrections_key(operator), metadata=settled))
         if asked:
             failed = []
             for evaluation in evaluate(spark.spark_session, where, context.run_id):

@@ -11,7 +11,7 @@ from platform_assets.events.alerts import report_alerts
 from platform_assets.events.counts import count_late, count_rejected
 from platform_assets.events.current import report_current
 from platform_assets.events.delivered import report_deliveries
-from platform_assets.events.metadata import filter_metadata, table_metadata, watermark_metadata
+from platform_assets.events.metadata import filter_metadata, position_metadata, table_metadata, watermark_metadata
 from platform_assets.events.sources import count_waiting, source_metadata
 from platform_assets.events.stream_events import REPORTED_EVERY
 from platform_assets.lineage import lineage_from_logs, lineage_from_source, lineage_of_current
@@ -20,12 +20,13 @@ from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from streaming import Pipeline, Windowed, drain
 from streaming.base import utc_now
-from streaming.declare import CURRENT, LATE, Operator, TableSpec, log_columns
+from streaming.declare import CURRENT, LATE, Joined, Operator, TableSpec, log_columns
 from streaming.service import ingest_query, look, shown_on
 
 _FATE = {
     "correct": "They wait for the scheduled correction.",
     "update": "The stream corrects what comes within the allowed lateness, the schedule the rest.",
+    "join": "They join like all others.",
     "drop": "By declaration they change no result; they stay in the log.",
 }
 
@@ -78,13 +79,14 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                     metadata={
                         **table_metadata(where.table(operator, table.suffix)),
                         **filter_metadata(where, operator, table.suffix),
-                        **({} if table.suffix else watermark_metadata(where, operator.reads[0])),
+                        **({} if table.suffix else position_metadata(where, operator)),
                         **({} if table.suffix else {"new_windows": new.get(operator.name, 0)}),
                     },
                 )
-        for view in pipeline.views:
-            late = count_late(context.instance, session, where, view)
-            yield dg.MaterializeResult(asset_key=keys.late_key(view), metadata=late)
+        for operator in pipeline.operators:
+            if operator.tells_late:
+                late = count_late(context.instance, session, where, operator)
+                yield dg.MaterializeResult(asset_key=keys.late_key(operator), metadata=late)
         for operator in pipeline.operators:
             report_current(context, session, where, operator)
         report_not_due(context.instance, where, pipeline)
@@ -138,18 +140,19 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
                 lineage_from_logs(pipeline, columns),
                 freshness_policy=_FRESH if is_watched else None,
             )
-    for view in pipeline.views:
-        columns = view.columns_of(LATE)
-        yield asset_spec(
-            pipeline,
-            keys.late_key(view),
-            "side_outputs",
-            f"Pairs of row and window that came after their window was closed. {_FATE[view.late]} {read}",
-            {"spark"},
-            [keys.log_key(view.of)],
-            columns,
-            lineage_from_logs(pipeline, columns),
-        )
+    for operator in pipeline.operators:
+        if operator.tells_late:
+            columns = operator.columns_of(LATE)
+            yield asset_spec(
+                pipeline,
+                keys.late_key(operator),
+                "side_outputs",
+                f"{_about_late(operator)} {read}",
+                {"spark"},
+                [keys.log_key(stream) for stream in operator.reads],
+                columns,
+                lineage_from_logs(pipeline, columns),
+            )
 
 
 def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
@@ -170,6 +173,14 @@ def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
         if operator.overlaid
         for key in keys.current_keys(operator)
     ]
+
+
+def _about_late(operator: Operator) -> str:
+    """What came late, and what becomes of it."""
+    what = "Pairs of row and window that came after their window was closed."
+    if isinstance(operator, Joined):
+        what = "Rows that came when the clock of their stream had passed them."
+    return f"{what} {_FATE.get(getattr(operator, 'late', ''), '')}".strip()
 
 
 def _about(operator: Operator, table: TableSpec) -> str:

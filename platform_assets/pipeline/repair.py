@@ -61,10 +61,11 @@ def repair_job(pipeline: Pipeline) -> dg.JobDefinition:
         )
         left = count_rejected(session, where, pipeline.stream)
         context.log_event(dg.AssetObservation(keys.rejected_key(pipeline.stream), metadata=left))
-        for view in pipeline.views:
+        for operator in pipeline.operators:
             # The sensor of late data goes by this count.
-            late = count_late(context.instance, session, where, view)
-            context.log_event(dg.AssetObservation(keys.late_key(view), metadata=late))
+            if operator.tells_late:
+                late = count_late(context.instance, session, where, operator)
+                context.log_event(dg.AssetObservation(keys.late_key(operator), metadata=late))
 
     @dg.job(
         name=keys.dagster_name("repair", pipeline.name),

@@ -147,7 +147,7 @@ class _Undated(Sources):
 
 
 def _suite(section: Section, report: Report) -> Suite:
-    return section.suite(_Undated(None, report.pipeline, Pins(report.pipeline.name, ())))  # type: ignore[arg-type]
+    return section.suite(_Undated(None, None, report.pipeline, Pins(report.pipeline.name, ())))  # type: ignore[arg-type]
 
 
 def _table_metadata(lake: Lake, section: Section, report: Report, published: Published) -> dict[str, Any]:

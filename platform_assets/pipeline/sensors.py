@@ -76,7 +76,7 @@ def report_sensor(
             return dg.SkipReason("the process that executed this run sees to the report itself")
         # A stream that runs always has some that wait: its report is of the batches before them.
         running = look(lake.lake, report.pipeline).running
-        if not running and any(waiting(context.instance, lake.lake, view) for view in report.pipeline.views):
+        if not running and any(waiting(context.instance, lake.lake, each) for each in report.pipeline.backfilled):
             return dg.SkipReason(f"late pairs of {report.pipeline.name} are not corrected yet; the report follows that")
         if _is_published(context.instance, lake.lake, report):
             return dg.SkipReason(f"{report.name} is published from exactly these versions; launch its job to repeat it")

@@ -92,7 +92,7 @@ def publish(
     open_gate(spark, lake, report.pipeline, pins)
     dimensions = {dimension.name: land_dimension(lake, dimension) for dimension in report.dimensions}
     _judge_dimensions(spark, lake, report, dimensions, run_id, now)
-    sources = Sources(spark, report.pipeline, pins, dimensions)
+    sources = Sources(spark, lake, report.pipeline, pins, dimensions)
     frames = {section.table: section.rows(sources) for section in report.sections}
     tables = {name: frame.toArrow() for name, frame in frames.items()}
     if not tables[report.name].num_rows:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property
+from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from platform_assets.reports.errors import DimensionError
-from quality import Pin, Pins, QualityError, role_of_corrections, role_of_updates
+from quality import NotBuiltYet, Pin, Pins, role_of_corrections, role_of_log, role_of_updates
 from streaming.base import literal
-from streaming.declare import Pipeline, Windowed
+from streaming.declare import Joined, Operator, Pipeline, Stream, TableSpec, TwoSided, Windowed
+from streaming.lake import Lake
 from streaming.log import valid
+from streaming.operators import runtime_of
 from streaming.tables import delta
-from streaming.views import Position, current_results, late_pairs
 
 
 @dataclass(frozen=True)
@@ -24,30 +25,42 @@ class Sources:
     """The tables of a pipeline, and the dimensions, at exactly the pinned versions, as batch frames."""
 
     spark: SparkSession
+    lake: Lake
     pipeline: Pipeline
     pins: Pins
     dimensions: Mapping[str, Pin] = field(default_factory=dict)
 
     @cached_property
     def log(self) -> DataFrame:
-        """The event log."""
-        return self._read("log")
+        """The event log of the first stream."""
+        return self.log_of(self.pipeline.stream)
 
-    def first(self, view: Windowed) -> DataFrame:
-        """The first results of a view."""
-        return self._read(view.name)
+    def log_of(self, stream: Stream) -> DataFrame:
+        """The event log of a stream."""
+        return self._read(role_of_log(self.pipeline, stream))
 
-    def corrections(self, view: Windowed) -> DataFrame | None:
-        """The corrections of a view, or None while there are none."""
-        return self._read_if_there(role_of_corrections(view.name)) if view.corrected else None
+    def first(self, operator: Operator) -> DataFrame:
+        """The operator's own table: of views, window joins and co-groups the first results, of a join its pairs."""
+        return self._read(operator.name)
+
+    def output(self, operator: Operator, suffix: str) -> DataFrame:
+        """Another table of the operator that holds results, such as the `unmatched` rows of a join."""
+        return self._read(operator.table_name(suffix))
+
+    def corrections(self, operator: Operator) -> DataFrame | None:
+        """The corrections of an operator, or None while there are none."""
+        return self._read_if_there(role_of_corrections(operator.name)) if operator.corrected else None
 
     def updates(self, view: Windowed) -> DataFrame | None:
         """The updates of a view, or None while there are none."""
         return self._read_if_there(role_of_updates(view.name)) if view.updated else None
 
-    def current(self, view: Windowed) -> DataFrame:
-        """First results overlaid with updates and corrections."""
-        return current_results(self.first(view), self.corrections(view), view, self.updates(view))
+    def current(self, operator: Operator) -> DataFrame:
+        """What is current: first results overlaid with updates and corrections, pairs with rows that have none."""
+        self._require(operator.name)
+        pins = {table.suffix: self.pins.pin(operator.table_name(table.suffix)) for table in _results(operator)}
+        versions = {suffix: delta.BEFORE if pin is None else pin.version for suffix, pin in pins.items()}
+        return runtime_of(operator, self.lake).current_at(self.spark, versions)
 
     def dimension(self, name: str) -> DataFrame:
         """A dimension of the report.
@@ -66,21 +79,27 @@ class Sources:
     def footnotes(self) -> tuple[str, ...]:
         """What a reader of these numbers must know: late rows that the declaration leaves out."""
         notes = []
-        for view in self.pipeline.views:
-            dropped = 0 if view.corrected else late_pairs(self.log, view).count()
+        for operator in self.pipeline.operators:
+            logs = {stream.name: self.log_of(stream) for stream in operator.reads}
+            dropped = runtime_of(operator, self.lake).left_out(self.spark, logs)
             if dropped:
-                notes.append(f"{view.name}: {dropped:,} late rows are not counted, as declared with late='drop'.")
+                notes.append(f"{operator.name}: {dropped:,} late rows are not counted, as declared with late='drop'.")
         return tuple(notes)
 
     @cached_property
     def finished_days(self) -> tuple[date, ...]:
-        """The days with valid rows, oldest first, of which every window that ends with them is published as pinned."""
-        pinned = [self.pins.pin(view.name) for view in self.pipeline.views]
-        marks = [Position.of(delta.open_table(pin.uri, pin.version)).watermark for pin in pinned if pin is not None]
+        """The days with valid rows, oldest first, of which every window that ends with them is published as pinned.
+
+        Of pairs and rows without one it is all that the joint clock has passed.
+        """
+        timed = [of for of in self.pipeline.operators if isinstance(of, Windowed | TwoSided | Joined)]
+        pinned = [(operator, self.pins.pin(operator.name)) for operator in timed]
+        marks = [runtime_of(of, self.lake).watermark_at(pin.version) for of, pin in pinned if pin is not None]
         reached = [mark for mark in marks if mark is not None]
         if len(reached) < len(marks) or not reached:
             return ()
-        days = valid(self.log).select("_day").distinct()
+        streams = dict.fromkeys(stream for operator in timed for stream in operator.reads)
+        days = reduce(DataFrame.union, [valid(self.log_of(stream)).select("_day") for stream in streams]).distinct()
         over = days.where(F.date_add("_day", 1).cast("timestamp") <= literal(min(reached)))
         return tuple(row["_day"] for row in over.orderBy("_day").collect())
 
@@ -89,7 +108,17 @@ class Sources:
         return None if pin is None else pin.read(self.spark)
 
     def _read(self, role: str) -> DataFrame:
+        return self._require(role).read(self.spark)
+
+    def _require(self, role: str) -> Pin:
         pin = self.pins.pin(role)
         if pin is None:
-            raise QualityError(f"{role!r} of pipeline {self.pipeline.name!r} is absent; build it, then pin again.")
-        return pin.read(self.spark)
+            raise NotBuiltYet(
+                f"{role!r} of pipeline {self.pipeline.name!r} has no table yet; run "
+                f"`tidemark run {self.pipeline.name}` until it has rows, then publish again."
+            )
+        return pin
+
+
+def _results(operator: Operator) -> Iterator[TableSpec]:
+    return (table for table in operator.tables if table.is_result)

@@ -19,7 +19,7 @@ from streaming.base import (
 from streaming.declare.delivered import CHANGES, DEAD, DEAD_LETTER, OFFERS, PROGRESS, What
 from streaming.declare.operator import Operator
 from streaming.declare.stream import Stream
-from streaming.sinks import Guarantee, Target
+from streaming.sinks import RESULT_ID, Guarantee, Target
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,17 @@ class Delivery:
     `what`: of a stream its valid `rows` (the default), those `rejected`, or those that came `late`; of a view its
     `first` results (the default), `late` pairs, or `current`: changes of what is current, as upserts with `_revision`
     and `_reason` (`first`, `update`, `correction`), and deletes of what vanished; of a window join or a co-group its
-    `first` results; of a selection, an enrichment or a keyed function its `rows`, or with `output` those of a side
-    output; of a join its pairs, or with `output="unmatched"` the rows that had none in time; of another delivery its
-    `dead` letters, each attempt that was refused once, as soon as its batch is done: those that `redeliver` has brought
-    there before are not told.
+    `first` results or what is `current`; of a selection, an enrichment or a keyed function its `rows`, or with `output`
+    those of a side output; of a join its pairs, or with `output="unmatched"` the rows that had none in time, and of one
+    that tells of such rows what is `current`; of another delivery its `dead` letters, each attempt that was refused
+    once, as soon as its batch is done: those that `redeliver` has brought there before are not told.
 
     `select` names the columns, or maps names to SQL over them; left out, all that the stream or view declares. `where`
     is a condition on them; of what is `current` a result for which it does not hold any more is deleted. `key`: the
     columns of which the target keeps one row each; left out, the target's own, and for `current` what identifies a
-    result. A batch has at most `batch` rows, and waits at most `every` (an interval) for more; left out, what the
-    target says.
+    result: of a join, whose results have no key, the text `_result_id`, which then comes with each; of results of a
+    join that share a `key` the latest is told. A batch has at most `batch` rows, and waits at most `every` (an
+    interval) for more; left out, what the target says.
 
     `guarantee`: what the delivery relies on; a target that promises less is refused. Left out, the target's own.
 
@@ -148,10 +149,11 @@ class Delivery:
     @property
     def selected(self) -> Mapping[str, str]:
         """The columns that are delivered, each with its SQL."""
+        named = {RESULT_ID: RESULT_ID} if RESULT_ID in self.identity else {}
         if isinstance(self.select, Mapping):
-            return self.select
+            return {**self.select, **named}
         if self.select is not None:
-            return {name: f"`{name}`" for name in self.select}
+            return {name: f"`{name}`" for name in self.select} | named
         if self.what == "rejected":
             return {
                 "payload": "_raw",
@@ -160,7 +162,7 @@ class Delivery:
                 "batch": "_batch",
                 "ingested_at": "_ingested_at",
             }
-        return {name: f"`{name}`" for name in self._declared}
+        return {name: f"`{name}`" for name in self._declared} | named
 
     @property
     def readable(self) -> tuple[str, ...]:
@@ -168,7 +170,10 @@ class Delivery:
         of_log = ("_batch", "_origin", "_ingested_at", "_watermark", "_raw", "_rejected", "_day")
         if isinstance(self.of, Operator) and self.what == "rows":
             return tuple(spec.name for spec in self.of.columns_of(self.output))
-        if self.what in ("first", "current"):
+        if self.what == "current":
+            own = dict.fromkeys((*self._declared, *getattr(self.of, "columns", ())))
+            return (*own, "_day", *([RESULT_ID] if RESULT_ID in self.identity else []))
+        if self.what == "first":
             return (*self._declared, "_day")
         if self.what == "dead":
             return self._declared
@@ -187,9 +192,9 @@ class Delivery:
     def identity(self) -> tuple[str, ...]:
         """The columns of which the target keeps one row each; none where it keeps every row."""
         key = self.key or self.to.key
-        if key or self.what != "current":
+        if key or self.what != "current" or not isinstance(self.of, Operator):
             return key
-        return tuple(getattr(self.of, "identity", ()))
+        return self.of.result_key or (RESULT_ID,)
 
     @property
     def most_rows(self) -> int:
@@ -231,4 +236,7 @@ class Delivery:
     def fingerprint(self) -> dict[str, Any]:
         """What numbers and places of its rows follow from; what is selected may change from one batch to the next."""
         output = {"output": self.output} if self.output else {}
-        return {"of": self.of.name, "what": self.what, "where": self.where, **output}
+        # Which results share a key decides which of them are told.
+        told_by_key = self.what == "current" and isinstance(self.of, Operator) and not self.of.result_key
+        key = {"key": {name: self.selected[name] for name in self.identity}} if told_by_key else {}
+        return {"of": self.of.name, "what": self.what, "where": self.where, **output, **key}

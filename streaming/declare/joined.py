@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from streaming.base import (
+    ORIGIN,
     FrozenMapping,
     check_column_name,
     check_condition,
@@ -27,11 +28,18 @@ from streaming.declare.joined_checks import (
     check_sides,
     check_words,
 )
-from streaming.declare.joined_columns import PairColumns, added_columns, selected_columns
+from streaming.declare.joined_columns import (
+    LEFT_AT,
+    RIGHT_AT,
+    PairColumns,
+    added_columns,
+    late_columns,
+    selected_columns,
+)
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CURRENT, UNMATCHED
+from streaming.declare.suffixes import CURRENT, LATE, UNMATCHED
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,11 @@ class Joined(Operator):
         return (self.left,) if self.left == self.right else (self.left, self.right)
 
     @property
+    def tells_late(self) -> bool:
+        """Those of either stream, whether they join or not."""
+        return True
+
+    @property
     def joins_clocks(self) -> bool:
         """Those of both streams."""
         return True
@@ -140,7 +153,7 @@ class Joined(Operator):
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
         """Also of a join that tells of pairs alone, so that its kind can be changed."""
-        return (UNMATCHED, CURRENT)
+        return (UNMATCHED, LATE, CURRENT)
 
     @property
     def selected(self) -> Mapping[str, str]:
@@ -158,6 +171,11 @@ class Joined(Operator):
         }
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of a result that are a function of its rows: what is selected, event times, stamp and origins."""
+        return (*self.selected, LEFT_AT, RIGHT_AT, "_at", "_watermark", ORIGIN)
+
+    @property
     def fingerprint(self) -> dict[str, Any]:
         """All but what says when results appear."""
         return {
@@ -173,11 +191,13 @@ class Joined(Operator):
 
     @property
     def delivers(self) -> tuple[str, ...]:
-        """Its pairs, or with an output the rows without one."""
-        return ("rows",)
+        """Its pairs, or with an output the rows without one; what is current where pairs void rows that were told."""
+        return ("rows", "current") if self.outer_sides else ("rows",)
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """What is selected, then which rows it is of; rows without a partner have null in place of one."""
+        if suffix == LATE:
+            return tuple(late_columns(self.reads))
         if suffix not in ("", UNMATCHED, CURRENT) or (suffix and not self.outer_sides):
             return ()
         return (*selected_columns(self.pair, self.selected, self.types), *added_columns(len(self.reads)))

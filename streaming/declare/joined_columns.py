@@ -93,3 +93,15 @@ def added_columns(streams: int) -> Iterator[ColumnSpec]:
     yield ColumnSpec(ORIGIN, "Where the sources had the left and the right row.", "struct")
     yield ColumnSpec("_written_at", "When it was written.", "timestamp")
     yield ColumnSpec(DAY, "Date of the event time, UTC.", "date")
+
+
+def late_columns(streams: tuple[Stream, ...]) -> Iterator[ColumnSpec]:
+    """The columns of the late rows of a join of `streams`, each of which has columns of its own."""
+    yield ColumnSpec("stream", "Whose row it is.", "string")
+    yield ColumnSpec("_at", "Event time.", "timestamp", tuple((each.name, each.event_time) for each in streams))
+    yield ColumnSpec(
+        "_watermark", "The stamp: the watermark that was in force when the row's batch was read.", "timestamp"
+    )
+    yield ColumnSpec("_batch", "Number of the batch that brought the row, in its log's own sequence.", "bigint")
+    of = tuple((each.name, name) for each in streams for name in each.columns)
+    yield ColumnSpec("row", "The row, as JSON.", "string", of)

@@ -194,6 +194,11 @@ class Keyed(Operator):
         """`idle` in microseconds; None where no key is forgotten."""
         return None if self.idle is None else micros(self.idle)
 
+    @property
+    def joins_clocks(self) -> bool:
+        """Rows of several streams wait until all of their clocks have passed them."""
+        return self.order == "event" and len(self.streams) > 1
+
     @cached_property
     def state_schema(self) -> pa.Schema:
         """The fields of a key's state, in Arrow's types."""

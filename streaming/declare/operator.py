@@ -92,9 +92,19 @@ class Operator(ABC):
         return ()
 
     @property
+    def result_key(self) -> tuple[str, ...]:
+        """The columns of which no two current results have the same values; none where there are no such columns."""
+        return ()
+
+    @property
     def corrected(self) -> bool:
         """Whether late rows wait for a scheduled correction, which a backfill writes."""
         return any(table.written_by == "backfill" for table in self.tables)
+
+    @property
+    def tells_late(self) -> bool:
+        """Whether its late rows can be read, which is what the name with the suffix LATE stands for."""
+        return False
 
     @property
     def joins_clocks(self) -> bool:

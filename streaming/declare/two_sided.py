@@ -94,9 +94,19 @@ class TwoSided(Operator):
         )
 
     @property
+    def tells_late(self) -> bool:
+        """Those of either side."""
+        return True
+
+    @property
+    def joins_clocks(self) -> bool:
+        """Those of both streams."""
+        return True
+
+    @property
     def delivers(self) -> tuple[str, ...]:
-        """Its first results."""
-        return ("first",)
+        """Its first results, or what is current of it."""
+        return ("first", "current")
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:

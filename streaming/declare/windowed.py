@@ -145,6 +145,16 @@ class Windowed(Operator):
         return (*self.by, "window_start", "window_end")
 
     @property
+    def tells_late(self) -> bool:
+        """The pairs of row and window that came after their window was closed."""
+        return True
+
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """Those that identify it."""
+        return self.identity
+
+    @property
     def values(self) -> tuple[str, ...]:
         """The columns that are computed: the aggregates' or the function's."""
         return tuple(self.aggregates) if self.function is None else self.function.columns

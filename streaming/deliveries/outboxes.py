@@ -7,6 +7,8 @@ from functools import singledispatch
 from streaming.base import ORIGIN, DeclarationError
 from streaming.declare import ELEMENT, Delivery, Enriched, Joined, Keyed, Operator, Selected, Stream, TwoSided, Windowed
 from streaming.deliveries.changes import ChangesOutbox
+from streaming.deliveries.changing import ChangingView
+from streaming.deliveries.changing_joins import ChangingJoin, ChangingTwoSided
 from streaming.deliveries.enrichments import EnrichmentOutbox
 from streaming.deliveries.keyed import KeyedOutbox
 from streaming.deliveries.logs import LogOutbox
@@ -52,7 +54,7 @@ def _(of: Windowed, delivery: Delivery, lake: Lake) -> Outbox:
         case "late":
             return LogOutbox(lake, delivery)
         case "current":
-            return ChangesOutbox(lake, delivery, of)
+            return ChangesOutbox(lake, delivery, ChangingView(lake, delivery, of))
     return FirstOutbox(lake, delivery, of)
 
 
@@ -68,11 +70,15 @@ def _(of: Selected, delivery: Delivery, lake: Lake) -> Outbox:
 
 @outbox_for.register
 def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
+    if delivery.what == "current":
+        return ChangesOutbox(lake, delivery, ChangingJoin(lake, delivery, of))
     return RowsOutbox(lake, delivery, of, (ORIGIN,))
 
 
 @outbox_for.register
 def _(of: TwoSided, delivery: Delivery, lake: Lake) -> Outbox:
+    if delivery.what == "current":
+        return ChangesOutbox(lake, delivery, ChangingTwoSided(lake, delivery, of))
     return TwoSidedOutbox(lake, of)
 
 

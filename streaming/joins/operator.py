@@ -54,10 +54,25 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
-        late = {LATE: self._late} if self.operator.late == "drop" else {}
         if not self.operator.outer_sides:
-            return {CURRENT: self._pairs, **late}
-        return {CURRENT: self._current, "pairs": self._pairs, UNMATCHED: self._unmatched, **late}
+            return {CURRENT: self._pairs, LATE: self._late}
+        return {CURRENT: self._current, "pairs": self._pairs, UNMATCHED: self._unmatched, LATE: self._late}
+
+    def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
+        pairs = delta.read(spark, self.lake.table(self.operator), versions[""])
+        sides = self.operator.outer_sides
+        if not sides:
+            return pairs
+        # They are written before the pairs of their step.
+        step = Reached.of(self.operator, delta.open_table(self.lake.table(self.operator), versions[""])).batch
+        unmatched = delta.read(spark, self.lake.table(self.operator, UNMATCHED), versions[UNMATCHED])
+        return current_rows(pairs, unmatched.where(F.col(BATCH) <= step), sides)
+
+    def watermark_at(self, version: int) -> datetime | None:
+        return Reached.of(self.operator, delta.open_table(self.lake.table(self.operator), version)).watermark
+
+    def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
+        return 0 if self.operator.late == "join" else self._late_of(logs).count()
 
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
@@ -81,10 +96,13 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         return current_rows(pairs, unmatched, self.operator.outer_sides).orderBy(AT, ORIGIN)
 
     def _late(self, spark: SparkSession) -> DataFrame:
-        """Rows that are left out, as JSON, because two streams have columns of their own."""
+        return self._late_of({stream.name: read_log(spark, self.lake, stream) for stream in self.operator.reads})
+
+    def _late_of(self, logs: Mapping[str, DataFrame]) -> DataFrame:
+        """The late rows of `logs`, by stream, as JSON, because two streams have columns of their own."""
         parts = []
         for stream in self.operator.reads:
-            late = valid(read_log(spark, self.lake, stream)).where(f"`{stream.event_time}` < _watermark")
+            late = valid(logs[stream.name]).where(f"`{stream.event_time}` < _watermark")
             row = F.to_json(F.struct(*(f"`{name}`" for name in stream.columns)))
             named = (F.lit(stream.name).alias("stream"), F.col(f"`{stream.event_time}`").alias(AT))
             parts.append(late.select(*named, STAMP, BATCH, row.alias("row")))

@@ -26,6 +26,7 @@ from streaming.operators import (
     OperatorRuntime,
     PendingDay,
     PinnedTables,
+    Reached,
     SteppedRuntime,
     runtime_of,
 )
@@ -69,11 +70,25 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
             "corrections": self._corrections,
         }
 
+    def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
+        corrections = read_corrections(spark, self.lake, self.operator, versions.get(CORRECTIONS, delta.BEFORE))
+        first = read_first(spark, self.lake, self.operator, versions[""])
+        return current_results(first, numbered(corrections), self.operator)
+
+    def watermark_at(self, version: int) -> datetime | None:
+        return Reached.of(self.operator, delta.open_table(self.lake.table(self.operator), version)).watermark
+
+    def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
+        return 0 if self.operator.corrected else late_pairs(self.operator, logs).count()
+
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
+
+    def plan_at(self, spark: SparkSession, logs: Mapping[str, int], corrections: int) -> list[PendingDay]:
+        return plan(spark, self.lake, self.operator, logs, corrections)
 
     def correct(
         self,
@@ -98,10 +113,7 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
         return self.operator.by
 
     def _current(self, spark: SparkSession) -> DataFrame:
-        at = self.pin(spark)
-        corrections = numbered(read_corrections(spark, self.lake, self.operator, at.versions[CORRECTIONS]))
-        first = read_first(spark, self.lake, self.operator, at.versions[""])
-        return current_results(first, corrections, self.operator).orderBy("window_start", *self._by)
+        return self.current_at(spark, self.pin(spark).versions).orderBy("window_start", *self._by)
 
     def _corrections(self, spark: SparkSession) -> DataFrame:
         corrections = read_corrections(spark, self.lake, self.operator)

@@ -64,12 +64,22 @@ def until(logs: Mapping[str, DataFrame], at: Reached) -> dict[str, DataFrame]:
     return {name: rows.where(F.col("_batch") <= at.through[name]) for name, rows in logs.items()}
 
 
-def plan(spark: SparkSession, lake: Lake, operator: TwoSided) -> list[PendingDay]:
-    """The days that need a correction, oldest first; none while one of the streams has no log yet."""
+def plan(
+    spark: SparkSession,
+    lake: Lake,
+    operator: TwoSided,
+    log_versions: Mapping[str, int] | None = None,
+    corrections_version: int | None = None,
+) -> list[PendingDay]:
+    """The days that need a correction, oldest first; none while one of the streams has no log yet.
+
+    The versions, of logs by stream, pin what is known of late rows, and as corrected.
+    """
     if not operator.corrected or not all(delta.exists(lake.log(stream)) for stream in operator.reads):
         return []
-    at = Reached.at_heads(lake, operator)
-    return pending(logs_of(spark, lake, operator), operator, at, open_side(lake, operator, CORRECTIONS))
+    at = Reached.at_heads(lake, operator, log_versions)
+    corrections = open_side(lake, operator, CORRECTIONS, corrections_version)
+    return pending(logs_of(spark, lake, operator), operator, at, corrections)
 
 
 def pending(

@@ -87,6 +87,11 @@ class EnrichedRuntime(OperatorRuntime):
     def through(self) -> Mapping[str, int]:
         return {self.operator.of.name: Reached.of(delta.open_table(self.lake.table(self.operator))).place.through}
 
+    def waiting(self) -> int:
+        """Those that were asked about and have no answer yet, too."""
+        at = Reached.of(delta.open_table(self.lake.table(self.operator))).place
+        return super().waiting() - at.row + delta.row_count(delta.open_table(self.lake.table(self.operator, PENDING)))
+
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
         return {to or "current": partial(self._read, to) for to in ("", FAILED, PENDING)}

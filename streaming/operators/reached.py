@@ -59,9 +59,10 @@ class Reached:
         return cls.of(operator, delta.open_table(lake.table(operator)))
 
     @classmethod
-    def at_heads(cls, lake: Lake, operator: Operator) -> Self:
-        """Where a table is once it has followed all that is in the logs; starts no Spark."""
-        newest = {stream.name: head(lake, stream) for stream in operator.follows}
+    def at_heads(cls, lake: Lake, operator: Operator, logs: Mapping[str, int] | None = None) -> Self:
+        """Where a table is once it has followed all that is in the logs, at Delta versions by stream or the newest."""
+        at = logs or {}
+        newest = {stream.name: head(lake, stream, at.get(stream.name)) for stream in operator.follows}
         return cls.of(operator, None).after({name: [batch] for name, batch in newest.items() if batch is not None})
 
     @property

@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming.base import DeclarationError, ViewError
 from streaming.declare import Operator, Stream
 from streaming.lake import Lake
-from streaming.log import Batch, OperatorCounts
+from streaming.log import Batch, OperatorCounts, batches_after
 from streaming.operators.filtered import FilterCounts
 from streaming.operators.finding import Finding
+from streaming.tables import delta
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,12 @@ class OperatorRuntime(ABC):
         """The newest batch of each log up to which its own table follows it, by stream; -1 for none."""
         return {stream.name: -1 for stream in self.operator.follows}
 
+    def waiting(self) -> int:
+        """Rows that wait for it: those of the logs that it has not followed yet; starts no Spark."""
+        through = self.through()
+        behind = (batches_after(self.lake, stream, through[stream.name]) for stream in self.operator.follows)
+        return sum(batch.summary.rows - batch.rejected for batches in behind for batch in batches)
+
     def counts(self, stream: Stream) -> OperatorCounts | None:
         """What each commit of the stream's log counts for this operator; None where there is nothing to count."""
         return None
@@ -139,6 +146,21 @@ class OperatorRuntime(ABC):
         A function raises ViewError where its table is not there.
         """
 
+    def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
+        """What is current of its tables at Delta `versions`, by suffix; `delta.BEFORE` for those that are not there."""
+        return delta.read(spark, self.lake.table(self.operator), versions[""])
+
+    def watermark_at(self, version: int) -> datetime | None:
+        """The watermark by which its own table at a Delta version is done; None for none, and where that means nothing.
+
+        Of several streams it is that of the joint clock.
+        """
+        return None
+
+    def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
+        """How many late rows of the `logs`, by stream, it leaves out because the declaration says so."""
+        return 0
+
     def explain(self, spark: SparkSession) -> Mapping[str, str]:
         """In words for people, by heading: how it is computed, why so, and how far it is."""
         return {}
@@ -151,6 +173,10 @@ class OperatorRuntime(ABC):
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         """The days that need a correction, oldest first."""
+        return []
+
+    def plan_at(self, spark: SparkSession, logs: Mapping[str, int], corrections: int) -> list[PendingDay]:
+        """The same as the logs, by stream, and the corrections are at Delta versions."""
         return []
 
     def correct(

@@ -15,6 +15,7 @@ from streaming.service.query_names import ingest_query
 from streaming.service.receivers import receive
 from streaming.service.run import Run
 from streaming.service.serving import LatestValues, serve
+from streaming.service.skew import skew_of
 from streaming.service.status import Action, ControlFolder, ProcessStatus, QueryStatus, ReceiverStatus, SupervisorStatus
 from streaming.service.supervise import supervise
 from streaming.service.supervisor import Supervisor
@@ -57,6 +58,7 @@ __all__ = [
     "samples",
     "serve",
     "shown_on",
+    "skew_of",
     "supervise",
     "take_lease",
     "together",

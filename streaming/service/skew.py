@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from streaming.declare import Pipeline
+from streaming.declare import Operator, Pipeline
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,14 @@ class Skew:
 
 def widest_skew(pipeline: Pipeline, watermarks: Mapping[str, datetime]) -> Skew | None:
     """The greatest of all; None where no operator depends on several clocks, or none of these has a watermark yet."""
-    skews = []
-    for operator in pipeline.operators:
-        marks = {stream.name: watermarks[stream.name] for stream in operator.reads if stream.name in watermarks}
-        if operator.joins_clocks and len(marks) == len(operator.reads) > 1:
-            behind, ahead = min(marks, key=marks.__getitem__), max(marks, key=marks.__getitem__)
-            skews.append(Skew(operator.name, behind, ahead, marks[ahead] - marks[behind]))
-    return max(skews, key=lambda skew: skew.by, default=None)
+    skews = (skew_of(operator, watermarks) for operator in pipeline.operators)
+    return max((skew for skew in skews if skew is not None), key=lambda skew: skew.by, default=None)
+
+
+def skew_of(operator: Operator, watermarks: Mapping[str, datetime]) -> Skew | None:
+    """That of one operator; None where it does not depend on several clocks, or one of these has no watermark yet."""
+    marks = {stream.name: watermarks[stream.name] for stream in operator.follows if stream.name in watermarks}
+    if not operator.joins_clocks or len(marks) < len(operator.follows) or len(marks) < 2:
+        return None
+    behind, ahead = min(marks, key=marks.__getitem__), max(marks, key=marks.__getitem__)
+    return Skew(operator.name, behind, ahead, marks[ahead] - marks[behind])

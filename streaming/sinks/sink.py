@@ -23,6 +23,9 @@ event time of the row, or the start of its window. `_change` is `upsert` or `del
 `update` or `correction`.
 """
 
+RESULT_ID = "_result_id"
+"""A text that identifies a current result where no columns of it do; it is delivered as a selected column is."""
+
 DELETE = "delete"
 
 
@@ -46,7 +49,8 @@ class NumberedBatch:
     @property
     def selected(self) -> pa.Table:
         """The rows with the columns that were selected, and no other."""
-        return self.rows.select([name for name in self.rows.column_names if not name.startswith("_")])
+        names = self.rows.column_names
+        return self.rows.select([name for name in names if not name.startswith("_") or name == RESULT_ID])
 
     @property
     def messages(self) -> pa.Table:

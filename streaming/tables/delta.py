@@ -83,6 +83,11 @@ def size(uri: str) -> int:
     return int(sum(DeltaTable(location(uri)).get_add_actions()["size_bytes"].to_pylist()))
 
 
+def row_count(table: DeltaTable | None) -> int:
+    """The rows of an open table, as the statistics of its files tell; none of one that is not there."""
+    return 0 if table is None else int(sum(pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()))
+
+
 def read(spark: SparkSession, uri: str, version: int | None = None) -> DataFrame:
     """The table as a batch frame, at one `version` or the newest, whatever is written after this call."""
     listed = read_listed(spark, DeltaTable(location(uri), version), uri)
@@ -229,9 +234,16 @@ def _replace(
     )
 
 
+def days_of(uri: str) -> set[date]:
+    """The days of which the table has partitions; none where there is no table."""
+    table = open_table(uri)
+    if table is None:
+        return set()
+    days = table.get_add_actions(flatten=True)[f"partition.{DAY}"].to_pylist()
+    return {day for day in days if day is not None}
+
+
 def forget_days(uri: str, before: date) -> None:
     """Take the partitions of the days `before` out of the table, in one commit; none where there are none."""
-    table = DeltaTable(location(uri))
-    days = table.get_add_actions(flatten=True)[f"partition.{DAY}"].to_pylist()
-    if any(day is not None and day < before for day in days):
-        table.delete(f"{DAY} < '{before.isoformat()}'")
+    if any(day < before for day in days_of(uri)):
+        DeltaTable(location(uri)).delete(f"{DAY} < '{before.isoformat()}'")

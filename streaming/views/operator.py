@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import WINDOW, ViewError, from_micros, literal
-from streaming.declare import Stream, Windowed
+from streaming.declare import CORRECTIONS, UPDATES, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, OperatorCounts, batches_after, read_log
 from streaming.operators import (
@@ -113,11 +113,31 @@ class WindowedRuntime(OperatorRuntime):
             ),
         }
 
+    def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
+        view, first = self.operator, read_first(spark, self.lake, self.operator, versions[""])
+        corrections, updates = (versions.get(suffix, delta.BEFORE) for suffix in (CORRECTIONS, UPDATES))
+        return current_results(
+            first,
+            read_corrections(spark, self.lake, view, corrections),
+            view,
+            read_updates(spark, self.lake, view, updates),
+        )
+
+    def watermark_at(self, version: int) -> datetime | None:
+        return Position.of(delta.open_table(self.lake.first(self.operator), version)).watermark
+
+    def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
+        view = self.operator
+        return 0 if view.corrected else late_pairs(logs[view.of.name], view).count()
+
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(spark, self.lake, self.operator)
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
+
+    def plan_at(self, spark: SparkSession, logs: Mapping[str, int], corrections: int) -> list[PendingDay]:
+        return plan(spark, self.lake, self.operator, logs[self.operator.of.name], corrections)
 
     def correct(
         self,

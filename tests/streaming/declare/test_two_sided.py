@@ -63,12 +63,13 @@ def test_both_sides_may_be_one_stream() -> None:
     assert pairs.reads == (clicks,)
 
 
-def test_other_streams_follow_first_results_and_a_delivery_carries_them_alone() -> None:
+def test_other_streams_follow_first_results_and_a_delivery_carries_these_or_what_is_current() -> None:
     placed = placed_rows(bought, Lake("."), "")
     assert (placed.unit, placed.order) == ("window_end", ("visitor", "window_start", "window_end"))
     assert Delivery("out", bought, JsonLines("out")).what == "first"
-    with pytest.raises(DeclarationError, match="current"):
-        Delivery("out", bought, JsonLines("out"), what="current")
+    assert Delivery("out", bought, JsonLines("out"), what="current").identity == ("_result_id",)
+    with pytest.raises(DeclarationError, match="use 'first', 'current'"):
+        Delivery("out", bought, JsonLines("out"), what="late")
     with pytest.raises(DeclarationError, match="of a window join its first results can be followed"):
         placed_rows(bought, Lake("."), "late")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -13,47 +12,15 @@ from pyspark.sql import SparkSession
 from streaming import Lake
 from streaming.audit.laws import audit
 from streaming.declare.delivery import Delivery
-from streaming.declare.windowed import Windowed
 from streaming.operations.rebuild import rebuild
 from streaming.sinks.files import JsonLines
 from streaming.sinks.postgres import Postgres
 from streaming.views.corrections import correct, plan
+from tests.support.consumer import Consumer, current_rows
 from tests.support.delivering import Courier, by_id, pipeline, reading, visits
 from tests.support.instants import NOW
 from tests.support.postgres import rows
 from tests.support.runs import read_current, run
-
-
-class Consumer:
-    """Plain Python, and no more than a reader of lines needs to know: the newest revision of a key counts."""
-
-    def __init__(self, folder: Path, identity: tuple[str, ...]) -> None:
-        self._folder = folder
-        self._identity = identity
-
-    def holds(self) -> set[str]:
-        """The rows, each as JSON, whatever the order in which the files are read."""
-        changes = [json.loads(line) for path in self._folder.glob("*.json") for line in path.read_text().splitlines()]
-        random.shuffle(changes)
-        newest: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for change in changes:
-            key = tuple(change[name] for name in self._identity)
-            if key not in newest or newest[key]["_revision"] < change["_revision"]:
-                newest[key] = change
-        held = [change for change in newest.values() if change["_change"] == "upsert"]
-        return {json.dumps({n: v for n, v in row.items() if not n.startswith("_")}, sort_keys=True) for row in held}
-
-
-def current(spark: SparkSession, lake: Lake, view: Windowed) -> set[str]:
-    found = read_current(spark, lake, view).select(*view.columns).toArrow().to_pylist()
-    plain = [
-        {
-            name: value.isoformat().replace("+00:00", "Z") if hasattr(value, "isoformat") else value
-            for name, value in row.items()
-        }
-        for row in found
-    ]
-    return {json.dumps(row, sort_keys=True) for row in plain}
 
 
 def some_batch(chance: random.Random, until: float) -> list[dict[str, Any]]:
@@ -87,7 +54,7 @@ def test_a_consumer_that_applies_all_changes_holds_what_is_current_at_any_quiet_
             couriers[0].runtime.begin_anew(again=False)
         for courier in couriers:
             courier.deliver()
-        assert consumer.holds() == current(spark, lake, by_id)
+        assert consumer.holds() == current_rows(spark, lake, by_id, by_id.columns)
         columns = ", ".join(visits.columns)
         held = rows(postgres, f"select {columns} from merged")
         there = [

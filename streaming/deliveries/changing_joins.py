@@ -1,0 +1,164 @@
+"""Joins, window joins and co-groups as results that change; what identifies one of theirs is a text of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Window as SortedBy
+from pyspark.sql import functions as F
+
+from streaming.base import ORIGIN, from_micros, literal, optional_micros
+from streaming.declare import CORRECTIONS, UNMATCHED, Delivery, Joined, Operator, TwoSided
+from streaming.deliveries.changing import Changing, Look, chosen, corrected_since, days_of
+from streaming.deliveries.seen import NOTHING_CLOSED, Seen
+from streaming.joins import (
+    current_rows,
+    numbered_corrections,
+    read_first,
+    read_two_sided_corrections,
+    voided_rows,
+    with_reasons,
+)
+from streaming.lake import Lake
+from streaming.operators import PinnedTables, Reached, generation_of
+from streaming.sinks import RESULT_ID
+from streaming.tables import delta
+from streaming.views import current_with_reasons
+
+_PLACE = "_place"
+
+
+class _Keyless(Changing):
+    """No columns of a result need to identify it; a delete tells what was told before, so that it has any key."""
+
+    def __init__(self, lake: Lake, delivery: Delivery, operator: Operator, columns: tuple[str, ...]) -> None:
+        super().__init__(lake, delivery, operator)
+        self.identity = (RESULT_ID,)
+        self.columns = self.kept = (*columns, RESULT_ID)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The delivery's own key as SQL over a result; empty where it has none."""
+        names = [name for name in self.delivery.identity if name != RESULT_ID]
+        return tuple(self.delivery.selected[name] for name in names)
+
+    def identified(self, current: DataFrame, own: list[Column], order: list[Column]) -> DataFrame:
+        """With the text that identifies each: that of its key, of which the last in `order` stands, or of its `own`."""
+        rows = chosen(current, self.delivery)
+        if not self.key:
+            return rows.withColumn(RESULT_ID, _text(own))
+        of_key = SortedBy.partitionBy(RESULT_ID).orderBy(*(column.desc() for column in order))
+        with_ids = rows.withColumn(RESULT_ID, _text([F.expr(sql) for sql in self.key]))
+        return with_ids.withColumn(_PLACE, F.row_number().over(of_key)).where(F.col(_PLACE) == 1).drop(_PLACE)
+
+
+class ChangingTwoSided(_Keyless):
+    """A window join or a co-group: first results and corrections. Results of one key and window are numbered."""
+
+    operator: TwoSided
+    time = "window_start"
+
+    def __init__(self, lake: Lake, delivery: Delivery, operator: TwoSided) -> None:
+        super().__init__(lake, delivery, operator, operator.columns)
+
+    def look(self) -> Look | None:
+        pinned = PinnedTables.now(self.lake, self.operator, CORRECTIONS)
+        return None if pinned.versions[""] == delta.BEFORE else _LookAtTwoSided(self, pinned)
+
+
+class _LookAtTwoSided(Look):
+    def __init__(self, of: ChangingTwoSided, pinned: PinnedTables[TwoSided]) -> None:
+        self._of = of
+        self._version, self._corrections = pinned.versions[""], pinned.versions[CORRECTIONS]
+        self._first = delta.open_table(of.lake.table(of.operator), self._version)
+
+    def seen(self, before: Seen) -> Seen:
+        closed = optional_micros(Reached.of(self._of.operator, self._first).watermark)
+        return replace(
+            Seen(),
+            revision=before.revision,
+            closed=NOTHING_CLOSED if closed is None else closed,
+            corrections=self._corrections,
+            of_generation=generation_of(self._first),
+        )
+
+    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
+        """A session may become one with those of other days, and so may results that share a key without a window."""
+        operator, lake, key = self._of.operator, self._of.lake, self._of.key
+        anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again
+        beyond_days = operator.window.merging or (key and "window_start" not in [sql.strip("`") for sql in key])
+        if anew or beyond_days or before.of_generation != generation_of(self._first):
+            return None
+        since = operator.window.closed_by(from_micros(before.closed))
+        first = read_first(spark, lake, operator, self._version).where(F.col("window_end") > literal(since))
+        corrections = delta.open_table(lake.table(operator, CORRECTIONS), self._corrections)
+        return frozenset(days_of(first) | corrected_since(before.corrections, corrections))
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        operator, lake = self._of.operator, self._of.lake
+        corrections = read_two_sided_corrections(spark, lake, operator, self._corrections)
+        first = read_first(spark, lake, operator, self._version)
+        current = current_with_reasons(first, numbered_corrections(corrections), operator)
+        # A text, because values may be such as have no order.
+        values = F.to_json(F.struct(*operator.values), {"ignoreNullFields": "false"})
+        number = F.row_number().over(SortedBy.partitionBy(*operator.identity).orderBy(values))
+        own = [*(F.col(name) for name in operator.identity), number]
+        return self._of.identified(current, own, [F.col("window_start"), F.col("window_end"), values])
+
+
+class ChangingJoin(_Keyless):
+    """A join that tells of rows without a partner: pairs that come later void these. Results are known by origins."""
+
+    operator: Joined
+    time = "_at"
+
+    def __init__(self, lake: Lake, delivery: Delivery, joined: Joined) -> None:
+        super().__init__(lake, delivery, joined, joined.columns)
+
+    def look(self) -> Look | None:
+        versions = PinnedTables.now(self.lake, self.operator).versions
+        return None if delta.BEFORE in versions.values() else _LookAtJoin(self, versions)
+
+
+class _LookAtJoin(Look):
+    def __init__(self, of: ChangingJoin, versions: Mapping[str, int]) -> None:
+        self._of = of
+        self._versions = versions
+        own = delta.open_table(of.lake.table(of.operator), versions[""])
+        self._step, self._generation = Reached.of(of.operator, own).batch, generation_of(own)
+
+    def seen(self, before: Seen) -> Seen:
+        return replace(Seen(), revision=before.revision, step=self._step, of_generation=self._generation)
+
+    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
+        """Results that share a key may be of any days."""
+        if before.revision < 0 or before.again or self._of.key or before.of_generation != self._generation:
+            return None
+        pairs, unmatched = self._read(spark)
+        new = F.col("_batch") > before.step
+        voided = voided_rows(pairs.where(new), unmatched, self._of.operator.outer_sides)
+        parts = [pairs.where(new), unmatched.where(new), voided]
+        return frozenset(days_of(reduce(DataFrame.unionByName, parts)))
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        pairs, unmatched = self._read(spark)
+        sides = self._of.operator.outer_sides
+        current = with_reasons(current_rows(pairs, unmatched, sides), unmatched, sides)
+        return self._of.identified(current, [F.col(ORIGIN)], [F.col("_at"), F.col(ORIGIN)])
+
+    def _read(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+        """Pairs, and the rows without one that were told by then: these are written first in a step."""
+        lake, joined = self._of.lake, self._of.operator
+        pairs, unmatched = (
+            delta.read(spark, lake.table(joined, suffix), self._versions[suffix]) for suffix in ("", UNMATCHED)
+        )
+        return pairs, unmatched.where(F.col("_batch") <= self._step)
+
+
+def _text(of: list[Column]) -> Column:
+    parts = F.struct(*(part.alias(f"_{place}") for place, part in enumerate(of)))
+    return F.sha2(F.to_json(parts, {"ignoreNullFields": "false"}), 256)

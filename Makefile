@@ -48,7 +48,7 @@ live: jars archive ## Run flights on and on, with Dagster beside it, until Ctrl-
 soak: jars archive ## Leave a stream no peace for MINUTES (60), audit it, write the record to ./soak
 	@$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60)
 
-kills: jars archive ## Kill ROUNDS (100) times whatever a stream under Dagster consists of; the record goes to ./soak
+kills: jars archive ## Kill ROUNDS (100) times whatever a pipeline of joins and lookups under Dagster consists of; the record goes to ./soak
 	@$(BIN)/python -m benchmarks.kills --rounds $(or $(ROUNDS),100)
 
 kills-kafka: jars archive ## From Kafka into Postgres and Kafka, all killed at random for MINUTES (20); the record goes to ./soak

@@ -35,8 +35,8 @@ test: jars archive ## Run every test on all cores, or in WORKERS processes; CI d
 test-fast: jars archive ## Run the tests that start no processes of their own: no killed streams, no runs launched by Dagster
 	@$(PARALLEL) -m 'not processes'
 
-prove: jars archive ## Try the laws on 500 cases of every kind of window; takes about a quarter of an hour
-	@TIDEMARK_LAW_CASES=500 $(BIN)/pytest tests/laws
+prove: jars archive ## Try the laws on 500 cases of every kind of window, and on 100 pipelines of streams that meet; takes about an hour
+	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws
 
 mutate: packages ## Break what decides without Spark, one change at a time; print the share that the tests catch
 	@$(BIN)/mutmut run

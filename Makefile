@@ -35,8 +35,8 @@ test: jars archive ## Run every test on all cores, or in WORKERS processes; CI d
 test-fast: jars archive ## Run the tests that start no processes of their own: no killed streams, no runs launched by Dagster
 	@$(PARALLEL) -m 'not processes'
 
-prove: jars archive ## Try the laws on 500 cases of every kind of window; takes about a quarter of an hour
-	@TIDEMARK_LAW_CASES=500 $(BIN)/pytest tests/laws
+prove: jars archive ## Try the laws on 500 cases of every kind of window, and on 100 pipelines of streams that meet; takes about an hour
+	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws
 
 mutate: packages ## Break what decides without Spark, one change at a time; print the share that the tests catch
 	@$(BIN)/mutmut run
@@ -48,7 +48,7 @@ live: jars archive ## Run flights on and on, with Dagster beside it, until Ctrl-
 soak: jars archive ## Leave a stream no peace for MINUTES (60), audit it, write the record to ./soak
 	@$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60)
 
-kills: jars archive ## Kill ROUNDS (100) times whatever a stream under Dagster consists of; the record goes to ./soak
+kills: jars archive ## Kill ROUNDS (100) times whatever a pipeline of joins and lookups under Dagster consists of; the record goes to ./soak
 	@$(BIN)/python -m benchmarks.kills --rounds $(or $(ROUNDS),100)
 
 kills-kafka: jars archive ## From Kafka into Postgres and Kafka, all killed at random for MINUTES (20); the record goes to ./soak

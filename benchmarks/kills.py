@@ -10,7 +10,6 @@ import json
 import os
 import random
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -24,10 +23,10 @@ from pathlib import Path
 import psutil
 from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
 
+from benchmarks.complaints import Complaints, Helpdesk, TicketService, TimedReadings
 from benchmarks.demands import PROJECT, Demand, begin, conclude, console
-from benchmarks.pipelines.meters import pipeline
-from benchmarks.processes import command_line, family, jvms, orphans, until
-from benchmarks.readings import LandedReadings
+from benchmarks.pipelines.helpdesk import TICKETS, complaints, helpdesk_meters, pipeline
+from benchmarks.processes import command_line, family, free_port, jvms, orphans, until, writers
 from streaming import Lake
 from streaming.audit.laws import audit
 from streaming.base.intervals import utc_now
@@ -35,10 +34,10 @@ from streaming.log.batches import read_batches
 from streaming.service.drain import drain
 from streaming.service.overview import look, request
 from streaming.spark.session import start_session
+from tests.support.http_server import http_server
 
-STREAM = pipeline.stream
 _STARTS_WITHIN, _RECOVERS_WITHIN, _GOES_ON_WITHIN = 180.0, 120.0, 30.0
-_ROWS_A_FILE, _FILE_EVERY = 100, 1.0
+_READINGS_A_FILE, _COMPLAINTS_A_FILE, _FILE_EVERY = 100, 5, 1.0
 _OF_THE_STREAM = ("driver", "JVM", "worker")
 _OF_DAGSTER = ("daemon", "webserver", "code server")
 
@@ -53,18 +52,19 @@ class Round:
 
 
 class Kills:
-    """A stream that Dagster runs, and what is killed of it."""
+    """A pipeline that Dagster runs, and what is killed of it."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.lake = Lake(str(folder / "lake"))
-        self.readings = LandedReadings(Path(STREAM.source.location(self.lake)), seed)
+        self.readings = TimedReadings(Path(helpdesk_meters.source.location(self.lake)), seed)
+        self.complaints = Complaints(Path(complaints.source.location(self.lake)), seed)
         self.rounds: list[Round] = []
         self.writers: Counter[int] = Counter()
         """How many stream processes lived at once, by how often that was seen."""
         self._random = random.Random(seed)
         self._over = threading.Event()
         self._output = (folder / "output.log").open("ab")
-        self._port = _free_port()
+        self._port = free_port()
         self._environment = {
             **os.environ,
             "DAGSTER_HOME": str(folder / "dagster"),
@@ -174,28 +174,12 @@ class Kills:
 
     def _feed(self) -> None:
         while not self._over.wait(_FILE_EVERY):
-            self.readings.land(_ROWS_A_FILE, datetime.now(UTC))
+            self.readings.land(_READINGS_A_FILE, datetime.now(UTC))
+            self.complaints.land(_COMPLAINTS_A_FILE, datetime.now(UTC))
 
     def _count_writers(self) -> None:
         while not self._over.wait(0.2):
-            self.writers[_writers()] += 1
-
-
-def _writers() -> int:
-    parents = {
-        process.pid: process.info["ppid"]
-        for process in psutil.process_iter(["cmdline", "ppid", "status"])
-        if (process.info["cmdline"] or [])[3:5] == ["streaming.service", "process"]
-        and process.info["status"] != psutil.STATUS_ZOMBIE
-    }
-    # A process that starts a JVM forks first, and a fork has its parent's command line for a moment.
-    return sum(parent not in parents for parent in parents.values())
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+            self.writers[writers()] += 1
 
 
 def _table(kills: Kills, broken: int) -> list[Demand]:
@@ -209,7 +193,9 @@ def _table(kills: Kills, broken: int) -> list[Demand]:
         times = f"median {statistics.median(recoveries or [0]):.1f} s, longest {max(recoveries, default=0):.1f} s"
         demands.append((f"goes on after {victim}", f"{len(seconds)} rounds, {times}", len(recoveries) == len(seconds)))
     left = [orphan for done in kills.rounds for orphan in done.orphans]
-    rows = sum(batch.summary.rows for batch in read_batches(kills.lake, STREAM))
+    streams = (helpdesk_meters, complaints)
+    rows = sum(batch.summary.rows for stream in streams for batch in read_batches(kills.lake, stream))
+    generated = kills.readings.generated + kills.complaints.generated
     return [
         *demands,
         ("no orphan after 15 s", f"{len(left)} orphans", not left),
@@ -220,8 +206,8 @@ def _table(kills: Kills, broken: int) -> list[Demand]:
         ),
         (
             "rows in the log = rows generated",
-            f"{rows:,} = {kills.readings.generated:,}",
-            rows == kills.readings.generated,
+            f"{rows:,} = {generated:,}",
+            rows == generated,
         ),
         ("every law of the audit", f"{broken} broken", not broken),
     ]
@@ -233,12 +219,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=2013)
     arguments, folder = begin(parser)
-    kills = Kills(folder, arguments.seed)
-    kills.run(arguments.rounds)
-    spark = start_session()
-    drain(spark, kills.lake, pipeline, end_of_input=True)
+    service = TicketService()
+    with http_server() as server:
+        server.answer = service.answer
+        os.environ[TICKETS] = server.url
+        kills = Kills(folder, arguments.seed)
+        kills.run(arguments.rounds)
+        spark = start_session()
+        drain(spark, kills.lake, pipeline, end_of_input=True)
+        service.close()
+    helpdesk = Helpdesk(kills.lake, kills.readings, kills.complaints, service)
+    helpdesk.correct(spark)
     broken = [finding for finding in audit(spark, kills.lake, pipeline) if finding.broken]
-    demands = _table(kills, len(broken))
+    # The last end is that of the run.
+    ends = sum(done.victim.split()[0] in _OF_THE_STREAM for done in kills.rounds) + 1
+    demands = [*_table(kills, len(broken)), *helpdesk.demands(spark, ends)]
     (folder / "kills.json").write_text(json.dumps([asdict(done) for done in kills.rounds], indent=1))
     conclude(folder / "kills.md", demands)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Sequence
 
@@ -55,3 +56,22 @@ def until(condition: Callable[[], object], within: float) -> float | None:
             return None
         time.sleep(0.1)
     return time.monotonic() - started
+
+
+def writers() -> int:
+    """How many processes of streams there are on this machine."""
+    parents = {
+        process.pid: process.info["ppid"]
+        for process in psutil.process_iter(["cmdline", "ppid", "status"])
+        if (process.info["cmdline"] or [])[3:5] == ["streaming.service", "process"]
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    }
+    # A process that starts a JVM forks first, and a fork has its parent's command line for a moment.
+    return sum(parent not in parents for parent in parents.values())
+
+
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

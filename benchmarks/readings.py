@@ -11,7 +11,7 @@ _METERS = 20
 _OUT_OF_ORDER_SECONDS = 8.0
 _LATE, _DAMAGED = 0.03, 0.01
 _LATE_BETWEEN_SECONDS = (20.0, 600.0)
-_WINDOW_SECONDS = 10
+WINDOW_SECONDS = 10
 
 
 class Readings:
@@ -32,13 +32,9 @@ class Readings:
         return [self._line(now) for _ in range(rows)]
 
     def _line(self, now: datetime) -> str:
-        draw = self._random.random
-        late = draw() < _LATE
-        behind = self._random.uniform(*_LATE_BETWEEN_SECONDS) if late else draw() * _OUT_OF_ORDER_SECONDS
-        at = now - timedelta(seconds=behind)
-        meter = f"m{int(draw() * _METERS):02}"
-        value = draw() * 9
-        if draw() < _DAMAGED:
+        meter, at, damaged = self._drawn(now)
+        value = self._random.random() * 9
+        if damaged:
             self.damaged += 1
             return self._random.choice(
                 (
@@ -47,8 +43,18 @@ class Readings:
                     f'{{"meter": "{meter}", "at": "{at.isoformat()}", "value": 9999}}\n',
                 )
             )
-        self.windows[meter, int(at.timestamp()) // _WINDOW_SECONDS] += 1
+        self._count(meter, at)
         return f'{{"meter": "{meter}", "at": "{at.isoformat()}", "value": {value}}}\n'
+
+    def _drawn(self, now: datetime) -> tuple[str, datetime, bool]:
+        """A meter, a time around `now`, and whether the line is to be damaged."""
+        draw = self._random.random
+        late = draw() < _LATE
+        behind = self._random.uniform(*_LATE_BETWEEN_SECONDS) if late else draw() * _OUT_OF_ORDER_SECONDS
+        return f"m{int(draw() * _METERS):02}", now - timedelta(seconds=behind), draw() < _DAMAGED
+
+    def _count(self, meter: str, at: datetime) -> None:
+        self.windows[meter, int(at.timestamp()) // WINDOW_SECONDS] += 1
 
 
 class LandedReadings(Readings):

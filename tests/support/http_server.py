@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -65,11 +65,13 @@ def http_server() -> Iterator[HttpServer]:
             if status == 200:
                 server.taken.append(posted)
             text = f"answer {status}".encode()
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(text))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(text)
+            # Whoever asked may be gone by now.
+            with suppress(ConnectionError):
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(text))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(text)
 
         def log_message(self, *_: object) -> None:
             """Silence."""

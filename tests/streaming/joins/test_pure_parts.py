@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import pairwise
+from random import Random
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -18,7 +21,7 @@ from streaming import BoundedOutOfOrderness, Files, Joined, Json, Stream
 from streaming.base.frozen_mapping import FrozenMapping
 from streaming.base.intervals import FIRST_INSTANT, LAST_MILLISECOND, MICROSECOND
 from streaming.clocks import joint_watermark
-from streaming.joins.frame import reach
+from streaming.joins.frame import Side, partners_of, reach
 from streaming.joins.waiting import due
 from streaming.operators.reached import Reached
 from streaming.tables.time_ranges import TimeRange, merged, moved, occupied, overlaps, shifted
@@ -26,6 +29,7 @@ from tests.support.instants import at
 
 many = settings(max_examples=1000, derandomize=True, database=None, deadline=None)
 
+GRAINS = (0, 0, 1e-6, -1e-6, 0.5)
 MICROS = st.integers(-30, 30)
 RANGES = st.lists(st.tuples(MICROS, st.integers(0, 8)).map(lambda drawn: (drawn[0], drawn[0] + drawn[1])), max_size=6)
 
@@ -41,6 +45,13 @@ right = replace(left, name="right_rows")
 
 def instant(micros: int) -> datetime:
     return at(0) + micros * MICROSECOND
+
+
+@cache
+def within(lower: int, upper: int) -> Joined:
+    """A join of both streams whose bounds are so many seconds."""
+    low, high = (f"{'-' * (bound < 0)}{abs(bound)} seconds" for bound in (lower, upper))
+    return Joined("j", left, right, ("n",), (low, high), "outer")
 
 
 def as_ranges(numbers: Sequence[tuple[int, int]]) -> list[TimeRange]:
@@ -62,6 +73,35 @@ def test_merged_ranges_hold_the_same_instants_and_tell_what_overlaps_them(
     wider = moved(ranges, lower * MICROSECOND, upper * MICROSECOND)
     partners = {micros + by for micros in members for by in range(lower, upper + 1)}
     assert {m for m in range(-120, 120) if overlaps(wider, instant(m), instant(m))} == partners
+
+
+def test_new_rows_with_what_lies_in_the_ranges_about_them_give_each_pair_once() -> None:
+    """Rows are an instant and the step that brings them; a step reads by whole seconds about its new rows."""
+    for seed in range(1_000):
+        draw = Random(seed)
+        joined = within(lower := draw.randint(-9, 9), lower + draw.randint(1, 9))
+        rows = [
+            [(at(draw.randint(-20, 30) + draw.choice(GRAINS)), draw.randrange(4)) for _ in range(draw.randrange(7))]
+            for _ in range(2)
+        ]
+        found: Counter[tuple[int, int]] = Counter()
+        for step in range(4):
+            for new, old, newest in ((0, 1, step), (1, 0, step - 1)):
+                side: Side = "right" if new else "left"
+                starts = (time.replace(microsecond=0) for time, came in rows[new] if came == step)
+                ranges = merged((start, start + timedelta(seconds=1) - MICROSECOND) for start in starts)
+                read = moved(ranges, *partners_of(joined, side))
+                for one, (time, came) in enumerate(rows[new]):
+                    for other, (partner, before) in enumerate(rows[old]):
+                        if came == step and before <= newest and overlaps(read, partner, partner):
+                            later = partner - time if side == "left" else time - partner
+                            found[(other, one) if new else (one, other)] += joined.lower <= later <= joined.upper
+        assert +found == Counter(
+            (one, other)
+            for one, (left_at, _) in enumerate(rows[0])
+            for other, (right_at, _) in enumerate(rows[1])
+            if joined.lower <= right_at - left_at <= joined.upper
+        ), seed
 
 
 def test_instants_are_moved_no_further_than_python_knows_any() -> None:
@@ -113,16 +153,9 @@ MARKS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, ma
 def test_each_row_is_due_in_one_step_as_soon_as_both_clocks_have_passed_its_last_partner(
     rows: list[tuple[int, int]], advances: list[tuple[int, int]], bounds: tuple[int, int], first: bool
 ) -> None:
-    lower, length = bounds
-    joined = Joined(
-        "j",
-        left,
-        right,
-        ("n",),
-        (f"{'-' * (lower < 0)}{abs(lower)} seconds", f"{'-' * (lower + length < 0)}{abs(lower + length)} seconds"),
-        "outer",
-    )
-    side, stamps = ("left" if first else "right"), [Reached(watermarks=marks(None, None))]
+    joined = within(bounds[0], bounds[0] + bounds[1])
+    side: Side = "left" if first else "right"
+    stamps = [Reached(watermarks=marks(None, None))]
     clocks = [0, 0]
     for one, other in advances:
         clocks = [clocks[0] + one, clocks[1] + other]

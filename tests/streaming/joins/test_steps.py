@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -123,27 +122,24 @@ def test_one_step_tells_what_every_row_against_every_other_one_tells(spark: Spar
     assert [finding for finding in audit(spark, logged, joining) if not finding.holds] == []
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 def test_steps_at_any_cuts_that_are_killed_anywhere_tell_the_same(
-    spark: SparkSession, logged: Lake, monkeypatch: pytest.MonkeyPatch, seed: int
+    spark: SparkSession, logged: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    random, of = Random(seed), replace(both, name=f"cut_{seed}")
-    waiting = {stream.name: batches_after(logged, stream, -1) for stream in of.reads}
+    random, of = Random(1), replace(both, name="cut")
     runtime = runtime_of(of, logged)
     assert isinstance(runtime, JoinedRuntime)
+    waiting = {stream.name: batches_after(logged, stream, -1) for stream in of.reads}
     steps = runtime._steps_on(spark)
-    for number in count():
-        cut = {name: random.randint(0, 3) for name in waiting}
-        taken = {name: batches[: cut[name]] for name, batches in waiting.items()}
-        if number == 3:
-            # Between the two commits of a step, or before both of them.
-            with monkeypatch.context() as dying:
-                killed_at(1 + seed % 2, dying)
-                with pytest.raises(Killed):
-                    steps.step({name: batches or waiting[name][:1] for name, batches in taken.items()}, lambda: NOW)
-            break
-        steps.step(taken, lambda: NOW)
+    for _ in range(2):
+        cut = {name: random.randint(1, 2) for name in waiting}
+        steps.step({name: batches[: cut[name]] for name, batches in waiting.items()}, lambda: NOW)
         waiting = {name: batches[cut[name] :] for name, batches in waiting.items()}
+    # Before both commits of a step, and between them.
+    for kill in (1, 2):
+        with monkeypatch.context() as dying:
+            killed_at(kill, dying)
+            with pytest.raises(Killed):
+                steps.step({name: batches[:1] for name, batches in waiting.items()}, lambda: NOW)
     monkeypatch.setattr(step_size, "ROWS_PER_CORE", 2)
     follow(spark, logged, of)
     assert told(spark, logged, of) == EXPECTED

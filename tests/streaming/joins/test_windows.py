@@ -163,25 +163,8 @@ def test_first_results_are_of_the_rows_on_time_by_their_own_clock(spark: SparkSe
         assert first and first != expected(of, late=True), "some rows are late"
 
 
-def test_steps_cut_anywhere_leave_the_same_tables_whichever_log_is_ahead(
-    spark: SparkSession, logged: Lake, tmp_path: Path
-) -> None:
-    draw = random.Random(SEED)
-    for of in OPERATORS:
-        lake = only_logs_of(logged, tmp_path / of.name)
-        steps = WindowSteps(spark, lake, of)
-        ends = [tuple(sorted(draw.sample(range(1, 5), 2))) for _ in range(2)]
-        for cut in (*zip(*ends, strict=True), (5, 5)):
-            (behind,) = steps.pieces(10_000)
-            wanted = dict(zip(behind, cut, strict=True))
-            steps.step(
-                {name: [b for b in each if b.number < wanted[name]] for name, each in behind.items()}, lambda: NOW
-            )
-        assert tables(lake, of) == tables(logged, of), of.name
-
-
 @pytest.mark.parametrize(("of", "kills"), [(outer, (1, 2)), (sessions, (2, 3, 4))], ids=["outer", "sessions"])
-def test_a_step_that_is_killed_at_any_commit_is_made_up_for(
+def test_steps_that_are_cut_anywhere_and_killed_at_any_commit_leave_the_same_tables(
     spark: SparkSession, logged: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: TwoSided, kills: tuple[int]
 ) -> None:
     for kill in kills:

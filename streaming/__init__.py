@@ -100,6 +100,7 @@ from streaming.sources import (
     Reception,
     Table,
     TcpSocket,
+    Then,
     Websocket,
     noise,
 )
@@ -177,6 +178,7 @@ __all__ = [
     "Target",
     "TcpSocket",
     "Text",
+    "Then",
     "TimeEvictor",
     "Together",
     "Trigger",

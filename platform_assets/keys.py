@@ -16,12 +16,10 @@ def source_key(stream: Stream) -> dg.AssetKey:
     return dg.AssetKey([stream.name, "source"])
 
 
-def followed_key(stream: Stream) -> dg.AssetKey | None:
-    """The table of the lake that a stream follows; None where it follows none."""
-    source = stream.source
-    if not isinstance(source, Table) or isinstance(source.of, str):
-        return None
-    return log_key(source.of) if isinstance(source.of, Stream) else table_key(source.of, source.side)
+def followed_keys(stream: Stream) -> list[dg.AssetKey]:
+    """The tables of the lake that a stream follows."""
+    tables = [part for part in stream.source.parts if isinstance(part, Table) and not isinstance(part.of, str)]
+    return [log_key(each.of) if isinstance(each.of, Stream) else table_key(each.of, each.side) for each in tables]
 
 
 def log_key(stream: Stream) -> dg.AssetKey:

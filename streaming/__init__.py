@@ -104,6 +104,7 @@ from streaming.sources import (
     Reception,
     Table,
     TcpSocket,
+    Then,
     Websocket,
     noise,
 )
@@ -181,6 +182,7 @@ __all__ = [
     "Target",
     "TcpSocket",
     "Text",
+    "Then",
     "TimeEvictor",
     "Together",
     "Trigger",

@@ -28,8 +28,9 @@ def source_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             keys.source_key(stream),
             "source",
             f"What lands for stream {stream.name}. Observe it to count what waits to be taken in.",
-            {type(stream.source).__name__.lower(), type(stream.format).__name__.lower()},
-            deps=[key for key in [keys.followed_key(stream)] if key is not None],
+            # Dagster shows three kinds at most; of sources that follow one another it is the last that stays.
+            {type(stream.source.parts[-1]).__name__.lower(), type(stream.format).__name__.lower()},
+            deps=keys.followed_keys(stream),
             columns=[ColumnSpec(one.name, one.comment, one.type) for one in stream.format.columns],
         )
         for stream in pipeline.streams

@@ -26,6 +26,11 @@ def audit_deliveries(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Ite
 def reconcile(spark: SparkSession, lake: Lake, delivery: Delivery) -> Iterator[Finding]:
     """The law of one delivery, and where the counts agree also what is in the rows."""
     findings = list(audit_delivery(spark, lake, delivery))
+    if delivery.to.keeps_history and len(findings) > 1:
+        # Such a target is not counted without reading it, which is what follows.
+        yield findings[0]
+        yield from _contents(spark, lake, delivery) if findings[0].holds else ()
+        return
     yield from findings
     # Where rows cannot be counted, or their number is wrong, there is no more to learn from them.
     if findings[-1].checked and all(finding.holds for finding in findings):

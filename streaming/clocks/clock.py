@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -82,8 +82,10 @@ class Clock:
         """The state after a batch with this summary; stamps the batch that comes next.
 
         A summary of 0 rows is a tick: it finds what has fallen silent by its `processed_at`. The same tick again
-        changes nothing.
+        changes nothing. Where the partitions end, the watermark waits for those that follow to pass it.
         """
+        if summary.partitions_end:
+            state = replace(state, greatest={}, last_valid_row_at={})
         greatest = dict(state.greatest)
         for partition, instant in summary.greatest.items():
             greatest[partition] = latest(greatest.get(partition), instant)

@@ -24,11 +24,13 @@ class BatchSummary:
 
     `greatest`: for each source partition that brought valid rows, the greatest event time of those that move the
     clock, null where none of them does; `rows`: rows read, rejected ones too; `processed_at`: processing time.
+    `partitions_end`: the partitions so far bring no more rows, because another source follows.
     """
 
     greatest: Mapping[str, datetime | None]
     rows: int
     processed_at: datetime
+    partitions_end: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON values, instants as microseconds since the epoch."""
@@ -36,12 +38,18 @@ class BatchSummary:
             "greatest": _micros_of_each(self.greatest),
             "rows": self.rows,
             "processed_at": to_micros(self.processed_at),
+            **({"partitions_end": True} if self.partitions_end else {}),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> BatchSummary:
         """The inverse of `to_json`."""
-        return cls(_instants_of_each(value["greatest"]), value["rows"], from_micros(value["processed_at"]))
+        return cls(
+            _instants_of_each(value["greatest"]),
+            value["rows"],
+            from_micros(value["processed_at"]),
+            value.get("partitions_end", False),
+        )
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ def expected_rows(
 
     `dead` are the places of the dead letters. Every piece reads the table again, so that not all of it is in memory.
     """
-    if not (delivery.identity and delivery.to.keeps_keys):
+    keeps_one = delivery.identity and delivery.to.keeps_keys
+    if not keeps_one or (delivery.to.keeps_history and not isinstance(outbox, ChangesOutbox)):
         frame = _every(spark, outbox, delivery, ledger, dead)
     elif dead:
         return "of a key whose row was refused, an older one may be there"

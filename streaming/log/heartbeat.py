@@ -17,6 +17,7 @@ from streaming.log.batch import Batch
 from streaming.log.ingest import stamp
 from streaming.log.origin import origin_type
 from streaming.log.pins import NOTHING_PINNED, next_pins
+from streaming.sources import Memory
 from streaming.tables import delta
 
 
@@ -29,11 +30,13 @@ def append_heartbeat(
     now: datetime,
     *,
     end_of_input: bool = False,
+    next_memory: Memory | None = None,
     pinned: Mapping[str, int] = NOTHING_PINNED,
 ) -> Batch:
     """Append a row that has only a stamp, as the batch after `head`: it tells the views how far the clock is.
 
-    `pinned` is the newest batch of each control stream that the stream pins.
+    `next_memory` is what the source remembers from here on, where this is the end of a part of it (see
+    `Source.after_end`); `pinned` is the newest batch of each control stream that the stream pins.
     """
     origin = f"cast(null as {origin_type(stream.source)})"
     types = delta.schema_of(lake.log(stream))
@@ -47,7 +50,7 @@ def append_heartbeat(
         literal(now).alias(INGESTED_AT),
         F.lit(None).cast("date").alias("_day"),
     )
-    number, nothing = head.number + 1, BatchSummary({}, 0, now)
+    number, nothing = head.number + 1, BatchSummary({}, 0, now, partitions_end=next_memory is not None)
     batch = Batch(
         number,
         None,
@@ -56,7 +59,7 @@ def append_heartbeat(
         nothing,
         stream.clock,
         end_of_input=end_of_input,
-        source=head.source,
+        source=head.source if next_memory is None else next_memory,
         pins=next_pins(head.pins, pinned),
     )
     stamped = stamp(row, declared, number, stream.clock.watermark(state))

@@ -70,15 +70,14 @@ class Ingest:
     def __call__(self, parsed: DataFrame, query_batch: int, head: Batch | None) -> Batch | None:
         """Append the rows that the format has `parsed` as the batch after `head`; None where the log holds them."""
         stream = self._stream
-        checkpoint = self._lake.checkpoint(stream, QUERY)
-        query = query_id(checkpoint)
+        reading = Reading(self._lake, self._lake.checkpoint(stream, QUERY), {} if head is None else head.source)
+        query = query_id(stream.source.checkpoint(reading.checkpoint, reading.memory))
         if query is None:
             raise CheckpointError(f"the checkpoint of {stream.name!r} vanished while its query runs; stop and restart.")
         txn = delta.Txn(query, query_batch)
         # After a restart Spark may replay batches committed before the crash; they come first, so after the first new
         # one the table need not be asked again.
         self._repeats = self._repeats and delta.has_written(self._lake.log(stream), txn)
-        reading = Reading(self._lake, checkpoint, {} if head is None else head.source)
         if self._repeats:
             stream.source.check_repeated(reading, query_batch)
             return None

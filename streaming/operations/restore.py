@@ -20,7 +20,6 @@ from streaming.operations.savepoint import fingerprint_of, savepoint
 from streaming.operations.savepoints import SavedTable, Savepoint, drop_savepoint, find_savepoint
 from streaming.operators import differences, make_ready, next_of, ready_generation, remove_next
 from streaming.service import take_lease
-from streaming.spark import query_id
 from streaming.tables import copy_files, copy_table, delta, location, storage
 
 
@@ -131,8 +130,9 @@ def _bring_source(lake: Lake, pipeline: Pipeline, saved: Savepoint, to: Lake, na
     """Copy the checkpoint of a stream, and what its source holds in the lake; returns how much of it waits."""
     stream = next(each for each in pipeline.streams if each.name == name)
     kept, checkpoint = lake.savepoint(pipeline, saved.name, "checkpoints", name), to.checkpoint(stream, QUERY)
-    if query_id(kept) is not None:
-        copy_files(storage.below(kept), [path for path, _ in storage.walked(kept, _is_visible)], checkpoint)
+    copied = [path for path, _ in storage.walked(kept, _is_visible)]
+    if copied:
+        copy_files(storage.below(kept), copied, checkpoint)
     return stream.source.move(checkpoint, saved.sources[name], lake, to)
 
 

@@ -157,11 +157,13 @@ def _cut_log(lake: Lake, pipeline: Pipeline, name: str, stream: Stream, tables: 
     if archive is not None:
         tables.append(_described(archive, f"{stream.name}/batches", None))
     tables.append(_described(log, f"{stream.name}/log", before))
-    checkpoint = lake.checkpoint(stream, QUERY)
+    source, memory = stream.source, {} if newest is None else newest.source
+    checkpoint = source.checkpoint(lake.checkpoint(stream, QUERY), memory)
     query = query_id(checkpoint)
     query_batch = None if query is None else log.transaction_version(query)
     if query_batch is not None:
-        copy_checkpoint(checkpoint, lake.savepoint(pipeline, name, "checkpoints", stream.name), query_batch)
+        to = source.checkpoint(lake.savepoint(pipeline, name, "checkpoints", stream.name), memory)
+        copy_checkpoint(checkpoint, to, query_batch)
     return None if newest is None else newest.number
 
 

@@ -120,10 +120,14 @@ class Continuous:
         self._follow()
 
     def _raise_failures(self) -> None:
-        for name, query in self._ingest.items():
+        for name, query in list(self._ingest.items()):
+            if query.isActive:
+                continue
             if (error := query.exception()) is not None:
                 raise self._run.explain(error, query) from error
-            if not query.isActive:
+            following = self._run.start_next([name], **self._trigger)
+            self._ingest.update(following)
+            if not following:
                 raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
         for running in (*self._stepping.values(), *self._delivering):
             if running.done():

@@ -83,7 +83,10 @@ def drain(
     with take_lease(lake, pipeline), closing(Run(spark, lake, pipeline, now, on_batch, around)) as run:
         run.check_operators()
         for streams in ingest_order(pipeline):
-            await_queries(list(run.start_ingest(streams, availableNow=True).values()), run.explain)
+            queries = run.start_ingest(streams, availableNow=True)
+            while queries:
+                await_queries(list(queries.values()), run.explain)
+                queries = run.start_next(queries, availableNow=True)
         run.advance_idle_clocks()
         if end_of_input:
             run.end_of_input()

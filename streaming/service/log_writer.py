@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import log
-from streaming.base import MILLISECOND, StreamingError
+from streaming.base import MILLISECOND, SourceError, StreamingError
 from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
 from streaming.lake import Lake
@@ -66,17 +66,22 @@ class LogWriter:
     def start(self, around: Callable[[int], AbstractContextManager[None]], **trigger: Any) -> StreamingQuery:
         """Start the query from source to log; `around` is entered for each of its batches, with its number.
 
+        One that reads what another source follows ends when it has read what there is, whatever the `trigger`.
+
         Raises:
             CheckpointError: the checkpoint does not belong to the log.
             SourceError: the source is missing.
         """
-        stream, checkpoint = self.stream, self._lake.checkpoint(self.stream, QUERY)
+        stream, reading = self.stream, self.reading
+        checkpoint = stream.source.checkpoint(reading.checkpoint, reading.memory)
+        if stream.source.after_end(reading.memory) is not None:
+            trigger = {"availableNow": True}
         check_checkpoint(
             self._lake.log(stream),
             checkpoint,
             "Restore the checkpoint from a backup; or, to begin a new log, move both the old log and what is left of "
             "the checkpoint away.",
-            may_begin_anew=stream.source.knows_its_rows,
+            may_begin_anew=stream.source.may_begin_anew(reading.memory),
         )
         ingest = Ingest(self._spark, self._lake, stream, self._counts, self._now, self._pinned)
 
@@ -94,13 +99,38 @@ class LogWriter:
                 self._on_batch(batch)
 
         return (
-            stream.format.parse(stream.source.read(self._spark, self.reading))
+            stream.format.parse(stream.source.read(self._spark, reading))
             .writeStream.queryName(self.query_name)
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger)
             .foreachBatch(run_batch)
             .start()
         )
+
+    def start_next(
+        self, around: Callable[[int], AbstractContextManager[None]], **trigger: Any
+    ) -> StreamingQuery | None:
+        """Start the query that follows the one that has ended by itself; None where none does.
+
+        One commit of the log says that it follows, so a process that dies here goes on with the one or the other.
+
+        Raises:
+            SourceError: the query that has ended found nothing.
+        """
+        memory = self.stream.source.after_end(self.reading.memory)
+        if memory is None:
+            return None
+        with self._appending:
+            if self.head is None:
+                raise SourceError(
+                    f"stream {self.stream.name!r} found nothing in what it is to read first of "
+                    f"{self.stream.source.location(self._lake)}, and does not go on without. Bring it there and run "
+                    "again; or declare what follows as the only source."
+                )
+            now = self._now()
+            ended = self.stream.clock.advance(self.head.after, BatchSummary({}, 0, now, partitions_end=True))
+            self._append_heartbeat(self.head, ended, now, next_memory=memory)
+        return self.start(around, **trigger)
 
     def check_source(self) -> None:
         """Refuse a source that is gone.
@@ -151,7 +181,7 @@ class LogWriter:
             if closed != state:
                 self._append_heartbeat(self.head, closed, self._now(), end_of_input=True)
 
-    def _append_heartbeat(self, head: Batch, state: ClockState, now: datetime, *, end_of_input: bool = False) -> None:
+    def _append_heartbeat(self, head: Batch, state: ClockState, now: datetime, **more: Any) -> None:
         self.head = append_heartbeat(
-            self._spark, self._lake, self.stream, state, head, now, end_of_input=end_of_input, pinned=self._pinned()
+            self._spark, self._lake, self.stream, state, head, now, pinned=self._pinned(), **more
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
@@ -101,6 +101,16 @@ class Run:
             for writer in self.writers
             if streams is None or writer.stream in streams
         }
+
+    def start_next(self, ended: Iterable[str], /, **trigger: Any) -> dict[str, StreamingQuery]:
+        """The queries that follow those of source to log that have `ended` by themselves, where one does; by name.
+
+        Raises:
+            SourceError: one that has ended found nothing.
+        """
+        names = {ingest_query(self.pipeline, writer.stream): writer for writer in self.writers}
+        queries = {name: names[name].start_next(partial(self._around, name), **trigger) for name in ended}
+        return {name: query for name, query in queries.items() if query is not None}
 
     def check_sources(self) -> None:
         """Refuse to go on where a source is gone.

@@ -145,6 +145,8 @@ class Target(ABC):
     guarantee: ClassVar[Guarantee]
     keeps_keys: ClassVar[bool] = False
     """Whether it can keep one row per key, and delete it."""
+    keeps_history: ClassVar[bool] = False
+    """Whether all rows of a key stay there, of which a reader keeps the last; they are counted by reading them all."""
     takes_changes: ClassVar[bool] = True
     """Whether rows of what is current can go there, each with its revision, as upsert or delete."""
 

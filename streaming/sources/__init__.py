@@ -1,5 +1,6 @@
 """Sources: where payloads come from, with their origin."""
 
+from streaming.sources.backlog import SourceBacklog, backlog_numbers, by_unit, largest_partitions
 from streaming.sources.files import Files
 from streaming.sources.generator import Generator, noise
 from streaming.sources.kafka import CommittedOffsets, Kafka
@@ -14,18 +15,9 @@ from streaming.sources.receivers import (
     TcpSocket,
     Websocket,
 )
-from streaming.sources.source import (
-    Memory,
-    Reading,
-    Source,
-    SourceBacklog,
-    SourceComparison,
-    Taken,
-    backlog_numbers,
-    by_unit,
-    largest_partitions,
-)
+from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
 from streaming.sources.table import PlacedRows, Table, check_has_side, placed_rows
+from streaming.sources.then import Then
 
 __all__ = [
     "CommittedOffsets",
@@ -50,6 +42,7 @@ __all__ = [
     "Table",
     "Taken",
     "TcpSocket",
+    "Then",
     "Websocket",
     "backlog_numbers",
     "by_unit",

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError, SourceError
 from streaming.lake import Lake
+from streaming.sources.backlog import SourceBacklog
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.sources.files_comparison import compare_files
 from streaming.sources.files_moved import move_files, recorded_folder
-from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceComparison, Taken
+from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
 from streaming.spark import exists, planned
 
 _DESCRIBED = 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.sources.source import SourceBacklog
+from streaming.sources.backlog import SourceBacklog
 from streaming.sources.taken_files import TakenFiles
 from streaming.spark import is_visible
 from streaming.tables import storage

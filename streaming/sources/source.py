@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -12,61 +11,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from streaming.base import SourceError
 from streaming.lake import Lake
+from streaming.sources.backlog import SourceBacklog
 from streaming.spark import JarGroup
-
-_NAMED = 5
 
 Memory = Mapping[str, Any]
 """What a source remembers of what it has given, as JSON values; it is kept in the commit of each batch."""
-
-
-@dataclass(frozen=True)
-class SourceBacklog:
-    """What a source holds that no batch has taken yet: so many `items`, counted in `unit`, of `size` bytes.
-
-    `size` is None where the source does not tell. `warning` is a sentence on what the source holds and no batch will
-    ever take, with what to do about it; empty where there is no such thing. `partitions`: the items of each source
-    partition in which some wait, where the source tells.
-    """
-
-    items: int
-    unit: Literal["files", "rows"]
-    size: int | None = None
-    warning: str = ""
-    partitions: Mapping[str, int] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"{self.items:,} {self.unit} wait"
-
-
-def by_unit(backlogs: Iterable[SourceBacklog]) -> tuple[SourceBacklog, ...]:
-    """The backlogs of several sources added up, one for each unit: files and rows cannot be added."""
-    sums: dict[str, SourceBacklog] = {}
-    for backlog in backlogs:
-        before = sums.get(backlog.unit, SourceBacklog(0, backlog.unit))
-        sums[backlog.unit] = SourceBacklog(
-            before.items + backlog.items,
-            backlog.unit,
-            before.size if backlog.size is None else (before.size or 0) + backlog.size,
-            " ".join(filter(None, (before.warning, backlog.warning))),
-            Counter(before.partitions) + Counter(backlog.partitions),
-        )
-    return tuple(sums.values())
-
-
-def backlog_numbers(backlogs: Sequence[SourceBacklog]) -> dict[str, int]:
-    """The numbers of backlogs of different units under the names that metrics have."""
-    sizes = [backlog.size for backlog in backlogs if backlog.size is not None]
-    items = {f"backlog_{backlog.unit}": backlog.items for backlog in backlogs}
-    return items | ({"backlog_bytes": sum(sizes)} if sizes else {})
-
-
-def largest_partitions(backlog: SourceBacklog) -> str:
-    """Where most waits, in words; empty where nothing does, or the source does not tell."""
-    most = sorted(backlog.partitions.items(), key=lambda entry: (-entry[1], entry[0]))
-    more = f" and {len(most) - _NAMED:,} more" if len(most) > _NAMED else ""
-    named = ", ".join(f"{name} ({items:,})" for name, items in most[:_NAMED])
-    return f"{backlog.unit} wait in {named}{more}." if most else ""
 
 
 @dataclass(frozen=True)
@@ -98,7 +47,7 @@ class SourceComparison:
 
 @dataclass(frozen=True)
 class Reading:
-    """A query that reads a source: the lake, the query's checkpoint, and what the source remembers by now."""
+    """A query that reads a source: the lake, the stream's checkpoint, and what the source remembers by now."""
 
     lake: Lake
     checkpoint: str
@@ -130,14 +79,23 @@ class Source(ABC):
     meanwhile is an error that names it.
     """
 
-    origin: ClassVar[str]
-    """The type of `_origin`, a struct as Spark DDL: its fields together identify a row within its batch."""
-
-    jars: ClassVar[tuple[JarGroup, ...]] = ()
-    """What Spark needs to read it, besides what every session has."""
-
     knows_its_rows: ClassVar[bool] = False
     """Whether it knows a row that the log holds wherever it begins to read, so that a checkpoint may be given up."""
+
+    @property
+    @abstractmethod
+    def origin(self) -> str:
+        """The type of `_origin`, a struct as Spark DDL: its fields together identify a row within its batch."""
+
+    @property
+    def jars(self) -> tuple[JarGroup, ...]:
+        """What Spark needs to read it, besides what every session has."""
+        return ()
+
+    @property
+    def parts(self) -> tuple[Source, ...]:
+        """The sources that it is made of, in the order in which they are read."""
+        return (self,)
 
     @property
     @abstractmethod
@@ -147,6 +105,24 @@ class Source(ABC):
     @abstractmethod
     def location(self, lake: Lake) -> str:
         """Where it is, for people and error texts; an absolute path or URI where there is one."""
+
+    def checkpoint(self, given: str, memory: Memory) -> str:
+        """Where Spark keeps what the query takes that reads it now; `given` is the place that the stream has for that.
+
+        All other methods are given the stream's place.
+        """
+        return given
+
+    def may_begin_anew(self, memory: Memory) -> bool:
+        """Whether a query without a checkpoint would neither lose nor repeat a row."""
+        return self.knows_its_rows
+
+    def after_end(self, memory: Memory) -> Memory | None:
+        """What it remembers once the query that reads it now has come to an end of its own, and another one follows.
+
+        None where one query goes on and on.
+        """
+        return None
 
     @abstractmethod
     def check_there(self, spark: SparkSession, reading: Reading) -> None:

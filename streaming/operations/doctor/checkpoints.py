@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from streaming.base import LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log import QUERY
+from streaming.log import QUERY, head
 from streaming.operations.doctor.ailment import Ailment
+from streaming.sources import Memory
 from streaming.spark import forget_after, newest_committed, newest_planned, query_id, unreadable_files
 from streaming.tables import delta, storage
 
@@ -17,7 +19,8 @@ _FROM_BACKUP = "restore the checkpoint of the same time from a backup"
 
 def examine_checkpoint(lake: Lake, stream: Stream) -> Iterator[Ailment]:
     """Whether the next batch of the query is the one that follows in the log."""
-    checkpoint, log = lake.checkpoint(stream, QUERY), delta.open_table(lake.log(stream))
+    place, log, memory = lake.checkpoint(stream, QUERY), delta.open_table(lake.log(stream)), _memory(lake, stream)
+    checkpoint, knows_its_rows = stream.source.checkpoint(place, memory), stream.source.may_begin_anew(memory)
     damaged = unreadable_files(checkpoint)
     if damaged:
         yield from _damaged(lake, stream, checkpoint, damaged)
@@ -35,7 +38,8 @@ def examine_checkpoint(lake: Lake, stream: Stream) -> Iterator[Ailment]:
         return
     written = None if query is None else log.transaction_version(query)
     if query is None or written is None:
-        yield from _not_its_own(stream, checkpoint, query, bool(log.version()))
+        if log.version() and not knows_its_rows:
+            yield _not_its_own(checkpoint, query)
         return
     planned = newest_planned(checkpoint)
     if committed is not None and committed > written:
@@ -53,9 +57,9 @@ def examine_checkpoint(lake: Lake, stream: Stream) -> Iterator[Ailment]:
             checkpoint,
             f"it ends with batch {planned} of its query, and the log has its batch {written}: it is an older copy, "
             "and batches planned anew under numbers that the log holds would be left out",
-            _FROM_BACKUP if not stream.source.knows_its_rows else f"remove it: the log knows its rows. {checkpoint}",
+            _FROM_BACKUP if not knows_its_rows else f"remove it: the log knows its rows. {checkpoint}",
         )
-    recorded = stream.source.recorded(checkpoint, lake)
+    recorded = stream.source.recorded(place, lake)
     if recorded is not None:
         yield Ailment(
             "lake moved",
@@ -63,21 +67,28 @@ def examine_checkpoint(lake: Lake, stream: Stream) -> Iterator[Ailment]:
             f"it tells of files in {recorded}, and they lie in {stream.source.location(lake)} now: Spark would take "
             "each of them for a new one and read it again",
             "let it know the files under their new place",
-            lambda: _moved(stream, checkpoint, recorded, lake),
+            lambda: _moved(stream, place, recorded, lake),
         )
+
+
+def _memory(lake: Lake, stream: Stream) -> Memory:
+    try:
+        newest = head(lake, stream)
+    except LogError:
+        # What a log lacks is told of where the log is examined.
+        return {}
+    return {} if newest is None else newest.source
 
 
 def _moved(stream: Stream, checkpoint: str, recorded: str, lake: Lake) -> None:
     stream.source.move(checkpoint, recorded, lake, lake)
 
 
-def _not_its_own(stream: Stream, checkpoint: str, query: str | None, has_rows: bool) -> Iterator[Ailment]:
-    if not has_rows or stream.source.knows_its_rows:
-        return
+def _not_its_own(checkpoint: str, query: str | None) -> Ailment:
     kind, what = "checkpoint of another query", f"it belongs to query {query}, which has written nothing into the log"
     if query is None:
         kind, what = "checkpoint missing", "there is none, so nobody knows which files are in the log"
-    yield Ailment(kind, checkpoint, f"{what}; runs are refused, as they would repeat or lose rows", _FROM_BACKUP)
+    return Ailment(kind, checkpoint, f"{what}; runs are refused, as they would repeat or lose rows", _FROM_BACKUP)
 
 
 def _damaged(lake: Lake, stream: Stream, checkpoint: str, damaged: list[str]) -> Iterator[Ailment]:

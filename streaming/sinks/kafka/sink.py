@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from streaming.base import FencedError, SinkError
 from streaming.formats import Avro
+from streaming.sinks.comparison import Comparison
+from streaming.sinks.kafka.audited import AuditedTopics
 from streaming.sinks.kafka.producer import RecordProducer
 from streaming.sinks.kafka.progress import ProgressTopic
+from streaming.sinks.kafka.reading import TopicReader
 from streaming.sinks.kafka.records import Encode, Layout, Record, json_values, records_of
 from streaming.sinks.progress import check_follows
 from streaming.sinks.sink import Delivered, NumberedBatch, PutAside, RefusedRow, Sink
@@ -75,6 +80,11 @@ class KafkaSink(Sink):
             self._give_up()
             raise
         connected.newest[batch.generation] = batch.number
+
+    def compare(self, generation: int, expected: Iterable[pa.Table]) -> Comparison | None:
+        """Reads the topics as any consumer does: a producer of its own would shut out the process that delivers."""
+        reader = TopicReader(self._servers, self._options, self._address)
+        return AuditedTopics(self._layout, self._delivered, self._encode, reader).compare(generation, expected)
 
     def close(self) -> None:
         if self._connection is not None:

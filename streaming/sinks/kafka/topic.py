@@ -60,6 +60,7 @@ class KafkaTopic(Target):
     kind: ClassVar[str] = "kafka"
     guarantee: ClassVar[Guarantee] = "exactly once"
     keeps_keys: ClassVar[bool] = True
+    keeps_history: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_servers("KafkaTopic", self.servers)

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError
 from streaming.lake import Lake
+from streaming.sources.backlog import SourceBacklog
 from streaming.sources.generator.comparison import compare_offsets
 from streaming.sources.generator.reader import GeneratorReader, Row
 from streaming.sources.offsets import Offsets, OffsetSource
-from streaming.sources.source import Memory, SourceBacklog, SourceComparison
+from streaming.sources.source import Memory, SourceComparison
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from streaming.sources.backlog import SourceBacklog
 from streaming.sources.kafka.memory import KafkaMemory
 from streaming.sources.kafka.plan import planned_ends
 from streaming.sources.kafka.ranges import words
 from streaming.sources.kafka.start import Start, first_offsets
 from streaming.sources.kafka.topics import Topic, name_of
-from streaming.sources.source import Memory, SourceBacklog
+from streaming.sources.source import Memory
 from streaming.spark import has_begun, newest_planned
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from streaming.base import DeclarationError, SourceError
 from streaming.kafka import check_servers, client_options, for_spark
 from streaming.lake import Lake
+from streaming.sources.backlog import SourceBacklog
 from streaming.sources.kafka.backlog import KafkaBacklog
 from streaming.sources.kafka.batch import take_batch
 from streaming.sources.kafka.comparison import compare_topics
@@ -28,7 +29,7 @@ from streaming.sources.kafka.plan import (
 from streaming.sources.kafka.start import Start, checked_start, first_offsets
 from streaming.sources.kafka.subscription import check_subscription, subscribed
 from streaming.sources.kafka.topics import Topic
-from streaming.sources.source import Memory, Reading, Source, SourceBacklog, SourceComparison, Taken
+from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
 from streaming.spark import KAFKA, JarGroup, add_jars, has_begun, newest_planned, query_id
 
 if TYPE_CHECKING:

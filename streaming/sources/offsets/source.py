@@ -14,9 +14,10 @@ from pyspark.sql.types import StructType
 
 from streaming.base import CheckpointError, SourceError
 from streaming.lake import Lake
+from streaming.sources.backlog import SourceBacklog
 from streaming.sources.offsets.data_source import stream_of
 from streaming.sources.offsets.reader import OffsetReader, Offsets
-from streaming.sources.source import Memory, Reading, Source, SourceBacklog, Taken
+from streaming.sources.source import Memory, Reading, Source, Taken
 from streaming.spark import has_begun, newest_planned, planned_offsets
 
 _OFFSETS = "offsets"

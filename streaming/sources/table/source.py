@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError
 from streaming.lake import Lake
+from streaming.sources.backlog import SourceBacklog
 from streaming.sources.offsets import OffsetReader, Offsets, OffsetSource
-from streaming.sources.source import Memory, SourceBacklog, SourceComparison
+from streaming.sources.source import Memory, SourceComparison
 from streaming.sources.table.comparison import compare_table
 from streaming.sources.table.followed import Followed, followed, version_words
 from streaming.sources.table.placed import BEGIN, PlacedRows, placed_rows

@@ -25,7 +25,7 @@ from streaming.service.status import (
     Request,
     SupervisorStatus,
 )
-from streaming.sources.source import SourceBacklog
+from streaming.sources.backlog import SourceBacklog
 from tests.platform_assets.conftest import Tidemark
 from tests.support.pipelines.beats import pipeline
 

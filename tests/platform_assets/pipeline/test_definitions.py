@@ -17,7 +17,7 @@ from platform_assets.resources import default_resources
 from platform_assets.specs import Layer
 from platform_assets.tags import LAYER_TAG
 from quality import suites_for
-from streaming import Json, Pipeline, Stream, Table, Tumbling, Windowed, agg, declared_pipelines
+from streaming import Json, Pipeline, Stream, Table, Then, Tumbling, Windowed, agg, declared_pipelines
 from streaming.clocks.clock import BoundedOutOfOrderness
 from streaming.service.alerts import ALERTS
 from streaming.sources.files import Files
@@ -62,8 +62,13 @@ def test_a_stream_that_follows_a_table_is_behind_it_in_the_graph() -> None:
     (upstream,) = (pipeline for pipeline in declared_pipelines().values() if pipeline.name == "flights")
     view = upstream.views[0]
     chained = []
-    for name, of in (("followed_log", upstream.stream), ("followed_view", view), ("elsewhere", "s3://bucket/table")):
-        stream = Stream(name, Table(of), Json("at timestamp"), event_time="at", clock=BoundedOutOfOrderness("1 hour"))
+    for name, source in (
+        ("followed_log", Table(upstream.stream)),
+        ("followed_view", Table(view)),
+        ("followed_first", Then(Table(view), Files("live"))),
+        ("elsewhere", Table("s3://bucket/table")),
+    ):
+        stream = Stream(name, source, Json("at timestamp"), event_time="at", clock=BoundedOutOfOrderness("1 hour"))
         chained.append(Pipeline(stream, (Windowed(f"{name}_rows", stream, Tumbling("1 hour"), {"n": agg.count()}),)))
     parts = [pipeline_definitions(pipeline) for pipeline in (upstream, *chained)]
     graph = dg.Definitions.merge(dg.Definitions(resources=default_resources()), *parts).resolve_asset_graph()
@@ -73,6 +78,7 @@ def test_a_stream_that_follows_a_table_is_behind_it_in_the_graph() -> None:
 
     assert behind("followed_log") == {"flights/log"}
     assert behind("followed_view") == {f"flights/{view.name}"}
+    assert behind("followed_first") == {f"flights/{view.name}"}
     assert behind("elsewhere") == set()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import CsvFiles, JsonLines, Lake, ParquetFiles
+from streaming import CsvFiles, JsonLines, KafkaTopic, Lake, ParquetFiles
 from streaming.audit.deliveries import reconcile
 from streaming.declare.delivery import Delivery
 from streaming.operators import Finding
@@ -19,8 +19,10 @@ from streaming.sinks.printing import Console
 from streaming.views.corrections import correct
 from tests.support.delivering import Courier, by_id, ingested, reading, readings
 from tests.support.instants import NOW
+from tests.support.kafka import Broker, Message
 from tests.support.object_store import Bucket
 from tests.support.postgres import rows, run
+from tests.support.received import received
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +113,48 @@ def test_a_changed_object_is_found_and_of_a_new_generation_only_its_own_are_read
     courier.runtime.begin_anew(again=True)
     courier.deliver()
     assert (contents(spark, lake, delivery).checked, contents(spark, lake, delivery).broken) == (2, 0)
+
+
+def test_a_record_of_a_topic_that_came_twice_is_found_and_those_of_others_are_passed_over(
+    spark: SparkSession, lake: Lake, kafka: Broker
+) -> None:
+    kafka.create("audited", 2)
+    to = KafkaTopic(kafka.servers, "audited", key=("id",), partition="part")
+    delivery = Delivery("out", readings, to, select={"id": "id", "value": "value", "part": "value % 2"})
+    ingested(spark, lake, [reading("a", 2, 1), reading("a", 1, 2)], [reading("far", 3, 3), reading("b", 4, 4)])
+    courier = Courier(spark, lake, delivery)
+    courier.deliver()
+    kafka.send("audited", [Message(b"whatever", b"a")])
+    assert (contents(spark, lake, delivery).checked, contents(spark, lake, delivery).broken) == (4, 0)
+    ingested(spark, lake, [reading("c", 5, 5)])
+    assert courier.deliver() == 1, "an audit shuts no process out"
+
+    (again,) = (record for record in received(kafka, "audited") if record.key == b"far")
+    kafka.send("audited", [Message(again.value, again.key)], partition=1)
+    found = contents(spark, lake, delivery)
+    assert (found.checked, found.broken) == (5, 1)
+    assert "1 record of" in found.advice and "such as far" in found.advice
+    kafka.remove_before("audited", 1, 1)
+    assert "the target cannot be read back" in contents(spark, lake, delivery).compared
+
+
+def test_a_consumer_of_a_topic_of_what_is_current_holds_what_is_current(
+    spark: SparkSession, lake: Lake, kafka: Broker
+) -> None:
+    kafka.create("audited-sums")
+    delivery = Delivery("sums", by_id, KafkaTopic(kafka.servers, "audited-sums"), "current")
+    ingested(spark, lake, [reading("a", 1, 1), reading("b", 2, 2)], [reading("a", 30, 3)])
+    courier = Courier(spark, lake, delivery)
+    courier.deliver()
+    ingested(spark, lake, [reading("a", 3, 10)])
+    correct(spark, lake, by_id, [date(2026, 1, 1)], lambda: NOW)
+    courier.deliver()
+    assert (contents(spark, lake, delivery).checked, contents(spark, lake, delivery).broken) == (2, 0)
+    last = received(kafka, "audited-sums")[-1]
+    kafka.send("audited-sums", [Message(None, last.key, headers=[("_revision", b"99999999")])])
+    found = contents(spark, lake, delivery)
+    assert (found.checked, found.broken) == (2, 1)
+    assert "1 key of" in found.advice
 
 
 def test_what_cannot_be_compared_is_told_with_the_reason(

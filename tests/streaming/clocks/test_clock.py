@@ -57,6 +57,23 @@ def test_the_watermark_stays_behind_the_greatest_event_time_by_the_delay() -> No
     assert watermarks(Ascending(), *timeline) == [None, at(20), at(20), at(20), at(20.001)]
 
 
+def test_partitions_that_have_ended_hold_the_watermark_no_more_and_do_not_move_it_back() -> None:
+    ended = replace(tick(1), partitions_end=True)
+    timeline = [
+        batch({"a": 20, "b": 30}),
+        ended,
+        ended,  # the same again changes nothing
+        batch({"c": 10}),
+        batch({"c": 40}),
+        batch({"a": 35}),  # whoever comes again counts again
+        batch({"c": 50}),
+    ]
+    expected = [at(20), at(20), at(20), at(20), at(40), at(40), at(40)]
+    for clock in (Ascending(), Ascending(idle_after="1 hour", heartbeat_after="1 hour")):
+        assert watermarks(clock, *timeline) == expected
+    assert BatchSummary.from_json(json.loads(json.dumps(ended.to_json()))) == ended
+
+
 def test_the_slowest_partition_holds_the_watermark_and_a_new_one_does_not_move_it_back() -> None:
     timeline = [
         batch({"p0": 10}),

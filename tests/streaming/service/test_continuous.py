@@ -18,8 +18,8 @@ from streaming.service import progress_table
 from streaming.service.continuous import Continuous, Ending
 from streaming.service.progress_table import ProgressTable
 from streaming.service.status import ProcessStatus
+from streaming.sources.backlog import SourceBacklog
 from streaming.sources.files_backlog import FilesBacklog
-from streaming.sources.source import SourceBacklog
 from streaming.tables import delta
 from streaming.views.first_results import read_first
 from streaming.views.position import Position

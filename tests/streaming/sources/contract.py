@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from streaming.base.errors import SourceError
 from streaming.lake.lake import Lake
 from streaming.sources import Memory, Reading, Source, Taken
 
+NOTHING: Memory = MappingProxyType({})
+
 Batches = dict[int, list[tuple[bytes, dict[str, Any]]]]
 """Payload and origin of each row, by the number of the query's batch."""
 
@@ -23,6 +26,8 @@ class SourceCase(ABC):
     """One kind of source with somebody who delivers into it; a batch takes two deliveries, or three rows, at most."""
 
     source: Source
+    memory: Memory = NOTHING
+    """What the source remembers before the first delivery."""
 
     @abstractmethod
     def deliver(self, *payloads: bytes) -> str:
@@ -60,7 +65,7 @@ class SourceContract:
         self, spark: SparkSession, lake: Lake, case: SourceCase
     ) -> None:
         names = [case.deliver(b"a", b"b"), case.deliver(b"b"), case.deliver(b"\xff", b"a")]
-        reader = Reader(spark, lake, case.source)
+        reader = Reader(spark, lake, case.source, case.memory)
         count = case.source.backlog(lake, reader.checkpoint)
         backlog = count(reader.memory)
         assert (backlog.items, backlog.warning) == (3 if backlog.unit == "files" else 5, "")
@@ -98,7 +103,7 @@ class SourceContract:
     ) -> None:
         for payloads in ((b"a", b"b"), (b"b",)):
             case.deliver(*payloads)
-        reader = Reader(spark, lake, case.source)
+        reader = Reader(spark, lake, case.source, case.memory)
         first = reader.die()
         case.deliver(b"c")
         again = reader.read_on()
@@ -116,7 +121,7 @@ class SourceContract:
         self, spark: SparkSession, lake: Lake, case: SourceCase
     ) -> None:
         case.deliver(b"a")
-        reader = Reader(spark, lake, case.source)
+        reader = Reader(spark, lake, case.source, case.memory)
         case.source.check_there(spark, reader.reading)
         case.remove()
         for refused in (case.source.check_there, case.source.read):
@@ -127,14 +132,14 @@ class SourceContract:
 class Reader:
     """A query over a source, which remembers what the source wants remembered, as the log does."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, source: Source) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, source: Source, memory: Memory = NOTHING) -> None:
         self._spark = spark
         self._lake = lake
         self._source = source
         origin = spark.range(0).select(F.expr(f"cast(null as {source.origin})"))
         self._origin_type = origin.schema[0].dataType.simpleString()
         self.checkpoint = lake.path("checkpoint")
-        self.memory: Memory = {}
+        self.memory = memory
 
     @property
     def reading(self) -> Reading:
@@ -173,7 +178,7 @@ class Reader:
 
         query = (
             self._source.read(self._spark, self.reading)
-            .writeStream.option("checkpointLocation", self.checkpoint)
+            .writeStream.option("checkpointLocation", self._source.checkpoint(self.checkpoint, self.memory))
             .trigger(availableNow=True)
             .foreachBatch(take)
             .start()

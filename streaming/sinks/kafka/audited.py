@@ -1,0 +1,89 @@
+"""A topic read back: the records that a delivery should have made, and those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from confluent_kafka import Message
+
+from streaming.sinks.comparison import Comparison
+from streaming.sinks.kafka.comparison import Printed, compare_every, compare_newest, digest_of
+from streaming.sinks.kafka.reading import TopicReader
+from streaming.sinks.kafka.records import BY_KEY, Encode, Layout, Record, records_of
+from streaming.sinks.sink import REVISION, Delivered, NumberedBatch
+
+
+class AuditedTopics:
+    """The topics of one delivery, made into the same records again to be compared with what is there."""
+
+    def __init__(self, layout: Layout, delivered: Delivered, encode: Encode, reader: TopicReader) -> None:
+        self._layout = layout
+        self._delivered = delivered
+        self._encode = encode
+        self._reader = reader
+        self._topics: set[str] = set() if layout.topic is None else {layout.topic}
+
+    def compare(self, generation: int, expected: Iterable[pa.Table]) -> Comparison | None:
+        """What is current by its keys, everything else by its records; None where the topics cannot tell."""
+        if self._delivered.changes:
+            return self._compare_newest(expected)
+        # Records do not say of which generation they are.
+        if generation:
+            return None
+        should = ([self._of_record(record) for record in self._records(rows)] for rows in expected)
+        # Without transactions a batch may come again.
+        found = compare_every(should, map(self._of_message, self._messages()), may_be_twice=self._layout.named)
+        return found if all(map(self._reader.keeps_every_record, self._topics)) else None
+
+    def _compare_newest(self, expected: Iterable[pa.Table]) -> Comparison | None:
+        should: dict[bytes | None, int] = {}
+        for rows in expected:
+            should |= {record.key: self._of_record(record).digest or 0 for record in self._records(rows)}
+        newest: dict[bytes | None, tuple[int, int | None]] = {}
+        for message in self._messages():
+            key, digest = self._of_message(message)
+            # A topic that got more partitions has a key in two of them, so their order says nothing.
+            revision = int(_headers(message).get(REVISION) or -1)
+            if revision >= newest.get(key, (-1, None))[0]:
+                newest[key] = revision, digest
+        there = {key: digest for key, (_, digest) in newest.items() if digest is not None}
+        found = compare_newest(should, there)
+        return found if all(map(self._reader.keeps_every_key, self._topics)) else None
+
+    def _records(self, rows: pa.Table) -> Iterator[Record]:
+        batch = NumberedBatch(self._delivered.name, 0, 0, rows)
+        for record in records_of(self._layout, self._delivered.key, batch, self._encode):
+            # A row that cannot be a record is a dead letter, and none that should be there.
+            if isinstance(record, Record):
+                self._topics.add(record.topic)
+                yield record
+
+    def _messages(self) -> Iterator[Message]:
+        for topic in sorted(self._topics):
+            yield from self._reader.records(topic)
+
+    def _of_record(self, record: Record) -> Printed:
+        declared = [(name, _as_bytes(content)) for name, content in record.headers if name in self._layout.headers]
+        place = self._place(record.topic, record.partition)
+        return Printed(record.key, digest_of(record.key, record.value, place, declared))
+
+    def _of_message(self, message: Message) -> Printed:
+        key, value = _as_bytes(message.key()), _as_bytes(message.value())
+        declared = [(name, content) for name, content in _headers(message).items() if name in self._layout.headers]
+        if value is None and self._delivered.changes:
+            return Printed(key, None)
+        place = self._place(message.topic() or "", message.partition() or 0)
+        return Printed(key, digest_of(key, value, place, declared))
+
+    def _place(self, topic: str, partition: int) -> str:
+        return topic if self._layout.partition is None or partition == BY_KEY else f"{topic}-{partition}"
+
+
+def _headers(message: Message) -> dict[str, bytes | None]:
+    headers: Sequence[tuple[str, str | bytes | None]] = message.headers() or ()  # type: ignore[assignment]
+    return {name: _as_bytes(content) for name, content in headers}
+
+
+def _as_bytes(content: str | bytes | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content

@@ -1,0 +1,99 @@
+"""What is in a topic, for an audit: the records that a reader of committed rows sees, up to where it ends now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from streaming.base import SinkError, SourceError
+from streaming.kafka import for_librdkafka
+from streaming.sinks.kafka.errors import cause_of, translated
+
+_ANSWERS_WITHIN = 30.0
+_AT_ONCE = 1000
+
+
+class TopicReader:
+    """Reads topics without a group, and without a word to whoever writes there.
+
+    Every method raises SinkError where the brokers do not answer, or refuse.
+    """
+
+    def __init__(self, servers: str, options: Mapping[str, str], address: str) -> None:
+        try:
+            self._config: dict[str, Any] = for_librdkafka(servers, options)
+        except SourceError as error:
+            raise SinkError(str(error)) from error
+        self._admin = AdminClient(self._config)
+        self._address = address
+
+    def keeps_every_record(self, topic: str) -> bool:
+        """Whether nothing was removed from the topic so far, neither by its retention nor by compaction."""
+        try:
+            return self._is_not_compacted(topic) and not any(self._offsets(topic, OffsetSpec.earliest()).values())
+        except KafkaException as error:
+            raise translated(cause_of(error), f"topic {topic!r} of {self._address}") from error
+
+    def keeps_every_key(self, topic: str) -> bool:
+        """Whether at most compaction has removed something, which leaves the newest record of each key."""
+        try:
+            return not any(self._offsets(topic, OffsetSpec.earliest()).values())
+        except KafkaException as error:
+            raise translated(cause_of(error), f"topic {topic!r} of {self._address}") from error
+
+    def records(self, topic: str) -> Iterator[Message]:
+        """All records, those of a partition in their order."""
+        try:
+            yield from self._read(topic)
+        except KafkaException as error:
+            raise translated(cause_of(error), f"topic {topic!r} of {self._address}") from error
+
+    def _read(self, topic: str) -> Iterator[Message]:
+        left = {number: end for number, end in self._offsets(topic, OffsetSpec.latest()).items() if end}
+        # The group is never joined; a client of a reader has to name one.
+        own = {"group.id": "tidemark", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        consumer = Consumer(self._config | own | {"isolation.level": "read_committed", "enable.partition.eof": True})
+        heard = time.monotonic()
+        try:
+            consumer.assign([TopicPartition(topic, number, 0) for number in left])
+            while left:
+                messages = consumer.consume(_AT_ONCE, 1.0)
+                if messages:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > _ANSWERS_WITHIN:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                for message in messages:
+                    error, number, offset = message.error(), message.partition(), message.offset()
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        raise KafkaException(error)
+                    assert number is not None and offset is not None
+                    reached = offset if error is not None else offset + 1
+                    if error is None and offset < left.get(number, 0):
+                        yield message
+                    if reached >= left.get(number, 0):
+                        left.pop(number, None)
+        finally:
+            consumer.close()
+
+    def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
+        """By partition; behind the last record, where no transaction is open before it."""
+        found = self._admin.list_topics(topic, timeout=_ANSWERS_WITHIN).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        asked = {TopicPartition(topic, number): spec for number in found.partitions}
+        futures = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+        return {place.partition: int(future.result(_ANSWERS_WITHIN).offset) for place, future in futures.items()}
+
+    def _is_not_compacted(self, topic: str) -> bool:
+        (future,) = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        try:
+            return "compact" not in (future.result(_ANSWERS_WITHIN)["cleanup.policy"].value or "")
+        except KafkaException as error:
+            # Who may not ask cannot say that nothing is missing.
+            if cause_of(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return False
+            raise

@@ -1,0 +1,228 @@
+"""History first, then what is live: two sources, one after the other, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.base import DeclarationError, SourceError, check_type
+from streaming.lake import Lake
+from streaming.sources.backlog import SourceBacklog
+from streaming.sources.generator import Generator
+from streaming.sources.kafka import Kafka
+from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
+from streaming.sources.then_backlog import HISTORY, LIVE, ThenBacklog, has_checkpoint, part_read
+from streaming.spark import JarGroup
+
+
+@dataclass(frozen=True)
+class Then(Source):
+    """All that `history` holds, and then `live` on and on: one log and one clock, without a gap or an overlap.
+
+    History is what is there when its last reading begins; what comes into it afterwards is in no batch, and told of.
+    Its end is a commit of the log, so whatever kills the process, each row of either comes once. The clock goes on from
+    where the history left the watermark, and waits for no source partition of the history any more.
+
+    Which rows are in which of the two is for the declaration to say: `live` begins where it is declared to, such as
+    `Kafka(..., start=...)` at the instant up to which the history reaches. Either may be a `Then` itself.
+
+    `_origin` has the fields `history` and `live`, each with what its source tells, one of them null:
+    `derived={"key": "cast(_origin.live.key as string)"}`.
+
+    Raises:
+        DeclarationError: the history has no end, or the start of what follows would leave a gap.
+    """
+
+    history: Source
+    live: Source
+
+    def __post_init__(self) -> None:
+        for name, source in self._sources.items():
+            check_type(f"{name} of Then", source, Source, f"a source, such as Files('landing/{name}')")
+        if isinstance(self.history, Generator) and self.history.rows is None:
+            raise DeclarationError(
+                "the history of Then is a Generator without an end; give it a number of rows, such as rows=1_000."
+            )
+        if isinstance(self.live.parts[0], Kafka) and self.live.parts[0].start == "latest":
+            raise DeclarationError(
+                "start='latest' after a history would skip what comes into the topic while the history is read; write "
+                "the instant up to which the history reaches, offsets by partition, or 'earliest'."
+            )
+
+    @property
+    def _sources(self) -> dict[str, Source]:
+        return {HISTORY: self.history, LIVE: self.live}
+
+    @property
+    def parts(self) -> tuple[Source, ...]:
+        """Those of the history, then those of what follows."""
+        return (*self.history.parts, *self.live.parts)
+
+    @property
+    def origin(self) -> str:
+        """A field for each of the two."""
+        return f"struct<{HISTORY}: {self.history.origin}, {LIVE}: {self.live.origin}>"
+
+    @property
+    def jars(self) -> tuple[JarGroup, ...]:
+        """Those of either."""
+        return tuple(dict.fromkeys((*self.history.jars, *self.live.jars)))
+
+    @property
+    def partitioned(self) -> bool:
+        """Where one of the two is."""
+        return self.history.partitioned or self.live.partitioned
+
+    @property
+    def larger_batches(self) -> str:
+        """What makes those of either larger."""
+        return f"{self.history.larger_batches} (history), {self.live.larger_batches} (live)"
+
+    def location(self, lake: Lake) -> str:
+        """Both places."""
+        return f"{self.history.location(lake)}, then {self.live.location(lake)}"
+
+    def checkpoint(self, given: str, memory: Memory) -> str:
+        """A place for each query, as no query can go on in the checkpoint of another."""
+        name = part_read(memory)
+        return self._sources[name].checkpoint(f"{given}/{name}", memory.get(name) or {})
+
+    def may_begin_anew(self, memory: Memory) -> bool:
+        """As the source that is read now says; and where it has brought nothing yet, there is nothing to repeat."""
+        name = part_read(memory)
+        return (name == LIVE and memory[LIVE] is None) or self._sources[name].may_begin_anew(memory.get(name) or {})
+
+    def after_end(self, memory: Memory) -> Memory | None:
+        """That the history was read to its end, and nothing yet of what follows."""
+        name = part_read(memory)
+        inner = self._sources[name].after_end(memory.get(name) or {})
+        if inner is not None:
+            return {**memory, name: inner}
+        return {**memory, LIVE: None} if name == HISTORY else None
+
+    def check_there(self, spark: SparkSession, reading: Reading) -> None:
+        """Refuse where the source that is read now is gone, or the log was written from another source than this one.
+
+        Raises:
+            SourceError: naming what is missing.
+        """
+        if reading.memory and HISTORY not in reading.memory:
+            raise SourceError(
+                f"the log was not written from {self.location(reading.lake)}, but from another source: a stream that "
+                "has rows does not take on a history afterwards. Declare a stream of another name with it."
+            )
+        name = part_read(reading.memory)
+        self._sources[name].check_there(spark, _within(reading, name))
+
+    def read(self, spark: SparkSession, reading: Reading) -> DataFrame:
+        """What the source gives that is read now; while that is the history, the other one must be there as well.
+
+        Raises:
+            SourceError: one that is needed is missing, which hours of history should not go before.
+        """
+        self.check_there(spark, reading)
+        name = part_read(reading.memory)
+        if name == HISTORY:
+            self.live.check_there(spark, _within(reading, LIVE))
+        return self._sources[name].read(spark, _within(reading, name))
+
+    def take(self, spark: SparkSession, reading: Reading, query_batch: int, rows: DataFrame) -> Taken:
+        """The rows that the source takes, with its origin in the field of its name."""
+        name = part_read(reading.memory)
+        taken = self._sources[name].take(spark, _within(reading, name), query_batch, rows)
+
+        def remember(written: DataFrame, counts: Mapping[str, int]) -> Memory:
+            own = written.withColumn("_origin", F.col("_origin")[name])
+            return {**reading.memory, name: taken.remember(own, counts)}
+
+        origins = [
+            F.col("_origin").alias(each) if each == name else F.lit(None).cast(source.origin).alias(each)
+            for each, source in self._sources.items()
+        ]
+        return Taken(taken.rows.withColumn("_origin", F.struct(*origins)), remember)
+
+    def check_repeated(self, reading: Reading, query_batch: int) -> None:
+        """As the source that is read now."""
+        name = part_read(reading.memory)
+        self._sources[name].check_repeated(_within(reading, name), query_batch)
+
+    def partition_of(self, origin: Column) -> Column:
+        """That of the source which the row is from."""
+        return self._of_either(origin, lambda source, own: source.partition_of(own))
+
+    def time_of(self, origin: Column) -> Column:
+        """When the source had the row which it is from."""
+        return self._of_either(origin, lambda source, own: source.time_of(own))
+
+    def _of_either(self, origin: Column, told: Callable[[Source, Column], Column]) -> Column:
+        history, live = (told(source, origin[name]) for name, source in self._sources.items())
+        return F.when(origin[HISTORY].isNotNull(), history).otherwise(live)
+
+    def describe_batch(self, checkpoint: str, query_batch: int) -> str:
+        """As the source that is read now: what follows has planned a batch only once the history had ended."""
+        name = LIVE if has_checkpoint(checkpoint, LIVE) else HISTORY
+        return self._sources[name].describe_batch(f"{checkpoint}/{name}", query_batch)
+
+    def explain(self, spark: SparkSession, reading: Reading, text: str) -> SourceError | None:
+        """As the source that is read now."""
+        name = part_read(reading.memory)
+        return self._sources[name].explain(spark, _within(reading, name), text)
+
+    def backlog(self, lake: Lake, checkpoint: str) -> Callable[[Memory], SourceBacklog]:
+        """Counts what waits in the history, and once nothing does, what waits in the other one."""
+
+        return ThenBacklog(self.history, self.live, lake, checkpoint).count
+
+    def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
+        """What differs in either; a history that is not there any more is no difference."""
+        compared = []
+        for name, source in self._sources.items():
+            if name == HISTORY and not _is_there(spark, lake, source):
+                continue
+            compared.append(source.compare(spark, lake, _origins_of(origins, name)))
+        return SourceComparison(
+            sum(each.ingested for each in compared),
+            " and ".join(dict.fromkeys(each.unit for each in compared)),
+            tuple(change for each in compared for change in each.changes),
+        )
+
+    def recorded(self, checkpoint: str, lake: Lake) -> str | None:
+        """What the checkpoints of either tell of."""
+        told = (source.recorded(f"{checkpoint}/{name}", lake) for name, source in self._sources.items())
+        return next((place for place in told if place is not None), None)
+
+    def move(self, checkpoint: str, recorded: str, there: Lake, to: Lake) -> int:
+        """Both go with it, but for a history whose end has come: nothing of it waits any more."""
+        waiting = 0
+        for name, source in self._sources.items():
+            if name == HISTORY and has_checkpoint(checkpoint, LIVE) and not has_checkpoint(checkpoint, HISTORY):
+                continue
+            own = f"{checkpoint}/{name}"
+            waiting += source.move(own, source.recorded(own, to) or source.location(to), there, to)
+        return waiting
+
+
+def _within(reading: Reading, name: str) -> Reading:
+    """What one of the two is told: its own part of everything."""
+    return Reading(reading.lake, f"{reading.checkpoint}/{name}", reading.memory.get(name) or {})
+
+
+def _origins_of(origins: DataFrame, name: str) -> DataFrame:
+    """The rows of one of the two, with its own `_origin`, and what the log adds to that."""
+    origin = F.col("_origin")
+    own = origins.where(origin[name].isNotNull())
+    added = {each for each in own.select("_origin.*").columns if each not in (HISTORY, LIVE)}
+    placed = reduce(lambda of, each: of.withField(each, origin[each]), sorted(added), origin[name])
+    return own.select(placed.alias("_origin"))
+
+
+def _is_there(spark: SparkSession, lake: Lake, source: Source) -> bool:
+    try:
+        source.check_there(spark, Reading(lake, ""))
+    except SourceError:
+        return False
+    return True

@@ -79,11 +79,11 @@ def steps(arena: Arena, short: int, long: int) -> list[Demand]:
     """What a step costs where each log has so many files, and where one of its rows is a week late."""
     shutil.rmtree(arena.work, ignore_errors=True)
     command = [sys.executable, "-m", "benchmarks.compare.join_steps_job", str(arena.work), str(short), str(long)]
-    took = measure(command, {"PYTHONPATH": str(PROJECT)}).result
-    median = {name: statistics.median(of_name) for name, of_name in took.items()}
-    console.print("  " + ", ".join(f"{name} {each * 1000:.0f} ms" for name, each in median.items()), highlight=False)
+    burnt = measure(command, {"PYTHONPATH": str(PROJECT)}).result
+    median = {name: statistics.median(of_name) for name, of_name in burnt.items()}
+    console.print("  " + ", ".join(f"{name} {each:.2f} s CPU" for name, each in median.items()), highlight=False)
     longer, later = Ratio([median["long"]], [median["short"]]), Ratio([median["late"]], [median["long"]])
     return [
-        at_most(f"J3 step of a join, {long:,} files a side vs {short:,}", longer, 1.3),
-        at_most("J4 step of a join with rows a week late vs a usual one", later, 3),
+        at_most(f"J3 CPU of a join's step, {long:,} files a side vs {short:,}", longer, 1.3),
+        at_most("J4 CPU of a join's step with rows a week late vs a usual one", later, 3),
     ]

@@ -27,10 +27,15 @@ from streaming.tables.history import commit_history
 
 A_SECOND = 2_000
 _BEGINS_WITHIN = 180.0
+_FEWEST = 30
 
 
 def latency(work: Path) -> list[Demand]:
-    """Medians, once both are warm."""
+    """Medians, once both are warm.
+
+    Raises:
+        RuntimeError: it joined nothing, or so little that a median says nothing.
+    """
     shutil.rmtree(work, ignore_errors=True)
     lake = Lake(str(work))
     environment = {
@@ -48,6 +53,8 @@ def latency(work: Path) -> list[Demand]:
             raise RuntimeError(f"nothing was joined: {(work / 'output.log').read_text()[-3000:]}")
         time.sleep(LASTS)
     of_pairs, of_windows = list(_paired_after(lake)), list(answered_after(lake, counts))
+    if len(of_pairs) < _FEWEST:
+        raise RuntimeError(f"only {len(of_pairs)} batches were joined: something else keeps this machine busy.")
     medians = Ratio([statistics.median(of_pairs)], [statistics.median(of_windows)])
     what, seen, holds = at_most("J5 second row's commit to readable pair, p50, vs a window's", medians, 2)
     seconds = f"{medians.ours[0]:.2f} s against {medians.theirs[0]:.2f} s, {len(of_pairs)} batches"

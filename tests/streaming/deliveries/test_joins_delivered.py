@@ -70,6 +70,9 @@ PIPELINE = Pipeline(name="shop", streams=(clicks, ads), operators=OPERATORS)
 SELECTED: dict[str, tuple[str, ...]] = {"paid": ("click", "ad"), "met": met.columns, "visits": visits.columns}
 
 
+_CORRECTED = "upsert", "correction"
+
+
 def land(lake: Lake, stream: Stream, *batches: str) -> None:
     """Batches in the notation `k@2=1`: key, seconds after T0, value."""
     payloads = []
@@ -99,11 +102,11 @@ class Told(Consumer):
 def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_late(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:
-    """Click 1 of k@1 has no ad until ad 7 of k@3 comes late; click 2 is late for its window and session.
+    """Clicks 1 and 3 have no ads until 7 and 6 come late, for 3 on another day; click 2 is late itself.
 
     ```
-    clicks  k@1=1 ....... k@60=9 | k@2=2 | k@90=10
-    ads              z@40=8 z@61=8 | k@3=7 | z@90=8
+    clicks  m@-2=3  k@1=1 ............... k@60=9 | k@2=2       | k@90=10
+    ads                    z@40=8 z@61=8         | k@3=7 m@2=6 | z@90=8
     ```
     """
     out = {
@@ -134,26 +137,29 @@ def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_l
         )
         return held
 
-    land(lake, clicks, "k@1=1", "k@60=9")
+    land(lake, clicks, "m@-2=3 k@1=1", "k@60=9")
     land(lake, ads, "z@40=8", "z@61=8")
     first = moment()
-    assert first["paid"] == {'{"ad": null, "click": 1}'} and len(first["met"]) == 2 and len(first["visits"]) == 2
+    assert first["paid"] == {'{"ad": null, "click": 1}', '{"ad": null, "click": 3}'}
+    assert len(first["met"]) == 3 and len(first["visits"]) == 3
 
     land(lake, clicks, "k@2=2")
-    land(lake, ads, "k@3=7")
+    land(lake, ads, "k@3=7 m@2=6")
     moment()
     alone, late = told["paid"].revisions("click", "ad")
-    assert alone == [("upsert", "first", 1, None)]
+    assert alone == [("upsert", "first", 1, None), ("upsert", "first", 3, None)]
     assert late == [
         ("delete", "correction", 1, None),
+        ("delete", "correction", 3, None),
         ("upsert", "correction", 1, 7),
         # The ad of click 2 came too late for it as well, with the same step.
         ("upsert", "correction", 2, 7),
+        ("upsert", "correction", 3, 6),
     ]
     _, late = told["met"].revisions("click", "ad")
-    assert late == [("upsert", "correction", 1, 7), ("upsert", "correction", 2, 7)]
+    assert late == [(*_CORRECTED, 1, 7), (*_CORRECTED, 2, 7), (*_CORRECTED, None, 6)]
     _, late = told["visits"].revisions("clicks", "ads")
-    assert late == [("delete", "correction", [1], []), ("upsert", "correction", [1, 2], [7])]
+    assert late == [("delete", "correction", [1], []), (*_CORRECTED, [1, 2], [7]), (*_CORRECTED, [], [6])]
 
     land(lake, clicks, "k@90=10")
     land(lake, ads, "z@90=8")

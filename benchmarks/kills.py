@@ -1,6 +1,7 @@
 """Random kills of everything a stream under Dagster consists of; after each, no orphan, one writer, and it goes on.
 
-`make kills ROUNDS=n` runs it, with a webserver, a daemon and their code servers of its own.
+`make kills ROUNDS=n` runs it, with a webserver, a daemon and their code servers of its own, and a ticket service that
+misbehaves. What the joins and the enrichment of the stream have told in the end is counted once more without Spark.
 """
 
 from __future__ import annotations

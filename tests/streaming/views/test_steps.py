@@ -222,7 +222,9 @@ def test_a_process_whose_table_of_open_sessions_could_not_be_written_goes_on_wit
     for step in runtime.steps(spark, lambda: NOW):
         step.run()
     found, expected = (tables(each, Pipeline(visits, (sessions,))) for each in (lake, from_the_start))
-    assert found == {name: expected[name] for name in ("/visits/sessions", "/visits/sessions_state")}
+    # Rows of a copied log keep where they were read.
+    at_home = {name: [row.replace(from_the_start.root, "") for row in rows] for name, rows in found.items()}
+    assert at_home == {name: expected[name] for name in ("/visits/sessions", "/visits/sessions_state")}
 
 
 @pytest.mark.parametrize(("name", "most"), [("moving", 2), ("sessions", 7), ("stays", 12)])

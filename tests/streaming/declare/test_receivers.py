@@ -28,6 +28,10 @@ def held(*receivers: Any) -> Pipeline:
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no port": (lambda: TcpSocket("h", 0), "port=0 of TcpSocket is no port; write a number from 1 to 65535"),
+    "no use of ca": (
+        lambda: TcpSocket("h", 1, ca="ca.pem"),
+        "ca='ca.pem' of TcpSocket checks nothing without ssl=True",
+    ),
     "no line": (lambda: TcpSocket("h", 1, longest_line=0), "longest_line=0 takes no line"),
     "no websocket": (
         lambda: Websocket("http://h"),

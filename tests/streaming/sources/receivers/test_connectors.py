@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ from streaming import HttpPoll, Received, Reception, TcpSocket, Websocket
 from streaming.base.errors import ReceiverError
 from streaming.examples.table_rows import TableRows
 from tests.streaming.sources.receivers.contract import check_connector
+from tests.support.certificates import self_signed, server_side
 from tests.support.servers import Answer, Asked, city_server, line_server, polled_server
 
 ROWS = [b"1", b"2", b"3"]
@@ -21,6 +23,23 @@ ROWS = [b"1", b"2", b"3"]
 def test_a_socket_keeps_the_contract() -> None:
     with line_server() as server:
         check_connector(TcpSocket("127.0.0.1", server.port), ROWS, lambda: server.send(b"1\n2\r\n3\n"))
+
+
+def test_an_encrypted_socket_keeps_the_contract_and_trusts_no_certificate_but_those_it_is_to(tmp_path: Path) -> None:
+    own = self_signed(tmp_path)
+    with line_server(tls=server_side(own)) as server:
+        trusting = TcpSocket("127.0.0.1", server.port, ssl=True, ca=str(own))
+        check_connector(trusting, ROWS, lambda: server.send(b"1\n2\r\n3\n"))
+        for untrusting, told in (
+            (replace(trusting, ca=None), r"tls://127.0.0.1:\d+ cannot be reached: its certificate is .* ca='ca.pem'"),
+            (replace(trusting, host="localhost"), "certificate is not to be trusted .*Hostname mismatch"),
+            (replace(trusting, ca=str(tmp_path / "none.pem")), "none.pem' of .* cannot be read .* name a PEM file"),
+        ):
+            with pytest.raises(ReceiverError, match=told):
+                next(untrusting.receive(Reception()))
+    with line_server() as plain, pytest.raises(ReceiverError, match="cannot be reached"):
+        receiving = replace(trusting, port=plain.port, connects_within="200 milliseconds").receive(Reception())
+        next(receiving)
 
 
 def test_a_websocket_keeps_the_contract() -> None:

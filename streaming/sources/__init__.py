@@ -12,6 +12,7 @@ from streaming.sources.receivers import (
     LandingGuarantee,
     Received,
     Reception,
+    TcpListener,
     TcpSocket,
     Websocket,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "SourceComparison",
     "Table",
     "Taken",
+    "TcpListener",
     "TcpSocket",
     "Then",
     "Websocket",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -45,8 +46,8 @@ class HttpServer:
 
 
 @contextmanager
-def http_server() -> Iterator[HttpServer]:
-    """A server on a free port, in threads of this process."""
+def http_server(tls: ssl.SSLContext | None = None) -> Iterator[HttpServer]:
+    """A server on a free port, in threads of this process, which may speak `tls`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -78,7 +79,9 @@ def http_server() -> Iterator[HttpServer]:
 
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listening.daemon_threads = True
-    server = HttpServer(f"http://127.0.0.1:{listening.server_address[1]}/rows")
+    if tls is not None:
+        listening.socket = tls.wrap_socket(listening.socket, server_side=True)
+    server = HttpServer(f"{'http' if tls is None else 'https'}://127.0.0.1:{listening.server_address[1]}/rows")
     thread = threading.Thread(target=listening.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,16 +40,18 @@ class LineServer:
 
 
 @contextmanager
-def line_server(port: int = 0) -> Iterator[LineServer]:
-    """A TCP server; a later one may take the port of an earlier one."""
+def line_server(port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[LineServer]:
+    """A TCP server, which may speak `tls`; a later one may take the port of an earlier one."""
     listening = socket.create_server(("127.0.0.1", port))
     listening.settimeout(0.05)
     server, over = LineServer(listening.getsockname()[1]), threading.Event()
 
     def accept() -> None:
         while not over.is_set():
-            with suppress(TimeoutError):
-                server._newest = listening.accept()[0]
+            # A client that does not trust the certificate breaks the handshake off.
+            with suppress(TimeoutError, ssl.SSLError, ConnectionError):
+                accepted = listening.accept()[0]
+                server._newest = accepted if tls is None else tls.wrap_socket(accepted, server_side=True)
                 server.connected += 1
 
     thread = threading.Thread(target=accept, daemon=True)

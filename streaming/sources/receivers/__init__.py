@@ -3,6 +3,7 @@
 from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
 from streaming.sources.receivers.http import HttpPoll
 from streaming.sources.receivers.landing import LandingFolder
+from streaming.sources.receivers.listener import TcpListener
 from streaming.sources.receivers.tcp import TcpSocket
 from streaming.sources.receivers.websocket import Websocket
 
@@ -13,6 +14,7 @@ __all__ = [
     "LandingGuarantee",
     "Received",
     "Reception",
+    "TcpListener",
     "TcpSocket",
     "Websocket",
 ]

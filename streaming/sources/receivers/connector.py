@@ -23,8 +23,9 @@ class Received:
     """Rows that came together, in order; none where nothing came for a while.
 
     A row is one payload, without a line break. `cursor`: where the source goes on behind them, a JSON value that is
-    not null; it is landed in one step with the rows. `refused`: how many others were too large to be taken. `landed` is
-    called once these rows and all before them are durable under their final name, for a source that waits for a word.
+    not null; it is landed in one step with the rows. `refused`: how many others were too large to be taken, or came
+    from somebody whom nothing is taken from. `landed` is called once these rows and all before them are durable under
+    their final name, for a source that waits for a word.
     """
 
     rows: Sequence[bytes] = ()

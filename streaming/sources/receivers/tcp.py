@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,14 +24,19 @@ class TcpSocket(Connector):
     last line end when the server ends the connection is a row; a line that is longer than `longest_line` bytes is
     refused and counted. A server without a sign of life is found out by TCP's own keep-alive.
 
+    `ssl`: the connection is encrypted, and the server must show a certificate for `host`, signed by somebody whom this
+    machine trusts, or by who is in the PEM file `ca`.
+
     Raises:
-        DeclarationError: the port or a length cannot be.
+        DeclarationError: the port or a length cannot be, or `ca` is given without `ssl`.
     """
 
     host: str
     port: int
     longest_line: int = 1_000_000
     connects_within: str = "10 seconds"
+    ssl: bool = False
+    ca: str | None = None
 
     guarantee: ClassVar[LandingGuarantee] = "at most once"
 
@@ -41,11 +47,15 @@ class TcpSocket(Connector):
         if self.longest_line < 1:
             raise DeclarationError(f"longest_line={self.longest_line!r} takes no line; use 1 or more bytes.")
         interval(self.connects_within)
+        if self.ca is not None and not self.ssl:
+            raise DeclarationError(
+                f"ca={self.ca!r} of TcpSocket checks nothing without ssl=True; add that, or leave ca out."
+            )
 
     @property
     def address(self) -> str:
         """Host and port."""
-        return f"tcp://{self.host}:{self.port}"
+        return f"{'tls' if self.ssl else 'tcp'}://{self.host}:{self.port}"
 
     def receive(self, reception: Reception) -> Generator[Received, None, None]:
         """The lines as they come.
@@ -53,15 +63,7 @@ class TcpSocket(Connector):
         Raises:
             ReceiverError: the server cannot be reached, or the connection has ended.
         """
-        try:
-            connection = socket.create_connection(
-                (self.host, self.port), interval(self.connects_within).total_seconds()
-            )
-        except OSError as error:
-            raise ReceiverError(
-                f"{self.address} cannot be reached ({error}); start the server, or correct it."
-            ) from error
-        with connection:
+        with self._connected() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             connection.settimeout(IDLE)
             cutter = LineCutter(self.longest_line)
@@ -79,3 +81,29 @@ class TcpSocket(Connector):
                     yield cutter.end()
                     raise ReceiverError(f"{self.address} has ended the connection.")
                 yield cutter.take(chunk)
+
+    def _connected(self) -> socket.socket:
+        within = interval(self.connects_within).total_seconds()
+        try:
+            connection = socket.create_connection((self.host, self.port), within)
+            return self._encrypted(connection) if self.ssl else connection
+        except ssl.SSLCertVerificationError as error:
+            raise ReceiverError(
+                f"{self.address} cannot be reached: its certificate is not to be trusted ({error.verify_message}). "
+                "Correct host, or name the PEM file of who signed it: TcpSocket(..., ssl=True, ca='ca.pem')."
+            ) from error
+        except OSError as error:
+            raise ReceiverError(
+                f"{self.address} cannot be reached ({error}); start the server, or correct it."
+            ) from error
+
+    def _encrypted(self, connection: socket.socket) -> socket.socket:
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+        except OSError as error:
+            connection.close()
+            raise ReceiverError(
+                f"ca={self.ca!r} of {self.address} cannot be read ({error}); name a PEM file."
+            ) from error
+        # Closes the connection where the handshake fails.
+        return context.wrap_socket(connection, server_hostname=self.host)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streaming import HttpPoll, Kafka, Pipeline, Receiver, Subscriptions, TcpSocket, Websocket
+from streaming import HttpPoll, Kafka, Pipeline, Receiver, Subscriptions, TcpListener, TcpSocket, Websocket
 from streaming.base.errors import DeclarationError
 from streaming.examples.city_temperatures import events, mean_by_city, pipeline, temperatures, temperatures_in
 
@@ -28,6 +28,13 @@ def held(*receivers: Any) -> Pipeline:
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no port": (lambda: TcpSocket("h", 0), "port=0 of TcpSocket is no port; write a number from 1 to 65535"),
+    "no use of ca": (
+        lambda: TcpSocket("h", 1, ca="ca.pem"),
+        "ca='ca.pem' of TcpSocket checks nothing without ssl=True",
+    ),
+    "no port to listen on": (lambda: TcpListener(0), "port=0 of TcpListener is no port"),
+    "nobody to listen to": (lambda: TcpListener(1, clients=0), "clients=0 of TcpListener takes no line"),
+    "open to anybody": (lambda: TcpListener(1, "0.0.0.0"), "takes rows from anybody .* token='NAME_OF_A_VARIABLE'"),
     "no line": (lambda: TcpSocket("h", 1, longest_line=0), "longest_line=0 takes no line"),
     "no websocket": (
         lambda: Websocket("http://h"),

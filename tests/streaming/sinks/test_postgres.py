@@ -161,6 +161,24 @@ def test_a_table_that_does_not_fit_is_waited_for_and_told(table: str, told: str 
     assert send(Postgres("t", connection=postgres), 0, {"name": "a", REVISION: 0}) == []
 
 
+def test_a_database_without_room_is_waited_for_and_no_row_is_taken_for_a_bad_one(postgres: str) -> None:
+    """The server itself says so, in a trigger: a disk is not filled for it."""
+    target, row = Postgres("t", connection=postgres), {"name": "a", REVISION: 0}
+    send(target, 0, row)
+    run(
+        postgres,
+        "create function no_room() returns trigger language plpgsql as "
+        "$$ begin raise 'could not extend file' using errcode = 'disk_full'; end $$",
+        "create trigger no_room before insert on t for each statement execute function no_room()",
+    )
+    with pytest.raises(SinkError, match=r"could not extend file\. Make room on the server; the batch is sent again"):
+        send(target, 1, row)
+    assert rows(postgres, "select count(*) from t") == [(1,)]
+    run(postgres, "drop trigger no_room on t")
+    assert send(target, 1, row) == []
+    assert rows(postgres, "select count(*) from t") == [(2,)]
+
+
 def test_a_key_that_is_not_unique_in_the_table_is_told(postgres: str) -> None:
     run(postgres, "create table t (name text, _revision bigint)")
     with pytest.raises(SinkError, match="no unique or exclusion constraint matching"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from streaming.base.errors import DeclarationError, SinkError
 from streaming.sinks.rest import Rest
 from streaming.sinks.sink import REVISION, Delivered, NumberedBatch, RefusedRow
 from tests.streaming.sinks.contract import LAWS, Arrivals, deliver
+from tests.support.certificates import self_signed, server_side
 from tests.support.http_server import HttpServer, Posted, http_server
 
 
@@ -64,6 +66,26 @@ def test_it_is_left_alone_for_as_long_as_it_asks(server: HttpServer) -> None:
             send(Rest(server.url), 1)
         assert error.value.retry_after is not None
         assert least <= error.value.retry_after <= most
+
+
+def test_rows_and_secrets_go_nowhere_else_than_declared(
+    server: HttpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_TOKEN", "open sesame")
+    server.answer = lambda posted: (307, {"Location": elsewhere.url})
+    with http_server() as elsewhere, pytest.raises(SinkError, match="answers 307 "):
+        send(Rest(server.url, secret_headers={"Authorization": "API_TOKEN"}), 1)
+    assert elsewhere.posted == []
+
+    own = self_signed(tmp_path)
+    with http_server(server_side(own)) as encrypted:
+        with pytest.raises(SinkError, match=r"is away: ConnectError: .*certificate verify failed"):
+            send(Rest(encrypted.url), 1)
+        assert encrypted.posted == []
+        # The certificates that this machine trusts are those of the process.
+        monkeypatch.setenv("SSL_CERT_FILE", str(own))
+        assert send(Rest(encrypted.url), 1) == []
+        assert encrypted.rows() == [{"value": 1}]
 
 
 def test_no_answer_in_time_and_nobody_there_mean_away(server: HttpServer) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from streaming import HttpPoll, Received, Reception, TcpSocket, Websocket
+from streaming import HttpPoll, Received, Reception, TcpListener, TcpSocket, Websocket
 from streaming.base.errors import ReceiverError
 from streaming.examples.table_rows import TableRows
+from streaming.feeds import free_ports
+from streaming.sources.receivers import listener
 from tests.streaming.sources.receivers.contract import check_connector
+from tests.support.certificates import self_signed, server_side
 from tests.support.servers import Answer, Asked, city_server, line_server, polled_server
 
 ROWS = [b"1", b"2", b"3"]
@@ -21,6 +27,82 @@ ROWS = [b"1", b"2", b"3"]
 def test_a_socket_keeps_the_contract() -> None:
     with line_server() as server:
         check_connector(TcpSocket("127.0.0.1", server.port), ROWS, lambda: server.send(b"1\n2\r\n3\n"))
+
+
+def test_an_encrypted_socket_keeps_the_contract_and_trusts_no_certificate_but_those_it_is_to(tmp_path: Path) -> None:
+    own = self_signed(tmp_path)
+    with line_server(tls=server_side(own)) as server:
+        trusting = TcpSocket("127.0.0.1", server.port, ssl=True, ca=str(own))
+        check_connector(trusting, ROWS, lambda: server.send(b"1\n2\r\n3\n"))
+        for untrusting, told in (
+            (replace(trusting, ca=None), r"tls://127.0.0.1:\d+ cannot be reached: its certificate is .* ca='ca.pem'"),
+            (replace(trusting, host="localhost"), "certificate is not to be trusted .*Hostname mismatch"),
+            (replace(trusting, ca=str(tmp_path / "none.pem")), "none.pem' of .* cannot be read .* name a PEM file"),
+        ):
+            with pytest.raises(ReceiverError, match=told):
+                next(untrusting.receive(Reception()))
+    with line_server() as plain, pytest.raises(ReceiverError, match="cannot be reached"):
+        receiving = replace(trusting, port=plain.port, connects_within="200 milliseconds").receive(Reception())
+        next(receiving)
+
+
+@pytest.fixture
+def port() -> int:
+    """One that nobody has."""
+    return free_ports(1)[0]
+
+
+def told(port: int, content: bytes) -> None:
+    """A client that says this and hangs up."""
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(content)
+
+
+def test_a_port_that_is_listened_on_keeps_the_contract(port: int) -> None:
+    check_connector(TcpListener(port), ROWS, lambda: told(port, b"1\n2\r\n3"))
+
+
+def test_several_clients_are_heard_those_without_the_token_are_not_and_lines_that_are_too_long_are_counted(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINES_TOKEN", "open sesame")
+    connector = TcpListener(port, "0.0.0.0", token="LINES_TOKEN", clients=1, longest_line=3)
+    rows: list[bytes] = []
+    refused = 0
+    with closing(connector.receive(Reception())) as receiving:
+        next(receiving)
+        with pytest.raises(ReceiverError, match=r"cannot be listened on .*in use"):
+            next(connector.receive(Reception()))
+        # One at a time is taken, the others wait for their turn.
+        for content in (
+            b"open sesame\na\nlong\nb",
+            b"row\n",
+            b"open sesam\nrow\n",
+            b"x" * 2000,
+            b"",
+            b"open sesame\r\nc\n",
+        ):
+            told(port, content)
+        while len(rows) < 3:
+            part = next(receiving)
+            rows, refused = [*rows, *part.rows], refused + part.refused
+    assert (rows, refused) == ([b"a", b"b", b"c"], 1 + 4)
+    monkeypatch.delenv("LINES_TOKEN")
+    with pytest.raises(ReceiverError, match="needs LINES_TOKEN in the environment"):
+        next(connector.receive(Reception()))
+
+
+def test_a_client_that_never_says_the_token_makes_room_for_others(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINES_TOKEN", "open sesame")
+    monkeypatch.setattr(listener, "_TOKEN_WITHIN", 0.1)
+    connector, rows = TcpListener(port, token="LINES_TOKEN", clients=1), list[bytes]()
+    with closing(connector.receive(Reception())) as receiving, closing(socket.socket()) as silent:
+        next(receiving)
+        silent.connect(("127.0.0.1", port))
+        told(port, b"open sesame\na\n")
+        while not rows:
+            rows += next(receiving).rows
+    assert rows == [b"a"]
 
 
 def test_a_websocket_keeps_the_contract() -> None:

@@ -124,7 +124,7 @@ def test_occupied_ranges_hold_the_rows_of_the_asked_batches_and_leave_out_what_i
     files = pa_fs.SubTreeFileSystem(str(folder), pa_fs.LocalFileSystem())
 
     def found(after: int, through: int) -> list[TimeRange]:
-        return occupied(files, ["rows.parquet"], "at", after, through, timedelta(seconds=1))
+        return occupied(files, "rows.parquet", "at", timedelta(seconds=1), (after, through))
 
     def whole(first: int, last: int) -> TimeRange:
         return start + timedelta(seconds=first), start + timedelta(seconds=last) - MICROSECOND

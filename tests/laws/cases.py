@@ -11,7 +11,7 @@ from tests.laws.timeline import Timeline
 CASES = int(os.environ.get("TIDEMARK_LAW_CASES", "20"))
 """The least number of cases per view; `make prove` asks for more."""
 
-PIPELINES = max(1, CASES // 5) if "TIDEMARK_LAW_CASES" in os.environ else 1
+PIPELINES = max(5, CASES // 5)
 """How many pipelines of streams that meet are run from their files on: a hundred by `make prove`."""
 
 _KEYS_WITHOUT_A_ROW = 6

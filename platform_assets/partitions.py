@@ -1,4 +1,4 @@
-"""The days of an operator's corrections, one partition each."""
+"""The days of an operator's corrections, or of a delivery, one partition each."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ import dagster as dg
 
 from platform_assets.errors import BadDay
 from platform_assets.keys import dagster_name
-from streaming.declare import Operator
+from streaming.declare import Delivery, Operator
 
 
-def days_of(operator: Operator) -> dg.DynamicPartitionsDefinition:
-    """One partition per day that ever had late pairs, added as they are found.
+def days_of(of: Operator | Delivery) -> dg.DynamicPartitionsDefinition:
+    """Of an operator one partition per day that ever had late pairs, of a delivery per day that has rows.
 
-    Not a calendar: event time knows no first and no last day, and a day without late pairs has nothing to correct.
-    So a partition that is missing in the UI is exactly a day that still waits for its first correction.
+    They are added as they are found. Not a calendar: event time knows no first and no last day, and a day without late
+    pairs has nothing to correct. So a partition that is missing in the UI is exactly a day that still waits for its
+    first correction.
     """
-    return dg.DynamicPartitionsDefinition(name=dagster_name("days", operator.folder, operator.name))
+    return dg.DynamicPartitionsDefinition(name=dagster_name("days", of.folder, of.name))
 
 
-def add_days(instance: dg.DagsterInstance, operator: Operator, days: Iterable[date]) -> None:
-    """Make `days` partitions of the operator's corrections; those that are there already stay."""
-    name = days_of(operator).name
+def add_days(instance: dg.DagsterInstance, of: Operator | Delivery, days: Iterable[date]) -> list[str]:
+    """Make `days` partitions of an operator's corrections, or of a delivery; returns those that were none yet."""
+    name = days_of(of).name
     existing = set(instance.get_dynamic_partitions(str(name)))
     new = [day.isoformat() for day in sorted(days) if day.isoformat() not in existing]
     if new:
         instance.add_dynamic_partitions(str(name), new)
+    return new
 
 
 def parse_days(days: Iterable[str]) -> list[date]:

@@ -1,7 +1,8 @@
-"""`tidemark redeliver`: dead letters are sent again, and a delivery that was refused is told what is meant."""
+"""`tidemark redeliver`: dead letters or days are sent again, and a delivery that was refused is told what is meant."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from platform_assets.cli.context import PipelineName, console, current_lake, spa
 from platform_assets.cli.render import next_step
 from streaming.base import DeclarationError
 from streaming.declare import find_pipeline
-from streaming.operations import Redelivered, begin_anew
+from streaming.operations import Redelivered, begin_anew, redeliver_days
 from streaming.operations import redeliver as send_again
 
 
@@ -22,16 +23,25 @@ def redeliver(
         typer.Option("--go-on", help="After a change: deliver by it what follows; of what is current, what differs."),
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="Deliver everything again, from the beginning.")] = False,
+    day: Annotated[
+        list[datetime] | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Deliver the rows of a day, UTC, again, as they stand; repeatable."),
+    ] = None,
 ) -> None:
-    """Send the dead letters of a delivery again, each once; or say how a delivery goes on that was refused."""
-    if go_on and everything:
-        raise DeclarationError("--go-on and --all exclude one another; give the one that is meant.")
+    """Send dead letters of a delivery again, each once, or whole days; or say how a delivery goes on."""
+    if go_on + everything + bool(day) > 1:
+        raise DeclarationError("--go-on, --all and --day exclude one another; give the one that is meant.")
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
     delivery = pipeline.delivery(delivery_name)
     with spark_session() as spark:
         if go_on or everything:
             done = begin_anew(spark, lake, pipeline, delivery, again=everything)
             console.print(f"{delivery_name} {'begins anew' if everything else 'goes on'}.", highlight=False)
+        elif day:
+            days = sorted({entry.date() for entry in day})
+            done = redeliver_days(spark, lake, pipeline, delivery, days)
+            told = "is there again" if done.done else "is asked for"
+            console.print(f"{delivery_name}: {', '.join(map(str, days))} {told}.", highlight=False)
         else:
             done = send_again(spark, lake, pipeline, delivery)
             arrived = done.dead_before - done.dead_after

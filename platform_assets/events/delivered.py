@@ -9,9 +9,10 @@ import dagster as dg
 
 from platform_assets import keys
 from platform_assets.events.evaluations import evaluations_of, last_evaluation
+from platform_assets.partitions import add_days
 from streaming import Lake, Pipeline
 from streaming.base import utc_now
-from streaming.deliveries import DeliveryRuntime
+from streaming.deliveries import DeliveryRuntime, days_to_deliver, why_not_by_day
 
 NO_DEAD_LETTERS = "no_dead_letters"
 """The name of the check of what a target refused."""
@@ -22,6 +23,8 @@ def report_deliveries(
 ) -> None:
     """A materialization for each delivery that has begun; one whose target is away is observed, with the reason.
 
+    Days that a delivery can repeat become partitions, which count as materialized.
+
     `waiting`: why a delivery does not arrive, by its name.
     """
     for delivery in pipeline.deliveries:
@@ -31,10 +34,14 @@ def report_deliveries(
         if metadata:
             _report_dead_letters(instance, key, metadata["dead_letters"])
         if why:
-            told = {**metadata, "waiting": why}
-            instance.report_runless_asset_event(dg.AssetObservation(key, metadata=told))
+            seen = dg.AssetObservation(key, metadata={**metadata, "waiting": why})
+            instance.report_runless_asset_event(seen)
         elif metadata:
             instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
+            if not why_not_by_day(delivery):
+                for day in add_days(instance, delivery, days_to_deliver(lake, delivery)):
+                    told = dg.AssetMaterialization(key, partition=day, metadata=metadata)
+                    instance.report_runless_asset_event(told)
 
 
 def dead_letters_result(key: dg.AssetKey, dead: int) -> dg.AssetCheckResult:

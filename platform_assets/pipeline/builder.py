@@ -14,7 +14,7 @@ from platform_assets.events.evaluations import evaluations_of
 from platform_assets.events.trends import trend_asset, trend_schedule
 from platform_assets.pipeline.checks import check_table, table_checks
 from platform_assets.pipeline.corrections import Evaluate, corrections_asset
-from platform_assets.pipeline.deliveries import delivery_checks, delivery_specs, reconciliation_schedule
+from platform_assets.pipeline.deliveries import delivery_assets, delivery_checks, reconciliation_schedule
 from platform_assets.pipeline.drain import current_assets, drain_assets
 from platform_assets.pipeline.jobs import corrections_job, drain_job, report_job
 from platform_assets.pipeline.maintenance import maintenance_job
@@ -46,7 +46,7 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             *current_assets(pipeline),
             *(corrections_asset(pipeline, operator) for operator in pipeline.backfilled),
             trend_asset(pipeline),
-            *delivery_specs(pipeline),
+            *delivery_assets(pipeline),
         ],
         asset_checks=[
             *(table_checks(pipeline, role, key, suites[role]) for role, key in roles(pipeline).items()),

@@ -7,13 +7,14 @@ import dagster as dg
 
 from platform_assets import keys
 from platform_assets.events.delivered import NO_DEAD_LETTERS, dead_letters_result
+from platform_assets.pipeline.redelivery import redelivery_asset
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from streaming import Delivery, Pipeline
 from streaming.audit import reconcile
 from streaming.base import utc_now
 from streaming.declare import Operator
-from streaming.deliveries import DeliveryRuntime
+from streaming.deliveries import DeliveryRuntime, why_not_by_day
 from streaming.operators import Finding
 
 RECONCILED = "reconciled"
@@ -27,9 +28,16 @@ _MEANINGS = {
 }
 
 
-def delivery_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
-    """One asset for each delivery, of its target's kind, behind what it reads."""
-    return [_spec(pipeline, delivery) for delivery in pipeline.deliveries]
+def delivery_assets(pipeline: Pipeline) -> list[dg.AssetSpec | dg.AssetsDefinition]:
+    """One asset for each delivery, of its target's kind, behind what it reads; by day where a day can be repeated."""
+    return [_asset(pipeline, delivery) for delivery in pipeline.deliveries]
+
+
+def _asset(pipeline: Pipeline, delivery: Delivery) -> dg.AssetSpec | dg.AssetsDefinition:
+    spec, why_not = _spec(pipeline, delivery), why_not_by_day(delivery)
+    if why_not:
+        return spec.merge_attributes(metadata={"not_by_day": why_not})
+    return redelivery_asset(pipeline, delivery, spec)
 
 
 def _spec(pipeline: Pipeline, delivery: Delivery) -> dg.AssetSpec:

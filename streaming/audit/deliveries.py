@@ -124,7 +124,7 @@ def _compared(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> 
 
 
 def _sent(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> Finding:
-    done = ledger.since if ledger.is_pending and ledger.retries < 0 else ledger.cursor
+    done = ledger.arrived_up_to
     rows = wanted(runtime.outbox.rows(spark, ledger.begins_at, done.unit), runtime.delivery).count() + done.row
     broken = abs(rows - ledger.skipped_rows - ledger.sent_rows)
     return Finding("delivery", runtime.delivery.name, rows, broken, "rows of the table up to where it is = rows sent")

@@ -79,6 +79,10 @@ class ProgressError(StreamingError):
     """A target and its delivery do not agree on what was delivered, so going on would lose or repeat rows."""
 
 
+class RedeliveryError(StreamingError):
+    """A delivery was asked for days that it cannot deliver again."""
+
+
 class QueryError(StreamingError):
     """What was asked of the latest values cannot be answered."""
 

@@ -1,8 +1,10 @@
 """What runs deliveries: numbered batches of a table's rows, each written down before it is sent to its target."""
 
+from streaming.deliveries.by_day import days_to_deliver, why_not_by_day
 from streaming.deliveries.changes import ChangesOutbox, changes_between
 from streaming.deliveries.expected import expected_rows
-from streaming.deliveries.ledger import Ledger, LedgerTable, ledger_of
+from streaming.deliveries.ledger import Ledger
+from streaming.deliveries.ledger_table import LedgerTable, ledger_of
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
 from streaming.deliveries.outboxes import outbox_for, outbox_of
 from streaming.deliveries.runtime import DeliveryRuntime
@@ -18,9 +20,11 @@ __all__ = [
     "Outbox",
     "Standing",
     "changes_between",
+    "days_to_deliver",
     "expected_rows",
     "ledger_of",
     "outbox_for",
     "outbox_of",
     "wanted",
+    "why_not_by_day",
 ]

@@ -47,17 +47,26 @@ class ChangesOutbox(Outbox):
 
     def follow(self, spark: SparkSession, now: Callable[[], object]) -> None:
         """Write down what has changed since the last look, in one commit."""
+        self._write_down(spark, frozenset())
+
+    def tell_again(self, spark: SparkSession, days: frozenset[date]) -> int | None:
+        """As the next revision: results of the days as they stand, and deletes of those that are there no more."""
+        self._write_down(spark, days)
+        return self.end(self.begin)
+
+    def _write_down(self, spark: SparkSession, again: frozenset[date]) -> None:
         look, table = self._of.look(), delta.open_table(self._uri)
         before = Seen.of(table)
         after = before if look is None else look.seen(before)
-        if look is None or after == before:
+        if look is None or (after == before and not again):
             return
         days = look.days(spark, before)
+        days = None if days is None else days | again
         if days == frozenset():
             delta.note(self._uri, metadata=vars(after), numbers=vars(after), fence=self._fence(before))
             return
         after = replace(after, revision=before.revision + 1)
-        changes = self._changes(spark, table, look, days, again=bool(before.again)).select(
+        changes = self._changes(spark, table, look, days, None if before.again else again).select(
             *self._of.columns, DAY, CHANGE, REASON, F.lit(after.revision).cast("bigint").alias(REVISION)
         )
         about = f"Changes of {self._of.operator.name} for delivery {self._delivery.name}"
@@ -100,13 +109,20 @@ class ChangesOutbox(Outbox):
         return newest.where(F.col(CHANGE) == UPSERT)
 
     def _changes(
-        self, spark: SparkSession, table: DeltaTable | None, look: Look, days: frozenset[date] | None, *, again: bool
+        self,
+        spark: SparkSession,
+        table: DeltaTable | None,
+        look: Look,
+        days: frozenset[date] | None,
+        again: frozenset[date] | None,
     ) -> DataFrame:
         current = look.rows(spark)
         if table is None:
             return _on(current, days).withColumn(CHANGE, F.lit(UPSERT))
         told = _newest(_on(delta.read(spark, self._uri, table.version()), days), self._of)
-        return changes_between(told.where(F.col(CHANGE) == UPSERT), _on(current, days), self._of, again=again)
+        # Of the days that are told again also what had been deleted: the target may have it back.
+        held = told.where((F.col(CHANGE) == UPSERT) | _is_on(F.col(DAY), again or frozenset()))
+        return changes_between(held, _on(current, days), self._of, again)
 
     def _fence(self, before: Seen) -> Callable[[DeltaTable], None]:
         def fence(table: DeltaTable) -> None:
@@ -119,15 +135,18 @@ class ChangesOutbox(Outbox):
         return fence
 
 
-def changes_between(told: DataFrame, current: DataFrame, of: Changing, *, again: bool = False) -> DataFrame:
+def changes_between(
+    told: DataFrame, current: DataFrame, of: Changing, again: frozenset[date] | None = frozenset()
+) -> DataFrame:
     """What a consumer that holds `told` must hear to hold `current`: the told columns, `_day`, `_change`, `_reason`.
 
-    With `again` what is the same is told once more.
+    On the days `again`, or with None on every day, what is the same is told once more.
     """
     old = told.select(*(F.col(name).alias(f"_old_{name}") for name in (*of.columns, DAY)))
     same = [F.col(name).eqNullSafe(F.col(f"_old_{name}")) for name in of.identity]
     both = current.withColumn("_is", F.lit(True)).join(old.withColumn("_was", F.lit(True)), same, "full_outer")
-    unequal = F.lit(again)
+    days = [F.col(name) for name in (DAY, f"_old_{DAY}")]
+    unequal = F.lit(True) if again is None else _is_on(days[0], again) | _is_on(days[1], again)
     for name in of.columns:
         if name not in of.identity:
             unequal = unequal | ~_comparable(current, name).eqNullSafe(_comparable(old, f"_old_{name}"))
@@ -158,4 +177,9 @@ def _newest(changes: DataFrame, of: Changing) -> DataFrame:
 
 
 def _on(frame: DataFrame, days: frozenset[date] | None) -> DataFrame:
-    return frame if days is None else frame.where(F.col(DAY).isin(*(date_literal(day) for day in sorted(days))))
+    return frame if days is None else frame.where(_is_on(F.col(DAY), days))
+
+
+def _is_on(day: Column, days: frozenset[date]) -> Column:
+    """Whether `day` is one of the days; not where it is null."""
+    return F.coalesce(day.isin(*(date_literal(each) for each in sorted(days))), F.lit(False)) if days else F.lit(False)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 from deltalake import DeltaTable
-from pyspark.sql.types import LongType, StructType
 
-from streaming.base import ChangedDeclaration, DeliveryHeld, FencedError, ProgressError
-from streaming.declare import PROGRESS, Delivery
+from streaming.base import ProgressError
 from streaming.deliveries.outbox import Cursor
-from streaming.deliveries.recorded import recorded_by
-from streaming.lake import Lake
-from streaming.operators import differences, recorded_declaration
-from streaming.tables import delta, location
-
-_COLUMNS = StructType().add("batch", LongType())
 
 RESTORED = -1
 """The generation of the table that a ledger is of which was restored from a savepoint: none that there is."""
@@ -32,6 +23,10 @@ class Ledger:
     it holds dead letters of the batches up to this one instead; -1 for rows of the table. `sent_rows` counts the rows
     of the table in all batches of the generation that are delivered, those in its dead letters included, and
     `sent_before` those of the generations before; this one begins in unit `begins_at`, after `skipped_rows` rows of it.
+
+    Days that somebody asked to have again are numbered requests, of which those up to `answered` are done: `request`
+    is the one that the newest batch is for, -1 for any other batch. Of request `again_of` the rows before
+    (`again_unit`, `again_row`) are in batches, or among those that follow.
     """
 
     generation: int = 0
@@ -48,6 +43,11 @@ class Ledger:
     sent_before: int = 0
     begins_at: int = 0
     skipped_rows: int = 0
+    request: int = -1
+    answered: int = -1
+    again_of: int = -1
+    again_unit: int = 0
+    again_row: int = 0
 
     @classmethod
     def of(cls, table: DeltaTable) -> Ledger:
@@ -70,6 +70,16 @@ class Ledger:
         """Whether a batch was cut that is not delivered yet."""
         return self.planned > self.delivered
 
+    @property
+    def arrived_up_to(self) -> Cursor:
+        """The place up to which every row was sent, and arrived or is a dead letter."""
+        return self.since if self.is_pending and self.has_new_rows else self.cursor
+
+    @property
+    def has_new_rows(self) -> bool:
+        """Whether the newest batch holds rows that no batch before it did."""
+        return self.retries < 0 and self.request < 0
+
     def moved(self, to: Cursor) -> Ledger:
         """Past rows that are not to be delivered."""
         return replace(self, unit=to.unit, row=to.row)
@@ -83,15 +93,49 @@ class Ledger:
             since_row=self.row,
             rows=rows,
             retries=-1,
+            request=-1,
         )
 
     def plan_retry(self, through: int, rows: int) -> Ledger:
         """With a batch of the dead letters of the batches up to `through`."""
-        return replace(self, planned=self.planned + 1, rows=rows, retries=through)
+        return replace(self, planned=self.planned + 1, rows=rows, retries=through, request=-1)
+
+    def plan_again(self, request: int, since: Cursor, until: Cursor, rows: int) -> Ledger:
+        """With a batch of `rows` rows from `since` to `until` that a request asks for."""
+        return replace(
+            self,
+            planned=self.planned + 1,
+            since_unit=since.unit,
+            since_row=since.row,
+            rows=rows,
+            retries=-1,
+            request=request,
+            again_of=request,
+            again_unit=until.unit,
+            again_row=until.row,
+        )
+
+    def again_since(self, request: int, begin: Cursor) -> Cursor:
+        """Where the next batch for a request begins, which begins at `begin` itself."""
+        return self.again_until if self.again_of == request else begin
+
+    @property
+    def again_until(self) -> Cursor:
+        """Where the newest batch for a request ends."""
+        return Cursor(self.again_unit, self.again_row)
+
+    def answer(self, request: int, until: Cursor) -> Ledger:
+        """With a request done, once all rows before `until` have arrived."""
+        return replace(self, answered=request, again_of=request, again_unit=until.unit, again_row=until.row)
+
+    def has_answered(self, request: int) -> bool:
+        """Whether all rows that a request asks for have arrived, or are dead letters."""
+        there = self.again_of < 0 or self.arrived_up_to >= self.again_until
+        return self.answered >= request and there
 
     def arrived(self) -> Ledger:
         """With the batch delivered, but for its dead letters."""
-        new = self.rows if self.retries < 0 else 0
+        new = self.rows if self.has_new_rows else 0
         return replace(self, delivered=self.planned, sent_rows=self.sent_rows + new)
 
     def is_there(self, through: int | None, address: str, command: str) -> bool:
@@ -122,12 +166,11 @@ class Ledger:
 
         Whether a batch that was being sent had arrived is not known there, so it counts as not sent.
         """
-        at = self.since if self.is_pending and self.retries < 0 else self.cursor
-        anew = replace(self, sent_rows=0, sent_before=0).anew(RESTORED, at)
+        anew = replace(self, sent_rows=0, sent_before=0).anew(RESTORED, self.arrived_up_to)
         return replace(anew, generation=self.generation, planned=self.delivered, delivered=self.delivered)
 
     def anew(self, of_generation: int, at: Cursor) -> Ledger:
-        """The next generation of the delivery, which begins at `at`."""
+        """The next generation of the delivery, which begins at `at`; a request that is not done begins anew, too."""
         return Ledger(
             generation=self.generation + 1,
             of_generation=of_generation,
@@ -138,105 +181,5 @@ class Ledger:
             sent_before=self.sent_before + self.sent_rows,
             begins_at=at.unit,
             skipped_rows=at.row,
+            answered=self.answered,
         )
-
-
-def ledger_of(lake: Lake, delivery: Delivery) -> Ledger | None:
-    """The state of a delivery now; None before it has begun."""
-    return LedgerTable(lake, delivery, "").read()
-
-
-class LedgerTable:
-    """The ledger in the lake: a table without rows, whose commits hold the numbers."""
-
-    def __init__(self, lake: Lake, delivery: Delivery, command: str) -> None:
-        self.uri = lake.table(delivery, PROGRESS)
-        self._delivery = delivery
-        self._command = command
-
-    def read(self) -> Ledger | None:
-        """The state now; None before the delivery has begun."""
-        table = delta.open_table(self.uri)
-        return None if table is None or table.transaction_version("planned") is None else Ledger.of(table)
-
-    def identity(self) -> str:
-        """What tells this delivery from one of the same name in another lake; it has begun."""
-        return str(DeltaTable(location(self.uri)).metadata().id)
-
-    def begin(self, ledger: Ledger) -> None:
-        """Create the ledger."""
-        about = f"How far delivery {self._delivery.name} is"
-        delta.create(self.uri, _COLUMNS, append_only=False, description=about, properties=recorded_by(self._delivery))
-        delta.note(self.uri, metadata=vars(ledger), numbers=vars(ledger))
-
-    def write(self, before: Ledger, after: Ledger) -> None:
-        """Go on from one state to the next.
-
-        Raises:
-            FencedError: another process has gone on from the state `before`.
-        """
-
-        def fence(table: DeltaTable) -> None:
-            there = Ledger.of(table)
-            if there != before:
-                raise FencedError(
-                    f"delivery {self._delivery.name!r} was at batch {before.planned} of generation {before.generation} "
-                    f"and is at batch {there.planned} of generation {there.generation} now, so another process has "
-                    "taken over. Nothing is lost; let the other one run."
-                )
-
-        delta.note(self.uri, metadata=vars(after), numbers=vars(after), fence=fence)
-
-    def check_declaration(self) -> None:
-        """Refuse a declaration under which the cut of the batches would be another one.
-
-        Raises:
-            ChangedDeclaration: with the differences, and the commands that go on.
-        """
-        changes = list(self._changes())
-        if changes:
-            raise ChangedDeclaration(
-                f"delivery {self._delivery.name!r} is not the one that has delivered so far: {'; '.join(changes)}. "
-                f"Give the old declaration back; or let `{self._command} --go-on` "
-                "deliver by the new one what comes from now on, or `--all` everything from the beginning. Nothing was "
-                "delivered."
-            )
-
-    def check_generation(self, ledger: Ledger, generation: int) -> None:
-        """Refuse a table of another `generation` than the one that was delivered from so far.
-
-        Raises:
-            ChangedDeclaration: with the commands that go on; DeliveryHeld: the lake was made of a savepoint.
-        """
-        if ledger.is_held:
-            raise DeliveryHeld(
-                f"delivery {self._delivery.name!r} is held, because this lake was made of a savepoint, and does not "
-                f"know what was delivered since from the other one. `{self._command} --go-on` delivers what follows "
-                "the savepoint; `--all` delivers everything again. Give a second lake a target of its own. Nothing was "
-                "delivered."
-            )
-        if generation != ledger.of_generation:
-            raise ChangedDeclaration(
-                f"delivery {self._delivery.name!r} has delivered from generation {ledger.of_generation} of "
-                f"{self._delivery.of.name!r}, which was built anew since and is of generation {generation}. "
-                f"`{self._command} --go-on` delivers what follows, or of what is current what differs; `--all` "
-                "delivers everything again. Nothing was delivered."
-            )
-
-    def adopt(self) -> None:
-        """Record the declaration as it is now."""
-        table = delta.open_table(self.uri)
-        if table is not None:
-            table.alter.set_table_properties(recorded_by(self._delivery), raise_if_not_exists=False)
-
-    def has_selected_the_same(self) -> bool:
-        """Whether what is selected is what was when the generation began, so that every row of it has these columns."""
-        table = delta.open_table(self.uri)
-        recorded = None if table is None else recorded_declaration(table)
-        return recorded is not None and recorded.get("selects") == dict(self._delivery.selected)
-
-    def _changes(self) -> Iterator[str]:
-        table = delta.open_table(self.uri)
-        recorded = None if table is None else recorded_declaration(table)
-        if recorded is not None:
-            yield from differences(recorded["makes"], dict(self._delivery.fingerprint))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -62,6 +62,11 @@ class Outbox(ABC):
 
     def follow(self, spark: SparkSession, now: Callable[[], datetime]) -> None:
         """Bring what is read up to date, where it is derived from other tables."""
+        return None
+
+    def tell_again(self, spark: SparkSession, days: frozenset[date]) -> int | None:
+        """Add everything that is there of some days once more; the unit that it follows before, or None where no unit
+        can be added, and the rows that were delivered are to be read again."""
         return None
 
     def still_told(self, spark: SparkSession, rows: DataFrame) -> DataFrame:

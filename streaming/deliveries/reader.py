@@ -18,7 +18,7 @@ from streaming.sinks import CHANGE, REASON, REVISION, TIME
 ROW = "_row"
 """The column that numbers a row within its unit, of rows that are read one by one."""
 
-_READ_AT_ONCE = 50_000
+READ_AT_ONCE = 50_000
 """Rows that are read ahead, so that small batches do not each cost a query."""
 
 
@@ -36,7 +36,7 @@ class Reader:
         """Read ahead from `cursor` for a whole batch, or up to the unit `end`; returns how many rows there are."""
         if self._ahead is None or self._begins != cursor:
             self._ahead, self._begins, self._ends = None, cursor, cursor
-        most = max(_READ_AT_ONCE, self._delivery.most_rows)
+        most = max(READ_AT_ONCE, self._delivery.most_rows)
         while self._waiting < self._delivery.most_rows and self._ends.unit < end:
             until = self._outbox.piece(self._ends.unit, end, most)
             rows = self._read(spark, self._ends, until, most)

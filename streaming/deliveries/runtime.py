@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from streaming.base import interval
+from streaming.base import RedeliveryError
 from streaming.declare import Delivery
+from streaming.deliveries.asked_days import ask_for_days
+from streaming.deliveries.by_day import check_days, check_repeatable
+from streaming.deliveries.cutting import Cutting
 from streaming.deliveries.dead_letters import DeadLetters
-from streaming.deliveries.held import Held, first_of, new, retried
-from streaming.deliveries.ledger import Ledger, LedgerTable
+from streaming.deliveries.ledger import Ledger
+from streaming.deliveries.ledger_table import LedgerTable
 from streaming.deliveries.outbox import Cursor
 from streaming.deliveries.outboxes import outbox_of
-from streaming.deliveries.reader import Reader
 from streaming.deliveries.standing import Standing
 from streaming.lake import Lake
 from streaming.operators import Written, clean_state
 from streaming.sinks import Delivered, NumberedBatch, RefusedRow, Sink
 
 _CLEANED_EVERY = 500
-_SKIPPED_EVERY = timedelta(minutes=1)
 
 
 class DeliveryRuntime:
@@ -41,12 +41,9 @@ class DeliveryRuntime:
         self.outbox = outbox_of(delivery, lake)
         self._lake = lake
         self._now = now
-        self._reader = Reader(self.outbox, delivery, self._command)
+        self._cutting = Cutting(delivery, self.outbox, self.ledger, self.dead_letters, now, self._command)
         self._sink: Sink | None = None
         self._state: Ledger | None = None
-        self._waiting_since: datetime | None = None
-        self._skipped_at: datetime | None = None
-        self._cut: pa.Table | None = None
         self._written = 0
 
     @property
@@ -63,7 +60,7 @@ class DeliveryRuntime:
     @property
     def has_rows_waiting(self) -> bool:
         """Whether rows wait for a batch to be full."""
-        return self._waiting_since is not None
+        return self._cutting.has_rows_waiting
 
     def check(self) -> None:
         """Refuse to go on where it is not told what is meant; before the first step of a process.
@@ -93,25 +90,16 @@ class DeliveryRuntime:
         if ledger.is_pending:
             return ledger.planned
         self._check_generation(ledger)
-        dead = self.dead_letters.to_send_again(ledger.generation, ledger.delivered)
-        if dead:
-            self._cut = None
-            return self._write(ledger, ledger.plan_retry(*first_of(dead, self.delivery.most_rows)))
-        self.outbox.follow(spark, self._now)
-        end = self.outbox.end(ledger.unit)
-        waiting = self._reader.fill(spark, ledger.cursor, end)
-        if waiting == 0:
-            self._waiting_since = None
-            self._skip(ledger, end, now=all_of_it)
-            return None
-        if waiting < self.delivery.most_rows and not all_of_it and not self._has_waited():
-            return None
-        self._waiting_since = None
-        rows = min(waiting, self.delivery.most_rows)
-        # The view may have been built anew while its rows were read.
-        self._check_generation(ledger)
-        self._cut, until = self._reader.cut(rows)
-        return self._write(ledger, ledger.plan(until, rows))
+        while True:
+            after = self._cutting.next(spark, ledger, all_of_it=all_of_it)
+            if after is None:
+                return None
+            self._write(ledger, after)
+            if after.is_pending:
+                return after.planned
+            if after.answered == ledger.answered:
+                return None
+            ledger = after
 
     def deliver(self, spark: SparkSession) -> Written:
         """Send the batch that was cut, and note that it arrived; returns the rows that did.
@@ -126,7 +114,7 @@ class DeliveryRuntime:
         sink = self._connected()
         refused = 0
         if not ledger.is_there(sink.delivered_through(ledger.generation), self.delivery.to.address, self._command):
-            held = self._held(spark, ledger)
+            held = self._cutting.held(spark, ledger)
             batch = NumberedBatch(self.name, ledger.generation, ledger.planned, held.rows)
 
             def put_aside(found: Sequence[RefusedRow]) -> None:
@@ -152,7 +140,7 @@ class DeliveryRuntime:
         if before is None:
             return self._read()
         begins = before.cursor
-        if before.is_pending and before.retries < 0:
+        if before.is_pending and before.has_new_rows:
             arrived = self._connected().delivered_through(before.generation) == before.planned
             begins = before.cursor if arrived else before.since
         at = Cursor(self.outbox.begin) if again and self.delivery.what != "current" else begins
@@ -164,17 +152,38 @@ class DeliveryRuntime:
         self.forget()
         return after
 
+    def ask_for_days(self, days: Iterable[date]) -> int:
+        """Ask whoever delivers to deliver some days again; returns the number of the request.
+
+        Raises:
+            RedeliveryError: that cannot be done for this delivery, or nothing was delivered of a day.
+            ChangedDeclaration: as `check`.
+            FencedError: somebody else asks at the same moment; nothing is asked for.
+        """
+        check_repeatable(self.delivery)
+        ledger, asked = self.ledger.read(), frozenset(days)
+        if ledger is None:
+            raise RedeliveryError(f"delivery {self.delivery.name!r} has not begun, so there is nothing to send again.")
+        self.check()
+        check_days(self._lake, self.delivery, asked)
+        return ask_for_days(self.ledger.uri, asked, ledger.answered)
+
+    def has_answered(self, request: int) -> bool:
+        """Whether all rows that a request asks for have arrived, or are dead letters."""
+        ledger = self.ledger.read()
+        return ledger is not None and ledger.has_answered(request)
+
     def standing(self) -> Standing:
         """How it stands now; reads tables and starts no Spark."""
         ledger = self.ledger.read() or Ledger(unit=self.outbox.begin)
-        begins = ledger.since if ledger.is_pending and ledger.retries < 0 else ledger.cursor
+        begins = ledger.arrived_up_to
         behind = max(0, self.outbox.end(begins.unit) - begins.unit)
         return Standing(ledger.generation, ledger.delivered, ledger.sent_rows, self.dead_letters.count(), behind)
 
     def forget(self) -> None:
         """Read everything anew, and connect anew: after an error, or once somebody has changed the ledger."""
         self._state = None
-        self._reader = Reader(self.outbox, self.delivery, self._command)
+        self._cutting.forget()
         self.disconnect()
 
     def disconnect(self) -> None:
@@ -190,7 +199,6 @@ class DeliveryRuntime:
     def _read(self) -> Ledger:
         if self._state is None:
             self.check()
-            self._cut = None
             self._state = self.ledger.read()
             if self._state is None:
                 begin = self.outbox.begin
@@ -203,7 +211,7 @@ class DeliveryRuntime:
                 self._forget_retried(self._state)
         return self._state
 
-    def _write(self, before: Ledger, after: Ledger) -> int:
+    def _write(self, before: Ledger, after: Ledger) -> None:
         try:
             self.ledger.write(before, after)
         except BaseException:
@@ -213,21 +221,6 @@ class DeliveryRuntime:
         self._written += 1
         if self._written % _CLEANED_EVERY == 0:
             clean_state(self.ledger.uri, self._now())
-        return after.planned
-
-    def _skip(self, ledger: Ledger, end: int, *, now: bool) -> None:
-        """Units without a row to deliver are not read again by the next process; now and then is enough for that."""
-        due = now or self._skipped_at is None or self._now() - self._skipped_at >= _SKIPPED_EVERY
-        if due and ledger.cursor < Cursor(end):
-            self._skipped_at = self._now()
-            self._write(ledger, ledger.moved(Cursor(end)))
-
-    def _has_waited(self) -> bool:
-        waits, now = self.delivery.waits, self._now()
-        if waits is None:
-            return True
-        self._waiting_since = self._waiting_since or now
-        return now - self._waiting_since >= interval(waits)
 
     def _connected(self) -> Sink:
         if self._sink is None:
@@ -236,14 +229,6 @@ class DeliveryRuntime:
             )
             self._sink = self.delivery.to.connect(self._lake, delivered)
         return self._sink
-
-    def _held(self, spark: SparkSession, ledger: Ledger) -> Held:
-        if ledger.retries >= 0:
-            return retried(spark, self._reader, self.dead_letters.pending(ledger.generation, ledger.retries))
-        if self._cut is None:
-            self._check_generation(ledger)
-            self._cut = self._reader.again(spark, ledger.since, ledger.cursor, ledger.rows)
-        return new(self._cut, ledger.since)
 
     def _forget_retried(self, ledger: Ledger) -> None:
         if ledger.retries >= 0:

@@ -7,7 +7,7 @@ from streaming.operations.doctor import Ailment, examine, heal
 from streaming.operations.left import LeftTable, drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
 from streaming.operations.rebuild import RebuildListener, rebuild
-from streaming.operations.redeliver import Redelivered, begin_anew, redeliver
+from streaming.operations.redeliver import Redelivered, begin_anew, redeliver, redeliver_days
 from streaming.operations.repair import ChangedWindow, Preview, preview, repair
 from streaming.operations.restore import Restored, fork, restore, restore_to
 from streaming.operations.savepoint import savepoint
@@ -46,6 +46,7 @@ __all__ = [
     "preview",
     "rebuild",
     "redeliver",
+    "redeliver_days",
     "repair",
     "restore",
     "restore_to",

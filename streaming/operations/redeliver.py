@@ -1,10 +1,10 @@
-"""What somebody decides about a delivery: to send its dead letters again, to go on, or to begin from the beginning."""
+"""What somebody decides about a delivery: to send dead letters or some days again, to go on, or to begin anew."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from threading import Event
 
 from pyspark.sql import SparkSession
@@ -23,13 +23,15 @@ _WAITS_FOR_PROCESS = 60.0
 class Redelivered:
     """What came of it: dead letters before and after, and why the target does not take more; empty if it does.
 
-    `holder`: the process that runs the pipeline and delivers instead of this one; empty if this one did.
+    `holder`: the process that runs the pipeline and delivers instead of this one; empty if this one did. `done`: all
+    that was asked for has arrived.
     """
 
     dead_before: int
     dead_after: int
     waiting: str
     holder: str
+    done: bool = True
 
 
 def redeliver(
@@ -52,6 +54,32 @@ def redeliver(
         runtime.dead_letters.ask(standing.generation, standing.delivered)
     waiting, holder = _deliver(spark, lake, pipeline, runtime, now, lambda: _is_done(runtime))
     return Redelivered(before, runtime.dead_letters.count(), waiting, holder)
+
+
+def redeliver_days(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    delivery: Delivery,
+    days: Iterable[date],
+    now: Callable[[], datetime] = utc_now,
+) -> Redelivered:
+    """Deliver the rows of some days again, as they stand now; dead letters of them stay what they are.
+
+    Of what is current, results and deletes come with a new revision; other rows come with their own, so that none takes
+    the place of a newer one. They are asked for in the ledger, and batches like all others: whoever dies meanwhile goes
+    on where it was. Where the pipeline runs, its process delivers them; this one waits up to a minute for it.
+
+    Raises:
+        RedeliveryError: rows would be there twice, or nothing is there of a day.
+        ChangedDeclaration, ProgressError: the delivery is paused, and first has to be told what is meant.
+        FencedError: somebody else asks for days at the same moment; ask again.
+    """
+    runtime = DeliveryRuntime(delivery, lake, now, pipeline.name)
+    request = runtime.ask_for_days(days)
+    dead = runtime.dead_letters.count()
+    waiting, holder = _deliver(spark, lake, pipeline, runtime, now, lambda: runtime.has_answered(request))
+    return Redelivered(dead, runtime.dead_letters.count(), waiting, holder, runtime.has_answered(request))
 
 
 def begin_anew(

@@ -26,7 +26,7 @@ CONNECTION, BUCKET, SERVERS = "TEST_POSTGRES", "TEST_BUCKET", "TEST_KAFKA"
 _FILES, _POSTGRES = "streaming.sinks.file_sink:FileSink", "streaming.sinks.postgres_sink:PostgresSink"
 _ATTEMPTS, _OBJECTS = "streaming.sinks.file_sink:Attempts", "streaming.sinks.object_store:ObjectStore"
 _TOPIC, _PRODUCER = "streaming.sinks.kafka.sink:KafkaSink", "streaming.sinks.kafka.producer:RecordProducer"
-_LEDGER = "streaming.deliveries.ledger:LedgerTable"
+_LEDGER = "streaming.deliveries.ledger_table:LedgerTable"
 
 # In the order in which one lake meets them: each attempt has one file more to take in, and begins with what the one
 # before it left.

@@ -11,11 +11,13 @@ from streaming.declare.delivery import Delivery
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
 from streaming.pipelines import flights as declared
+from streaming.sinks.postgres import Postgres
 from streaming.sinks.rest import Rest
 from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import FIRST
 from tests.support.feeds import land_all
 from tests.support.http_server import http_server
+from tests.support.postgres import rows, run
 
 
 def test_dead_letters_are_shown_sent_again_and_gone(
@@ -62,3 +64,22 @@ def test_dead_letters_are_shown_sent_again_and_gone(
         code, text = tidemark("redeliver flights nonesuch")
         assert code == 1 and "has no delivery 'nonesuch'; its deliveries: post" in text
         assert tidemark("redeliver flights post --all --go-on")[0] == 1
+        code, text = tidemark("redeliver flights post --day 2013-01-01")
+        assert code == 1 and "'post' cannot deliver a day again: Rest keeps every row that it gets" in text
+
+
+def test_a_day_that_is_named_is_there_again(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch, postgres: str
+) -> None:
+    to = Postgres("departures", key=("origin",), connection=postgres)
+    table = Delivery("table", declared.flights, to, select=("origin", "carrier"))
+    monkeypatch.setattr(declared, "pipeline", replace(declared.pipeline, deliveries=(table,)))
+    land_all(lake, declared.flights, FIRST)
+    assert tidemark("run flights")[0] == 0
+    before = rows(postgres, "select origin, carrier from departures order by 1")
+    run(postgres, "update departures set carrier = '??'")
+    code, text = tidemark("redeliver flights table --day 2013-01-01")
+    assert code == 0 and "table: 2013-01-01 is there again." in text and "Next: tidemark audit flights" in text
+    assert rows(postgres, "select origin, carrier from departures order by 1") == before
+    code, text = tidemark("redeliver flights table --day 2013-01-01 --day 2013-02-01")
+    assert code == 1 and "'flights' has no row of 2013-02-01 for 'table'" in text

@@ -18,7 +18,7 @@ from streaming.sinks.files import JsonLines
 from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.rest import Rest
-from tests.support.departures import FIRST
+from tests.support.departures import FIRST, SECOND, THIRD
 from tests.support.feeds import land_all
 from tests.support.postgres import rows, run
 
@@ -104,3 +104,40 @@ def test_a_drain_tells_what_arrived_and_what_waits(
     assert instance.get_latest_materialization_event(dg.AssetKey(["flights", "away"])) is None
     seen = instance.fetch_observations(dg.AssetKey(["flights", "away"]), limit=1).records
     assert "is away: ConnectError" in str(seen[0].asset_observation.metadata["waiting"].value)
+
+
+def test_chosen_days_of_a_delivery_are_partitions_that_are_delivered_again_in_one_run(
+    spark: SparkSession, lake: Lake, instance: dg.DagsterInstance, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody changes every row of the table; then two of its three days are materialized."""
+    monkeypatch.setattr("streaming.service.delivering._PATIENCE", 0.1)
+    select = {"day": "_day", "flight": "flight", "origin": "origin", "carrier": "carrier"}
+    to = Postgres("departures", key=("day", "flight", "origin"), connection=postgres)
+    platform = platform_of(lake.root, Delivery("table", flights, to, select=select), LINES)
+    graph = platform.resolve_asset_graph()
+    key, lines = dg.AssetKey(["flights", "table"]), graph.get(dg.AssetKey(["flights", "lines"]))
+    assert graph.get(key).is_executable and not lines.is_executable
+    assert "JsonLines keeps every row that it gets" in str(lines.metadata["not_by_day"])
+
+    land_all(lake, flights, [*FIRST, *SECOND, *THIRD])
+    assert platform.resolve_job_def("flights_drain").execute_in_process(instance=instance).success
+    days = {"2013-01-01", "2013-01-02", "2013-01-03"}
+    assert (
+        instance.get_materialized_partitions(key) == set(instance.get_dynamic_partitions("flights__table_days")) == days
+    )
+    query = "select day::text, carrier from departures order by 1, 2"
+    whole = rows(postgres, query)
+    assert {day for day, _ in whole} == days
+    run(postgres, "update departures set carrier = '??'")
+
+    job = platform.resolve_implicit_global_asset_job_def()
+    ends = {"dagster/asset_partition_range_start": "2013-01-01", "dagster/asset_partition_range_end": "2013-01-02"}
+    done = job.execute_in_process(instance=instance, asset_selection=[key], tags=ends)
+    told = {event.partition for event in done.get_asset_materialization_events() if event.asset_key == key}
+    assert told == {"2013-01-01", "2013-01-02"}
+    assert rows(postgres, query) == [(day, carrier if day < "2013-01-03" else "??") for day, carrier in whole]
+
+    run(postgres, "alter table departures rename to gone", "create table departures (flight bigint)")
+    failed = job.execute_in_process(instance=instance, asset_selection=[key], tags=ends, raise_on_error=False)
+    (failure,) = (event.step_failure_data for event in failed.all_events if event.is_step_failure)
+    assert "asked for, but not there yet" in str(failure.user_failure_data.description)

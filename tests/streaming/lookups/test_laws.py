@@ -33,6 +33,8 @@ SELECTED = pa.schema(
         "_origin": pa.struct([("position", pa.int64())]),
     }
 )
+
+
 def rows_of(values: list[int], first: int) -> pa.Table:
     places = range(first, first + len(values))
     columns = [values, [NOW] * len(values), [0] * len(values), [{"position": place} for place in places]]

@@ -1,0 +1,159 @@
+"""Corrections of keyed functions on Spark: by day, killed between any two commits, of two streams and with rules."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.audit.laws import audit
+from streaming.base.errors import ViewError
+from streaming.declare.keyed import Keyed
+from streaming.declare.pipeline import Pipeline
+from streaming.lake.lake import Lake
+from streaming.operations.rebuild import rebuild
+from streaming.operators.runtime import runtime_of
+from tests.streaming.keyed.connected_oracle import controls, lefts, rights, ruled, said
+from tests.streaming.keyed.corrections_oracle import Batch, Row, over_all_rows, told
+from tests.support.instants import NOW, T0, at, ms
+from tests.support.killed import Killed, killed_at
+from tests.support.runs import run, tuples
+from tidemark.testing import correct, land_all, play
+
+SEED = 31
+SHIFT = 24 * 3600 - 20
+"""Seconds: what the oracle calls 20 is midnight, so that sessions lie on two days."""
+
+PIPELINE = Pipeline(told.of, (told,))
+
+
+def drawn(draw: random.Random) -> list[Batch]:
+    """Batches that move on in time, a third of whose rows come behind the clock."""
+    return [
+        [
+            Row(draw.choice("pqr"), max(0, first + draw.randrange(6) - draw.choice([0, 0, 7])), draw.randrange(10))
+            for _ in range(7)
+        ]
+        for first in (2, 8, 14, 18, 22, 28)
+    ]
+
+
+BATCHES = drawn(random.Random(SEED))
+FIRST, SECOND = BATCHES[:4], BATCHES[4:]
+
+
+def payloads(batch: Batch) -> list[dict[str, Any]]:
+    return [{"id": key, "timestamp": ms(at(SHIFT + when)), "temperature": value} for key, when, value in batch]
+
+
+def current(spark: SparkSession, lake: Lake, keyed: Keyed) -> dict[str, list[tuple[str, int, Any]]]:
+    """What is current of each output, in the oracle's words."""
+    found = {}
+    for to in keyed.output_schemas:
+        rows = tuples(
+            runtime_of(keyed, lake).readable[to or "current"](spark), "id", "_at", "error" if to == "failed" else "said"
+        )
+        lines = [(key, int((when - T0).total_seconds()) - SHIFT, text) for key, when, text in rows]
+        found[to] = sorted(((key, when, "nine" if to == "failed" else text) for key, when, text in lines), key=repr)
+    return found
+
+
+def broken(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> list[str]:
+    return [f"{each.law} of {each.subject}" for each in audit(spark, lake, pipeline) if not each.holds]
+
+
+@pytest.fixture(scope="module")
+def first_corrected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with the first batches, which are corrected while some sessions are open."""
+    lake = Lake(str(tmp_path_factory.mktemp("first") / "lake"))
+    run(spark, lake, PIPELINE, *map(payloads, FIRST))
+    assert correct(spark, lake, told, lambda: NOW), "rows came late"
+    return lake
+
+
+@pytest.fixture(scope="module")
+def gone_on(spark: SparkSession, first_corrected: Lake, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """The same, and the other batches have come since."""
+    lake = Lake(str(tmp_path_factory.mktemp("on") / "lake"))
+    shutil.copytree(first_corrected.root, lake.root)
+    run(spark, lake, PIPELINE, *map(payloads, SECOND))
+    return lake
+
+
+def test_what_is_corrected_is_the_function_over_all_rows_so_far(spark: SparkSession, first_corrected: Lake) -> None:
+    assert current(spark, first_corrected, told) == over_all_rows(FIRST)
+    first = tuples(runtime_of(told, first_corrected).readable["first"](spark), "id", "_at", "said")
+    assert first != tuples(runtime_of(told, first_corrected).readable["current"](spark), "id", "_at", "said")
+    assert runtime_of(told, first_corrected).plan(spark) == []
+    assert broken(spark, first_corrected, PIPELINE) == []
+
+
+def test_a_correction_that_is_killed_between_two_commits_is_made_whole_by_the_next(
+    spark: SparkSession, gone_on: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    shutil.copytree(gone_on.root, lake.root)
+    days = [entry.day for entry in runtime_of(told, lake).plan(spark)]
+    assert [str(day) for day in days] == ["2026-01-01", "2026-01-02"], "also where only a session has gone on"
+    assert broken(spark, lake, PIPELINE) == [], "what waits is not broken"
+    # Between two outputs of a day, and between two days.
+    for kill in (2, 4):
+        with monkeypatch.context() as dying, pytest.raises(Killed):
+            killed_at(kill, dying)
+            runtime_of(told, lake).correct(spark, days, lambda: NOW)
+        assert [entry.day for entry in runtime_of(told, lake).plan(spark)] == days[kill // 4 :]
+    correct(spark, lake, told, lambda: NOW)
+    assert current(spark, lake, told) == over_all_rows(BATCHES)
+    assert runtime_of(told, lake).plan(spark) == []
+    assert broken(spark, lake, PIPELINE) == []
+
+
+def test_what_is_built_anew_is_corrected_and_the_same_as_of_an_earlier_batch(
+    spark: SparkSession, gone_on: Lake
+) -> None:
+    rebuild(spark, gone_on, PIPELINE, told, now=lambda: NOW)
+    assert current(spark, gone_on, told) == over_all_rows(BATCHES)
+
+
+def test_without_idle_nothing_is_corrected_and_the_way_out_is_told(spark: SparkSession, first_corrected: Lake) -> None:
+    endless = runtime_of(replace(told, idle=None), first_corrected)
+    assert endless.plan(spark) == []
+    assert "corrections" not in endless.readable
+    with pytest.raises(ViewError, match=r"'told' has no idle.*idle='1 day', and run `tidemark rebuild told`"):
+        endless.correct(spark, [], lambda: NOW)
+    with pytest.raises(ViewError, match="of order 'arrival', in which late rows come like all others"):
+        runtime_of(replace(told, order="arrival"), first_corrected).correct(spark, [], lambda: NOW)
+
+
+both = replace(said, idle="3 seconds")
+by_rule = replace(ruled, order="event", idle="3 seconds")
+CONNECTED = Pipeline(name="connected", streams=(lefts, rights, controls), operators=(both, by_rule))
+
+
+def test_late_rows_of_two_streams_and_with_rules_come_in_their_place(spark: SparkSession, lake: Lake) -> None:
+    def rows(*of: tuple[str, int, int]) -> list[dict[str, Any]]:
+        return [{"id": key, "at": at(when), "n": value} for key, when, value in of]
+
+    batches: list[dict[str, Any]] = [
+        {"controls": [{"id": "a", "version": 1, "at": at(0)}], "lefts": rows(("a", 1, 1), ("a", 9, 2), ("b", 9, 0))},
+        {"rights": rows(("a", 2, 0), ("b", 8, 1), ("a", 12, 0))},
+        {"controls": [{"id": "a", "version": 2, "at": at(0)}], "lefts": rows(("a", 3, 1), ("a", 13, 1), ("b", 12, 1))},
+        {"rights": rows(("b", 7, 2), ("a", 4, 1), ("b", 15, 2)), "lefts": rows(("a", 10, 2), ("b", 14, 1))},
+    ]
+    for batch in batches:
+        for stream in (controls, lefts, rights):
+            if stream.name in batch:
+                land_all(lake, stream, [{**row, "at": row["at"].isoformat()} for row in batch[stream.name]])
+        run(spark, lake, CONNECTED)
+    for keyed, reads in ((both, ("lefts", "rights")), (by_rule, ("controls", "lefts"))):
+        correct(spark, lake, keyed, lambda: NOW)
+        done = play(keyed, *({name: batch[name] for name in reads if name in batch} for batch in batches))
+        assert done.current != done.outputs, "some rows came late"
+        rows_of = runtime_of(keyed, lake).readable["current"](spark)
+        assert sorted(tuples(rows_of.drop("_corrected", "_day"))) == sorted(done.current[""])
+    assert broken(spark, lake, CONNECTED) == []

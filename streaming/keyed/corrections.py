@@ -14,7 +14,7 @@ from streaming.keyed.control import rules_of_logs
 from streaming.keyed.corrections_plan import can_be_followed, late_days
 from streaming.keyed.late import logs_of
 from streaming.keyed.reached import Reached
-from streaming.keyed.replacements import replacements
+from streaming.keyed.replacements import DayReplay
 from streaming.keyed.rules import PinnedRules
 from streaming.lake import Lake
 from streaming.log import Batch, batches_after, read_log
@@ -58,9 +58,11 @@ def correct(
         return corrected
     logs, rules = logs_of(spark, lake, keyed), pinned_rules(spark, lake, keyed, at)
     for day in asked:
+        of_day = DayReplay.of(keyed, logs, day, at)
+        of_day.stretches.persist()
         # A plan goes by the results' corrections, so that a day is whole once these are there.
         for output in reversed(keyed.output_schemas):
-            rows = replacements(keyed, logs, day, at, output, rules).withColumn("_corrected_at", literal(now()))
+            rows = of_day.replacements(output, rules).withColumn("_corrected_at", literal(now()))
             with function_errors():
                 corrected[day] = delta.replace_days(
                     rows,
@@ -71,6 +73,7 @@ def correct(
                     statistics=("_at",),
                     fence=partial(same_generation, keyed, generation),
                 )
+        of_day.stretches.unpersist()
         on_day(day, corrected[day])
     return corrected
 
@@ -135,5 +138,5 @@ def _called_for(spark: SparkSession, lake: Lake, keyed: Keyed, output: str) -> D
     at, logs = Reached.at_heads(lake, keyed), logs_of(spark, lake, keyed)
     days = [row["day"] for row in late_days(keyed, logs, at).collect()]
     rules = pinned_rules(spark, lake, keyed, at)
-    frames = [replacements(keyed, logs, day, at, output, rules) for day in days]
+    frames = [DayReplay.of(keyed, logs, day, at).replacements(output, rules) for day in days]
     return reduce(DataFrame.unionByName, frames) if frames else None

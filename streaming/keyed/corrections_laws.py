@@ -16,7 +16,7 @@ from streaming.keyed.corrections_plan import pending
 from streaming.keyed.current import current_results
 from streaming.keyed.late import passed
 from streaming.keyed.reached import Reached
-from streaming.keyed.replacements import replacements, replayed
+from streaming.keyed.replacements import DayReplay, replayed
 from streaming.keyed.rules import PinnedRules
 from streaming.lake import Lake
 from streaming.log import valid
@@ -89,5 +89,5 @@ def _recomputed(
     parts = []
     for row in stored.select(DAY).distinct().collect():
         at = _at(keyed, logs, Corrected.of(keyed, row[DAY], table).through)
-        parts.append(replacements(keyed, rows, row[DAY], at, output, rules))
+        parts.append(DayReplay.of(keyed, rows, row[DAY], at).replacements(output, rules))
     return reduce(DataFrame.unionByName, parts) if parts else stored.limit(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import reduce
 
@@ -23,49 +24,58 @@ from streaming.keyed.tasks import RowsOf
 _OUTPUT = "_output"
 
 
-def replacements(
-    keyed: Keyed,
-    logs: Mapping[str, DataFrame],
-    day: date,
-    at: Reached,
-    output: str,
-    rules: PinnedRules | None,
-) -> DataFrame:
-    """The corrections of an output on one day, as a pure function of the `logs`, by stream, up to `at`.
+@dataclass(frozen=True)
+class DayReplay:
+    """What of one day late rows may have changed.
 
-    For each activity session with late rows that reaches into the day, and which the function goes through once more
-    from its first row: all that it emits from the first late row on, within the day, and up to the joint clock. Keys,
-    `_at` and what is emitted, then the session's start, from when until when its rows stand for the key's results,
-    `_late_rows` (those of the session, up to the end of the day), `_retracted`, how far the logs are, and `_day`. A
-    retracted row has no values: the function emits nothing there any more.
+    `stretches`: of each activity session with late rows that reaches into the day, the part that is replaced; `rows`:
+    all rows of these sessions, by stream; `last`: the last instant of which results are replaced, in microseconds.
     """
-    begins = datetime.combine(day, time(), UTC)
-    ends = begins + timedelta(days=1)
-    # Neither rows nor timers of later days tell anything of this one.
-    before = at.watermark and min(at.watermark, ends)
-    rows = passed(keyed, logs, at.through, before)
-    last = ends - MICROSECOND if at.watermark is None else min(at.watermark, ends - MICROSECOND)
-    stretches = _stretches(sessions_with_late_rows(keyed, rows), keyed, begins, last)
-    outputs = replayed(keyed, _within(keyed, rows, stretches), to_micros(last), output, rules)
-    emitted = F.struct("*").alias(_OUTPUT)
-    values = keyed.output_schemas[output].names
-    through = {through_column(keyed.streams, each): at.through[each.name] for each in keyed.streams}
-    is_of = [F.col(_key(place)).eqNullSafe(F.col(f"{_OUTPUT}.`{name}`")) for place, name in enumerate(keyed.by)]
-    time_of = F.col(f"{_OUTPUT}.{AT}")
-    in_stretch = (time_of >= F.col(REPLACES_FROM)) & (time_of < F.col(REPLACES_UNTIL))
-    return (
-        stretches.drop(END)
-        .join(outputs.select(emitted), reduce(Column.__and__, is_of, in_stretch), "left")
-        .select(
-            *(F.col(_key(place)).alias(name) for place, name in enumerate(keyed.by)),
-            F.coalesce(time_of, REPLACES_FROM).alias(AT),
-            *(F.col(f"{_OUTPUT}.`{name}`").alias(name) for name in values),
-            *(SESSION_START, REPLACES_FROM, REPLACES_UNTIL, LATE_ROWS),
-            time_of.isNull().alias(RETRACTED),
-            *(F.lit(number).cast("bigint").alias(name) for name, number in through.items()),
-            date_literal(day).alias(DAY),
+
+    keyed: Keyed
+    day: date
+    at: Reached
+    stretches: DataFrame
+    rows: Mapping[str, DataFrame]
+    last: int
+
+    @classmethod
+    def of(cls, keyed: Keyed, logs: Mapping[str, DataFrame], day: date, at: Reached) -> DayReplay:
+        """As a pure function of the `logs`, by stream, up to `at`."""
+        begins = datetime.combine(day, time(), UTC)
+        ends = begins + timedelta(days=1)
+        # Neither rows nor timers of later days tell anything of this one.
+        last = ends - MICROSECOND if at.watermark is None else min(at.watermark, ends - MICROSECOND)
+        rows = passed(keyed, logs, at.through, at.watermark and min(at.watermark, ends))
+        stretches = _stretches(sessions_with_late_rows(keyed, rows), keyed, begins, last)
+        return cls(keyed, day, at, stretches, _within(keyed, rows, stretches), to_micros(last))
+
+    def replacements(self, output: str, rules: PinnedRules | None) -> DataFrame:
+        """The corrections of an output: what the function gives for these sessions, from each first late row on.
+
+        Keys, `_at` and what is emitted, then the session's start, from when until when its rows stand for the key's
+        results, `_late_rows` (those of the session, up to the end of the day), `_retracted`, how far the logs are, and
+        `_day`. A retracted row has no values: the function emits nothing there any more.
+        """
+        keyed = self.keyed
+        outputs = replayed(keyed, self.rows, self.last, output, rules)
+        through = {through_column(keyed.streams, each): self.at.through[each.name] for each in keyed.streams}
+        is_of = [F.col(_key(place)).eqNullSafe(F.col(f"{_OUTPUT}.`{name}`")) for place, name in enumerate(keyed.by)]
+        time_of = F.col(f"{_OUTPUT}.{AT}")
+        in_stretch = (time_of >= F.col(REPLACES_FROM)) & (time_of < F.col(REPLACES_UNTIL))
+        return (
+            self.stretches.drop(END)
+            .join(outputs.select(F.struct("*").alias(_OUTPUT)), reduce(Column.__and__, is_of, in_stretch), "left")
+            .select(
+                *(F.col(_key(place)).alias(name) for place, name in enumerate(keyed.by)),
+                F.coalesce(time_of, REPLACES_FROM).alias(AT),
+                *(F.col(f"{_OUTPUT}.`{name}`").alias(name) for name in keyed.output_schemas[output].names),
+                *(SESSION_START, REPLACES_FROM, REPLACES_UNTIL, LATE_ROWS),
+                time_of.isNull().alias(RETRACTED),
+                *(F.lit(number).cast("bigint").alias(name) for name, number in through.items()),
+                date_literal(self.day).alias(DAY),
+            )
         )
-    )
 
 
 def replayed(

@@ -150,7 +150,11 @@ def test_a_correction_that_is_killed_between_two_commits_is_made_whole_by_the_ne
     assert held.holds() == told_of(spark, lake)
 
 
-def test_what_is_built_anew_is_corrected_at_once(spark: SparkSession, gone_on: Lake) -> None:
+def test_what_is_built_anew_is_corrected_at_once_and_an_earlier_batch_has_its_own_corrections(
+    spark: SparkSession, gone_on: Lake
+) -> None:
+    then = gone_on.as_of({"readings": len(FIRST) - 1})
+    assert current(spark, then, calm) == expected(FIRST)
     rebuild(spark, gone_on, PIPELINE, calm, now=lambda: NOW)
     assert current(spark, gone_on, calm) == expected(BATCHES)
 

@@ -60,20 +60,22 @@ def correct(
     for day in asked:
         of_day = DayReplay.of(keyed, logs, day, at)
         of_day.stretches.persist()
-        # A plan goes by the results' corrections, so that a day is whole once these are there.
-        for output in reversed(keyed.output_schemas):
-            rows = of_day.replacements(output, rules).withColumn("_corrected_at", literal(now()))
-            with function_errors():
-                corrected[day] = delta.replace_days(
-                    rows,
-                    create_table(lake, keyed, corrections_of(output), rows.schema),
-                    [day],
-                    metadata={"through": {day.isoformat(): dict(at.through)}, "view": keyed.name},
-                    numbers=corrected_numbers(day, at),
-                    statistics=("_at",),
-                    fence=partial(same_generation, keyed, generation),
-                )
-        of_day.stretches.unpersist()
+        try:
+            # A plan goes by the results' corrections, so that a day is whole once these are there.
+            for output in reversed(keyed.output_schemas):
+                rows = of_day.replacements(output, rules).withColumn("_corrected_at", literal(now()))
+                with function_errors():
+                    corrected[day] = delta.replace_days(
+                        rows,
+                        create_table(lake, keyed, corrections_of(output), rows.schema),
+                        [day],
+                        metadata={"through": {day.isoformat(): dict(at.through)}, "view": keyed.name},
+                        numbers=corrected_numbers(day, at),
+                        statistics=("_at",),
+                        fence=partial(same_generation, keyed, generation),
+                    )
+        finally:
+            of_day.stretches.unpersist()
         on_day(day, corrected[day])
     return corrected
 

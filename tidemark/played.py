@@ -30,11 +30,13 @@ class Moment:
 class Played:
     """What became of it: `outputs` by the suffix of their table, `late` rows (order `event` only), state and timers.
 
+    `current` are the outputs once late rows are corrected, by time: the same as `outputs` where none are (`idle`).
     Rows of an output are tuples in the order in which they were emitted: the key, the time, the values. `str` tells the
     `moments` one per line.
     """
 
     outputs: Mapping[str, list[tuple[Any, ...]]]
+    current: Mapping[str, list[tuple[Any, ...]]]
     late: list[Mapping[str, Any]]
     state: Mapping[tuple[Any, ...], Mapping[str, Any]]
     timers: Mapping[tuple[Any, ...], Mapping[str, datetime]]

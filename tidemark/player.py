@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import Any
 
 from streaming.base import DeclarationError, from_micros, to_micros
 from streaming.clocks import BatchSummary, ClockState, joint_watermark, latest
 from streaming.declare import Keyed, Stream
-from streaming.keyed import NEVER, Fold, Key, Output, PinnedRules, Pins, RuleHistory, read_back, row_class
+from streaming.keyed import NEVER, Fold, Key, PinnedRules, Pins, RuleHistory, read_back, row_class
+from tidemark.corrected import Come, corrected, key_of, plain
 from tidemark.played import Moment, Played
 
 Rows = Iterable[Mapping[str, Any]]
@@ -53,16 +52,6 @@ def play(
     return player.played()
 
 
-class _Pending(NamedTuple):
-    """A row that no step has handled yet: its event time, its stamp, and the batch and the stream it is of."""
-
-    at: int
-    stamp: int
-    row: Any
-    batch: int
-    of: int
-
-
 @dataclass
 class _Log:
     """The log of one stream: how many batches it has, and its clock after them."""
@@ -92,7 +81,8 @@ class _Player:
         self._marks: list[tuple[int, int]] = []
         self._fold = Fold(keyed)
         self._handled: Any = None
-        self._pending: list[_Pending] = []
+        self._pending: list[Come] = []
+        self._come: list[Come] = []
         self._kept: dict[tuple[Any, ...], Any] = {}
         self._outputs: dict[str, list[tuple[Any, ...]]] = {to: [] for to in keyed.output_schemas}
         self._late: list[Mapping[str, Any]] = []
@@ -117,17 +107,18 @@ class _Player:
         for of, log in enumerate(self._logs):
             if log.stream.name in batch:
                 rows = log.add(batch[log.stream.name])
-                self._pending += [_Pending(at, stamp, row, log.batches - 1, of) for at, stamp, row in rows]
+                come = [Come(at, stamp, row, log.batches - 1, of) for at, stamp, row in rows]
+                self._pending += come
+                self._come += come
                 self._pin(log)
 
     def step(self) -> None:
         """Follow what has come since the last step."""
         clock = _micros(self._watermark)
         self._fold = Fold(self._keyed, self._rules(), self._tell)
-        by_key: dict[tuple[Any, ...], list[_Pending]] = {key: [] for key in self._kept}
+        by_key: dict[tuple[Any, ...], list[Come]] = {key: [] for key in self._kept}
         for entry in self._due(clock):
-            columns = self._logs[entry.of].stream.columns
-            by_key.setdefault(tuple(entry.row[columns.index(name)] for name in self._keyed.by), []).append(entry)
+            by_key.setdefault(key_of(self._keyed, entry), []).append(entry)
         for values, rows in by_key.items():
             kept = self._kept.pop(values, None)
             key = self._fold.begin(values, *(() if kept is None else (kept.state, kept.timers)))
@@ -155,9 +146,13 @@ class _Player:
 
     def played(self) -> Played:
         """What became of all steps."""
-        names = self._keyed.state_schema.names
+        keyed, names = self._keyed, self._keyed.state_schema.names
+        clock = _micros(self._watermark)
         return Played(
             outputs=self._outputs,
+            current=corrected(keyed, self._outputs, self._come, clock, self._rules())
+            if keyed.corrected
+            else self._outputs,
             late=self._late,
             state={key: dict(zip(names, kept.state, strict=True)) for key, kept in self._kept.items()},
             timers={key: _instants(kept.timers) for key, kept in self._kept.items() if kept.timers},
@@ -177,7 +172,7 @@ class _Player:
             return None
         return PinnedRules(self._history, Pins.of(self._pinned, self._marks))
 
-    def _due(self, clock: int) -> list[_Pending]:
+    def _due(self, clock: int) -> list[Come]:
         """The rows that this step handles, in their order; late ones of order `event` are put aside."""
         pending, self._pending = self._pending, []
         if self._keyed.order == "arrival":
@@ -194,21 +189,13 @@ class _Player:
         late = ", late" if key.late else ""
         of = f" of {key.stream}" if len(self._logs) > 1 else ""
         what = f"row {self._handled!r}{of}{late}" if timer is None else f"timer {timer}"
-        emitted = [(entry.to, self._plain(entry)) for entry in self._fold.outputs]
+        emitted = [(entry.to, plain(self._keyed, entry)) for entry in self._fold.outputs]
         self._fold.outputs.clear()
         for to, row in emitted:
             self._outputs[to].append(row)
         state = {name: getattr(key, name) for name in key._fields}
         rows = tuple(row for _, row in emitted)
         self._moments.append(Moment(key.key, from_micros(key.at), what, rows, state, _instants(key._timers)))
-
-    def _plain(self, output: Output) -> tuple[Any, ...]:
-        kinds = [field.type for field in self._keyed.output_schemas[output.to]]
-        values = (
-            from_micros(value) if pa.types.is_timestamp(kind) and value is not None else value
-            for kind, value in zip(kinds, output.values, strict=True)
-        )
-        return (*output.key, from_micros(output.at), *values)
 
 
 def _read(stream: Stream, row: Mapping[str, Any]) -> tuple[int, Any]:

@@ -16,7 +16,7 @@ from platform_assets.cli.next_steps import FEEDS, shows_results, when_nothing_ar
 from platform_assets.cli.render import next_step
 from platform_assets.pipeline.maintenance import told
 from streaming.base import StreamingError, counted, utc_now
-from streaming.declare import Pipeline, find_pipeline
+from streaming.declare import Keyed, Pipeline, find_pipeline
 from streaming.feeds import feed_flights
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
@@ -97,12 +97,13 @@ def correct(
             if not operator.corrected:
                 continue
             runtime = runtime_of(operator, lake)
+            of = "row" if isinstance(operator, Keyed) else "window"
             days = [entry.date() for entry in day] if day else [pending.day for pending in runtime.plan(spark)]
             task = bar.add_task(f"correcting {operator.name}", total=len(days))
 
-            def show_progress(done: date, rows: int, name: str = operator.name) -> None:
+            def show_progress(done: date, rows: int, name: str = operator.name, of: str = of) -> None:
                 bar.advance(task)  # noqa: B023 -- called before the loop goes on
-                bar.console.print(f"{name} {done}: {counted(rows, 'window')} corrected", highlight=False)
+                bar.console.print(f"{name} {done}: {counted(rows, of)} corrected", highlight=False)
 
             if not runtime.correct(spark, days, utc_now, show_progress):
                 bar.console.print(f"{operator.name}: no day has late pairs that are not corrected yet.")

@@ -54,7 +54,8 @@ def _count_late_rows(
     counts: dict[str, int] = {}
     if all(delta.exists(lake.log(stream)) for stream in operator.reads):
         rows = runtime.readable[LATE](spark)
-        time, side = ("window_start", "_side") if "window_start" in rows.columns else ("_at", "stream")
+        time = "window_start" if "window_start" in rows.columns else "_at"
+        side = next(name for name in ("_side", "_stream", "stream") if name in rows.columns)
         found = rows.groupBy(F.to_date(time).alias("day"), F.col(side).alias("of")).count().orderBy("day", "of")
         counts = {f"{row['day'].isoformat()} {row['of']}": row["count"] for row in found.collect()}
     backlog = runtime.plan(spark)

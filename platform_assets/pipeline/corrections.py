@@ -19,7 +19,7 @@ from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from streaming import Lake, Pipeline
 from streaming.base import utc_now
-from streaming.declare import CORRECTIONS, Operator
+from streaming.declare import CORRECTIONS, Keyed, Operator
 from streaming.log import head
 from streaming.operators import runtime_of
 
@@ -43,8 +43,8 @@ def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefini
         pipeline,
         keys.corrections_key(operator),
         "corrections",
-        f"The windows of {operator.name} that have late pairs, recomputed from all their rows. A day is replaced "
-        "whole, so running it again changes nothing.",
+        f"The {'activity sessions' if isinstance(operator, Keyed) else 'windows'} of {operator.name} that have late "
+        "rows, recomputed from all their rows. A day is replaced whole, so running it again changes nothing.",
         {"spark", "delta"},
         [*map(keys.log_key, operator.reads), *late],
         columns,

@@ -20,7 +20,7 @@ from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from streaming import Pipeline, Windowed, drain
 from streaming.base import utc_now
-from streaming.declare import CURRENT, LATE, Joined, Operator, TableSpec, log_columns
+from streaming.declare import CURRENT, LATE, Joined, Keyed, Operator, TableSpec, log_columns
 from streaming.service import ingest_query, look, shown_on
 
 _FATE = {
@@ -178,9 +178,12 @@ def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
 def _about_late(operator: Operator) -> str:
     """What came late, and what becomes of it."""
     what = "Pairs of row and window that came after their window was closed."
-    if isinstance(operator, Joined):
+    if isinstance(operator, Joined | Keyed):
         what = "Rows that came when the clock of their stream had passed them."
-    return f"{what} {_FATE.get(getattr(operator, 'late', ''), '')}".strip()
+    fate = (
+        ("correct" if operator.corrected else "drop") if isinstance(operator, Keyed) else getattr(operator, "late", "")
+    )
+    return f"{what} {_FATE.get(fate, '')}".strip()
 
 
 def _about(operator: Operator, table: TableSpec) -> str:

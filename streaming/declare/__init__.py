@@ -14,6 +14,7 @@ from streaming.declare.input_side import InputSide
 from streaming.declare.joined import Joined
 from streaming.declare.joined_columns import LEFT_AT, RIGHT_AT
 from streaming.declare.keyed import Keyed, Order, micros
+from streaming.declare.keyed_columns import REPLACES_FROM, REPLACES_UNTIL, SESSION_START, through_column
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator, TableSpec
@@ -28,7 +29,19 @@ from streaming.declare.selected import Selected
 from streaming.declare.selected_columns import ELEMENT
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream, epoch_millis
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, LATE, OPEN, PENDING, STATE, UNMATCHED, UPDATES
+from streaming.declare.suffixes import (
+    CORRECTIONS,
+    CURRENT,
+    FAILED,
+    FIRST,
+    LATE,
+    OPEN,
+    PENDING,
+    STATE,
+    UNMATCHED,
+    UPDATES,
+    corrections_of,
+)
 from streaming.declare.two_sided import TwoSided
 from streaming.declare.window_joined import WindowJoined
 from streaming.declare.windowed import Windowed
@@ -41,12 +54,16 @@ __all__ = [
     "EACH_BATCH",
     "ELEMENT",
     "FAILED",
+    "FIRST",
     "LATE",
     "LEFT_AT",
     "OPEN",
     "PENDING",
     "PROGRESS",
+    "REPLACES_FROM",
+    "REPLACES_UNTIL",
     "RIGHT_AT",
+    "SESSION_START",
     "STATE",
     "SUBSCRIPTIONS",
     "UNMATCHED",
@@ -85,6 +102,7 @@ __all__ = [
     "aggregates",
     "broken_modules",
     "check_callable",
+    "corrections_of",
     "declared_pipelines",
     "described",
     "epoch_millis",
@@ -94,4 +112,5 @@ __all__ = [
     "modules",
     "package_of",
     "packages",
+    "through_column",
 ]

@@ -30,8 +30,9 @@ class Delivery:
     `first` results (the default), `late` pairs, or `current`: changes of what is current, as upserts with `_revision`
     and `_reason` (`first`, `update`, `correction`), and deletes of what vanished; of a window join or a co-group its
     `first` results or what is `current`; of a selection, an enrichment or a keyed function its `rows`, or with `output`
-    those of a side output; of a join its pairs, or with `output="unmatched"` the rows that had none in time, and of one
-    that tells of such rows what is `current`; of another delivery its `dead` letters, each attempt that was refused
+    those of a side output, and of a function whose late rows are corrected what is `current`; of a join its pairs, or
+    with `output="unmatched"` the rows that had none in time, and of one that tells of such rows what is `current`;
+    of another delivery its `dead` letters, each attempt that was refused
     once, as soon as its batch is done: those that `redeliver` has brought there before are not told.
 
     `select` names the columns, or maps names to SQL over them; left out, all that the stream or view declares. `where`
@@ -95,8 +96,8 @@ class Delivery:
         self._check_key()
 
     def _check_output(self) -> None:
-        tables = self.of.tables if isinstance(self.of, Operator) and self.what == "rows" else ()
-        outputs = [table.suffix for table in tables if table.suffix and not table.is_state]
+        tables = self.of.streamed if isinstance(self.of, Operator) and self.what == "rows" else ()
+        outputs = [table.suffix for table in tables if table.suffix]
         if self.output and self.output not in outputs:
             raise DeclarationError(
                 f"output={self.output!r} of delivery {self.name!r} is no side output of {self.of.name!r}, which has: "

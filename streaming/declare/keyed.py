@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from streaming.base import MICROSECOND, FrozenMapping, arrow_schema, check_name, check_type, interval
+from streaming.base import AT, MICROSECOND, FrozenMapping, arrow_schema, check_name, check_type, interval
 from streaming.declare.callables import described
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.keyed_checks import (
@@ -22,16 +22,14 @@ from streaming.declare.keyed_checks import (
     check_rules,
     check_state,
 )
-from streaming.declare.keyed_columns import keyed_columns
+from streaming.declare.keyed_columns import corrected_columns, current_columns, keyed_columns, late_columns
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.pinned import Pinned
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, LATE, STATE
+from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, FIRST, LATE, STATE, corrections_of
 
 FAILED_COLUMNS = "error string, timer string, row string, state string"
 """What is kept of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""
-
-_RESERVED = (FAILED, STATE, LATE, CORRECTIONS, CURRENT, "next")
 
 Order = Literal["arrival", "event"]
 OnError = Literal["fail", "side"]
@@ -61,6 +59,8 @@ class Keyed(Operator):
     `order="arrival"`: rows come in the order of the log, also late ones, for which `key.late` is true; before a row
     come the key's timers up to the row's stamp. `order="event"`: rows come by event time, each once the clock has
     passed it, and before a row come the timers up to its time; late rows are left out, and can be read as `late`.
+    With `idle` they are corrected: all of a key's activity session that has some is computed again, late rows in their
+    place, for which `key.late` is false, too. Without `idle` that would be the whole history of the key, so it is not.
     Of several streams, which have the keys in common, rows come by event time (of one time by stream, as they are named
     in `of`) once the clocks of all have passed them; `key.stream` is the name of the row's. A stream without rows holds
     up the others, unless its clock has `heartbeat_after`.
@@ -111,7 +111,7 @@ class Keyed(Operator):
             check_type(f"rules of keyed function {self.name!r}", self.rules, Pinned, "Pinned(thresholds, by=('id',))")
             check_rules(self.name, self.streams, self.rules.of)
         check_state(self.name, self.by, self.state_schema)
-        reserved = {FAILED, STATE, LATE}
+        reserved = {FAILED, STATE, LATE, FIRST, CURRENT, CORRECTIONS, *map(corrections_of, (*self.sides, FAILED))}
         check_outputs(
             self.name,
             self.by,
@@ -145,7 +145,14 @@ class Keyed(Operator):
             *(TableSpec(side, f"Side output {side} of keyed function {self.name}") for side in self.sides),
             *([self._failed_table] if self.on_error == "side" else []),
             TableSpec(STATE, f"State and timers of keyed function {self.name}", is_result=False, is_state=True),
+            *(self._corrections_table(to) for to in self._emitted if self.order == "event" and self.idle is not None),
         )
+
+    def _corrections_table(self, to: str) -> TableSpec:
+        of = f"side output {to} of keyed function" if to else "keyed function"
+        description = f"Corrections of {of} {self.name}"
+        suffix, is_result = corrections_of(to), not to
+        return TableSpec(suffix, description, "backfill", is_result=is_result, keeps_history=True)
 
     @property
     def _failed_table(self) -> TableSpec:
@@ -153,13 +160,32 @@ class Keyed(Operator):
 
     @property
     def delivers(self) -> tuple[str, ...]:
-        """Its rows, of whichever output."""
-        return ("rows",)
+        """Its rows, of whichever output, and where late rows are corrected what is current."""
+        return ("rows", "current") if self.corrected else ("rows",)
+
+    @property
+    def tells_late(self) -> bool:
+        """Those that order `event` leaves out of the first results."""
+        return self.order == "event"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of a result that are a function of the rows: keys, time, what is emitted."""
+        return (*self.by, AT, *self.output_schemas[""].names)
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """Keys, `_at`, what is emitted, and when it was written; none of its state, which is for the function."""
-        emitted = self._emitted.get(suffix)
-        return () if emitted is None else keyed_columns(self.streams, self.by, emitted)
+        emitted = self._emitted
+        if suffix in emitted:
+            return keyed_columns(self.streams, self.by, emitted[suffix])
+        if suffix == LATE and self.tells_late:
+            return late_columns(self.streams)
+        if not self.corrected:
+            return ()
+        if suffix == CURRENT:
+            return current_columns(self.streams, self.by, self.result)
+        corrected = {corrections_of(to): ddl for to, ddl in emitted.items()}.get(suffix)
+        return () if corrected is None else corrected_columns(self.streams, self.by, corrected)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -181,8 +207,9 @@ class Keyed(Operator):
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
-        """Those of its tables, and of its late rows, which are a read."""
-        return (*self.sides, FAILED, STATE, LATE)
+        """Those of its tables, and of its late rows and current results, which are reads."""
+        outputs = (*self.sides, FAILED)
+        return (*outputs, STATE, LATE, CURRENT, *map(corrections_of, ("", *outputs)))
 
     @property
     def condition(self) -> str | None:

@@ -8,6 +8,9 @@ CORRECTIONS, UPDATES, OPEN, LATE, STATE = "corrections", "updates", "open", "lat
 CURRENT = "current"
 """Current results, which are a read of those tables that hold results."""
 
+FIRST = "first"
+"""First results, which are the operator's own table."""
+
 PENDING = "pending"
 """Rows of an enrichment that wait for an answer."""
 
@@ -16,3 +19,8 @@ FAILED = "failed"
 
 UNMATCHED = "unmatched"
 """Rows of a join that had no partner in time."""
+
+
+def corrections_of(output: str) -> str:
+    """The suffix of the corrections of an output: of the results ("") CORRECTIONS."""
+    return f"{output}_{CORRECTIONS}" if output else CORRECTIONS

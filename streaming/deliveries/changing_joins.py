@@ -32,7 +32,7 @@ from streaming.views import current_with_reasons
 _PLACE = "_place"
 
 
-class _Keyless(Changing):
+class Keyless(Changing):
     """No columns of a result need to identify it; a delete tells what was told before, so that it has any key."""
 
     def __init__(self, lake: Lake, delivery: Delivery, operator: Operator, columns: tuple[str, ...]) -> None:
@@ -56,7 +56,7 @@ class _Keyless(Changing):
         return with_ids.withColumn(_PLACE, F.row_number().over(of_key)).where(F.col(_PLACE) == 1).drop(_PLACE)
 
 
-class ChangingTwoSided(_Keyless):
+class ChangingTwoSided(Keyless):
     """A window join or a co-group: first results and corrections. Results of one key and window are numbered."""
 
     operator: TwoSided
@@ -110,7 +110,7 @@ class _LookAtTwoSided(Look):
         return self._of.identified(current, own, [F.col("window_start"), F.col("window_end"), values])
 
 
-class ChangingJoin(_Keyless):
+class ChangingJoin(Keyless):
     """A join that tells of rows without a partner: pairs that come later void these. Results are known by origins."""
 
     operator: Joined

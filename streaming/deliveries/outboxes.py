@@ -9,6 +9,7 @@ from streaming.declare import ELEMENT, Delivery, Enriched, Joined, Keyed, Operat
 from streaming.deliveries.changes import ChangesOutbox
 from streaming.deliveries.changing import ChangingView
 from streaming.deliveries.changing_joins import ChangingJoin, ChangingTwoSided
+from streaming.deliveries.changing_keyed import ChangingKeyed
 from streaming.deliveries.enrichments import EnrichmentOutbox
 from streaming.deliveries.keyed import KeyedOutbox
 from streaming.deliveries.logs import LogOutbox
@@ -60,6 +61,8 @@ def _(of: Windowed, delivery: Delivery, lake: Lake) -> Outbox:
 
 @outbox_for.register
 def _(of: Keyed, delivery: Delivery, lake: Lake) -> Outbox:
+    if delivery.what == "current":
+        return ChangesOutbox(lake, delivery, ChangingKeyed(lake, delivery, of))
     return KeyedOutbox(lake, delivery, of)
 
 

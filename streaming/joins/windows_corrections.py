@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
-from functools import reduce
+from functools import partial, reduce
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, RETRACTED, WINDOW, FencedError, ViewError, date_literal, literal
+from streaming.base import DAY, RETRACTED, WINDOW, ViewError, date_literal, literal
 from streaming.declare import CORRECTIONS, CoGrouped, TwoSided
-from streaming.joins.windows_function import function_errors
 from streaming.joins.windows_late import logs_of
-from streaming.joins.windows_plan import corrected_numbers, is_closed, late_days, until
+from streaming.joins.windows_plan import is_closed, late_days, until
 from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import LATE, group, pairs
 from streaming.lake import Lake
-from streaming.operators import Reached, check_declaration, create_table, generation_of, open_side
+from streaming.operators import (
+    Reached,
+    check_declaration,
+    corrected_numbers,
+    create_table,
+    generation_of,
+    open_side,
+    same_generation,
+)
+from streaming.spark import function_errors
 from streaming.tables import delta
 from streaming.views import kind_of, retract_others
 
@@ -53,14 +60,6 @@ def correct(
     check_declaration(lake, operator)
     at = Reached.at_heads(lake, operator)
     logs = logs_of(spark, lake, operator)
-
-    def fence(table: DeltaTable) -> None:
-        if generation_of(table) != generation:
-            raise FencedError(
-                f"{operator.kind_name} {operator.name!r} was built anew while it was corrected, and what was computed "
-                f"is of the old one; run `tidemark correct {operator.folder}` again."
-            )
-
     corrected: dict[date, int] = {}
     for day in sorted(set(days)):
         rows = correction(logs, operator, day, at).withColumn("_corrected_at", literal(now()))
@@ -71,7 +70,7 @@ def correct(
                 [day],
                 metadata={"through": {day.isoformat(): dict(at.through)}, "view": operator.name},
                 numbers=corrected_numbers(day, at),
-                fence=fence,
+                fence=partial(same_generation, operator, generation),
             )
         on_day(day, corrected[day])
     return corrected

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PythonException
 
 from streaming.base import FunctionError, from_micros
 from streaming.declare import CoGroupFunction, described
@@ -61,22 +58,6 @@ class CallPerWindow:
                 f"to {from_micros(end)}: {type(error).__name__}: {error}. Nothing of its step was written; correct it "
                 "and run again."
             ) from error
-
-
-@contextmanager
-def function_errors() -> Iterator[None]:
-    """What a function raised in Spark's workers as it was told there, without the traces around it.
-
-    Raises:
-        FunctionError: instead of Spark's error.
-    """
-    try:
-        yield
-    except PythonException as error:
-        told = re.search(rf"{FunctionError.__name__}: (.*)", str(error))
-        if told is None:
-            raise
-        raise FunctionError(told[1]) from error
 
 
 def _as_rows(rows: list[dict[str, Any]]) -> list[Any]:

@@ -13,12 +13,12 @@ from streaming.declare import CORRECTIONS, TwoSided
 from streaming.joins.windows_corrections import correction, numbered, read_corrections
 from streaming.joins.windows_first import read_first
 from streaming.joins.windows_late import counted_by
-from streaming.joins.windows_plan import Corrected, pending
+from streaming.joins.windows_plan import pending
 from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import LATE, SIDE, group, pairs
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.operators import Finding, LogAtVersion, PinnedTables, Reached, differing_rows
+from streaming.operators import Corrected, Finding, LogAtVersion, PinnedTables, Reached, differing_rows
 from streaming.tables import delta
 from streaming.views import current_results
 

@@ -3,53 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date, datetime
 from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, from_micros, literal, optional_instant, to_micros
+from streaming.base import WINDOW, from_micros, literal
 from streaming.declare import CORRECTIONS, TwoSided
 from streaming.joins.windows_late import logs_of
 from streaming.joins.windows_rows import LATE, SIDE, pairs
 from streaming.lake import Lake
-from streaming.operators import PendingDay, Reached, open_side
+from streaming.operators import Corrected, PendingDay, Reached, open_side
 from streaming.tables import delta
 from streaming.views import days_of_session, kind_of
-
-_THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
-
-
-@dataclass(frozen=True)
-class Corrected:
-    """How far a day is corrected: the batch of each stream's log, -1 for none, and the joint clock by then."""
-
-    through: Mapping[str, int]
-    watermark: datetime | None
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether the day was ever corrected."""
-        return any(number >= 0 for number in self.through.values())
-
-    @classmethod
-    def of(cls, operator: TwoSided, day: date, table: DeltaTable | None) -> Corrected:
-        """What an open table of corrections says of the day."""
-        names = {stream.name: _THROUGH.format(day.isoformat(), stream.name) for stream in operator.reads}
-        through = {name: None if table is None else table.transaction_version(key) for name, key in names.items()}
-        clock = None if table is None else table.transaction_version(_CLOCK.format(day.isoformat()))
-        return cls(
-            {name: -1 if number is None else number for name, number in through.items()}, optional_instant(clock)
-        )
-
-
-def corrected_numbers(day: date, at: Reached) -> dict[str, int]:
-    """What the table keeps of a day that is corrected up to `at`."""
-    through = {_THROUGH.format(day.isoformat(), name): number for name, number in at.through.items()}
-    return through if at.watermark is None else through | {_CLOCK.format(day.isoformat()): to_micros(at.watermark)}
 
 
 def is_closed(operator: TwoSided, at: Reached) -> Column:
@@ -97,10 +64,9 @@ def pending(
         newest = newest_late(operator, row.asDict())
         if corrected.has_begun and _has_closed(operator, row["closed"], corrected):
             newest = dict(at.through)
-        behind = _furthest_behind(newest, corrected)
-        if behind is not None:
-            through = corrected.through[behind]
-            found.append(PendingDay(row["day"], row["late_pairs"], newest[behind], None if through < 0 else through))
+        entry = corrected.pending(row["day"], row["late_pairs"], newest)
+        if entry is not None:
+            found.append(entry)
     return found
 
 
@@ -146,10 +112,3 @@ def _has_closed(operator: TwoSided, latest_end: int | None, corrected: Corrected
         return False
     then = corrected.watermark
     return then is None or from_micros(latest_end) > operator.window.closed_by(then)
-
-
-def _furthest_behind(newest: Mapping[str, int], corrected: Corrected) -> str | None:
-    """The stream whose correction lacks most batches; None where none lacks any."""
-    lacking = {name: number - corrected.through[name] for name, number in newest.items()}
-    furthest = max(lacking, key=lambda name: lacking[name], default=None)
-    return furthest if furthest is not None and lacking[furthest] > 0 else None

@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from streaming.declare import STATE, TwoSided
-from streaming.joins.windows_function import function_errors
 from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import group, pairs
 from streaming.joins.windows_sessions import OpenJointSessions
 from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import Batches, Outputs, Reached, StateCleaner, Written
+from streaming.spark import function_errors
 from streaming.views import ends_within, publish
 
 

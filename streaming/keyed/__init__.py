@@ -1,8 +1,11 @@
 """Functions with state and timers per key, as folds over the log whose state is a table."""
 
+from streaming.keyed.corrections import read_corrections
 from streaming.keyed.count_windows import count_window
+from streaming.keyed.current import current_results
 from streaming.keyed.fold import Fold
 from streaming.keyed.key import FOREVER, NEVER, Key, Output
+from streaming.keyed.late_sessions import TimedRow, late_sessions
 from streaming.keyed.latest import latest
 from streaming.keyed.library import (
     CountEvictor,
@@ -60,23 +63,27 @@ __all__ = [
     "RepeatTrigger",
     "RuleHistory",
     "TimeEvictor",
+    "TimedRow",
     "Trigger",
     "ValueTrigger",
     "absence",
     "as_dict",
     "bucket_of",
     "count_window",
+    "current_results",
     "deduplicated",
     "encoder",
     "even_shares",
     "flat_mapped",
     "followed_by",
     "iterated",
+    "late_sessions",
     "latest",
     "marker_window",
     "not_followed_by",
     "python_values",
     "read_back",
+    "read_corrections",
     "reduced",
     "rolling",
     "row_class",

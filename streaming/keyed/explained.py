@@ -65,7 +65,9 @@ def _state(lake: Lake, keyed: Keyed) -> str:
 def _late(keyed: Keyed) -> str:
     if keyed.order == "arrival":
         return "come like all others; the function is told by key.late"
-    return "are left out of the results; `late` shows them"
+    if not keyed.corrected:
+        return "are left out of the results; `late` shows them. With idle they would be corrected"
+    return "are left out of the first results; the activity sessions that have some wait for the scheduled correction"
 
 
 def _position(lake: Lake, keyed: Keyed) -> str:

@@ -98,9 +98,13 @@ class Fold:
             key.rules = self._rules.of_batch(batch)
             key.matching = self._rules.matching(key.rules, true) if true else ()
         key._earliest = at if self._by_event_time or at < stamp else stamp
+        ends = None
         if self._idle is not None:
-            key._set(IDLE, max(at + self._idle, key._timers.get(IDLE, NEVER)))
+            ends = max(at + self._idle, key._timers.get(IDLE, NEVER))
+            key._set(IDLE, ends)
         self._call(key, None, self._on_row, row)
+        if ends is not None:
+            self._forget_at(key, ends)
         if self._observe is not None:
             self._observe(key, None)
 
@@ -108,6 +112,7 @@ class Fold:
         """Fire the timers up to `clock`: by time, and those of one time by name."""
         while key._due <= clock:
             at, name = min((at, name) for name, at in key._timers.items())
+            ends = key._timers.get(IDLE)
             key.cancel(name)
             key.at, key.late, key._earliest, key.stream = at, False, at + 1, None
             if self._rules is not None:
@@ -116,6 +121,8 @@ class Fold:
                 key.clear()
             elif name in self._timers:
                 self._call(key, name, self._timers[name])
+                if ends is not None:
+                    self._forget_at(key, ends)
             if self._observe is not None:
                 self._observe(key, name)
 
@@ -137,6 +144,11 @@ class Fold:
         if not key._timers and all(value is None for value in state):
             return None
         return Kept(tuple(state), dict(key._timers))
+
+    def _forget_at(self, key: Key, at: int) -> None:
+        """Forget the key at that time, also where the function has cleared it and then kept something."""
+        if IDLE not in key._timers and (key._timers or any(getattr(key, name) is not None for name in key._fields)):
+            key._set(IDLE, at)
 
     def _call(self, key: Key, timer: str | None, function: Callable[..., None], *row: Any) -> None:
         if self._diverts:

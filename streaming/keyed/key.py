@@ -32,7 +32,8 @@ class Key:
     """One key. Its state fields are attributes, None where they are unset; times are microseconds since the epoch.
 
     `key`: the values of the columns in `by`. `at`: the event time of the row, or the time for which the timer was set.
-    `late`: whether the row's event time is before its stamp, so that the clock had passed it when it came. `stream`:
+    `late`: whether the row's event time is before its stamp, so that the clock had passed it when it came; in order
+    `event`, where late rows come in their place in a correction, always false. `stream`:
     the name of the stream that the row is of; None for a timer. `rules`: those in force (`rules=Pinned(...)`), rows of
     the control stream by their keys, such as `key.rules.get(key.key)`; `matching`: those of them whose condition is
     true of the row. Both are in the order of the rules' keys.

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from streaming.base import WRITTEN_AT, ViewError, literal, optional_micros
 from streaming.declare import STATE, Keyed
 from streaming.keyed.control import rules_of_logs
+from streaming.keyed.corrections_laws import audit_corrections
 from streaming.keyed.frame import in_order, is_on_time
 from streaming.keyed.key import NEVER
 from streaming.keyed.partition import BATCH
@@ -45,6 +46,8 @@ def audit_keyed(
         logs = {**logs, keyed.streams[0].name: replace(log, rows=rows)}
     schemas = table_schemas(keyed, logs[keyed.streams[0].name].rows)
     for suffix, version in pinned.versions.items():
+        if suffix not in schemas:
+            continue
         uri = lake.table(keyed, suffix)
         at = Reached.of(keyed, delta.open_table(uri, version))
         columns = [name for name in schemas[suffix].names if name != WRITTEN_AT]
@@ -58,6 +61,8 @@ def audit_keyed(
         stored = delta.read(spark, uri, version).select(*(f"`{name}`" for name in columns))
         name, differing = keyed.table_name(suffix), differing_rows(stored, computed)
         yield Finding("cuts", name, stored.count(), differing, f"{suffix or 'results'}: computed again, equal")
+    if keyed.corrected:
+        yield from audit_corrections(spark, lake, pinned, logs)
 
 
 def _computed(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
-from functools import partial, reduce
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, WRITTEN_AT, from_micros, literal
+from streaming.base import AT, WRITTEN_AT, ViewError, from_micros, literal
 from streaming.clocks import latest
-from streaming.declare import FAILED, LATE, STATE, Keyed, Stream
+from streaming.declare import CORRECTIONS, CURRENT, FIRST, LATE, STATE, Keyed, Stream, corrections_of
 from streaming.keyed.added_state import add_state, counts_as
+from streaming.keyed.corrections import correct, read_corrections
+from streaming.keyed.corrections_plan import plan
+from streaming.keyed.current import current_results
 from streaming.keyed.explained import explain
 from streaming.keyed.frame import is_on_time
+from streaming.keyed.late import late_rows, logs_of
 from streaming.keyed.laws import audit_keyed
 from streaming.keyed.reached import Reached
 from streaming.keyed.source_text import changed_text
@@ -26,6 +30,7 @@ from streaming.operators import (
     Finding,
     LogAtVersion,
     OperatorRuntime,
+    PendingDay,
     PinnedTables,
     SteppedRuntime,
     check_declaration,
@@ -100,16 +105,43 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
+        """Of a function whose late rows are corrected each output is what is current of it."""
         keyed = self.operator
-        late = {LATE: self._late} if keyed.order == "event" else {}
-        failed = {FAILED: partial(self._read, FAILED)} if keyed.on_error == "side" else {}
-        return {
-            "current": lambda spark: self._read("", spark),
-            **{side: partial(self._read, side) for side in keyed.sides},
-            **failed,
-            **late,
-            STATE: lambda spark: self._read(STATE, spark),
-        }
+        late = {LATE: self._late} if keyed.tells_late else {}
+        outputs = [to for to in keyed.output_schemas if to]
+        if not keyed.corrected:
+            shown = {CURRENT: partial(self._read, ""), **{to: partial(self._read, to) for to in outputs}}
+        else:
+            corrections = {corrections_of(to): partial(self._corrections, to) for to in keyed.output_schemas}
+            shown = {
+                CURRENT: partial(self._current, ""),
+                FIRST: partial(self._read, ""),
+                **{to: partial(self._current, to) for to in outputs},
+                **corrections,
+            }
+        return {**shown, **late, STATE: partial(self._read, STATE)}
+
+    def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
+        keyed = self.operator
+        if not keyed.corrected:
+            return super().current_at(spark, versions)
+        corrections = read_corrections(spark, self.lake, keyed, "", versions.get(CORRECTIONS, delta.BEFORE))
+        return current_results(delta.read(spark, self.lake.table(keyed), versions[""]), corrections, keyed)
+
+    def plan(self, spark: SparkSession) -> list[PendingDay]:
+        return plan(spark, self.lake, self.operator)
+
+    def plan_at(self, spark: SparkSession, logs: Mapping[str, int], corrections: int) -> list[PendingDay]:
+        return plan(spark, self.lake, self.operator, logs, corrections)
+
+    def correct(
+        self,
+        spark: SparkSession,
+        days: Iterable[date],
+        now: Callable[[], datetime],
+        on_day: Callable[[date, int], None] = lambda day, rows: None,
+    ) -> dict[date, int]:
+        return correct(spark, self.lake, self.operator, days, now, on_day)
 
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
@@ -126,19 +158,24 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         keys = [f"`{name}`" for name in keyed.by]
         return rows.orderBy(*keys) if suffix == STATE else rows.orderBy(AT, *keys)
 
-    def _late(self, spark: SparkSession) -> DataFrame:
+    def _current(self, output: str, spark: SparkSession) -> DataFrame:
+        corrections = read_corrections(spark, self.lake, self.operator, output)
+        current = current_results(self._read(output, spark), corrections, self.operator, output)
+        return current.orderBy(AT, *(f"`{name}`" for name in self.operator.by))
+
+    def _corrections(self, output: str, spark: SparkSession) -> DataFrame:
         keyed = self.operator
-        parts = [
-            valid(read_log(spark, self.lake, stream))
-            .where(~is_on_time(stream))
-            .select(
-                *([] if len(keyed.streams) == 1 else [F.lit(stream.name).alias("_stream")]),
-                *("_watermark", "_batch"),
-                *(f"`{name}`" for name in stream.columns),
+        corrections = read_corrections(spark, self.lake, keyed, output)
+        if corrections is None:
+            raise ViewError(
+                f"{keyed.kind_name} {keyed.name!r} has no corrections at "
+                f"{self.lake.table(keyed, corrections_of(output))!r} yet; run `tidemark correct {keyed.folder}` first, "
+                "or point TIDEMARK_HOME to the lake that has them."
             )
-            for stream in keyed.streams
-        ]
-        return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+        return corrections.orderBy(AT, *(f"`{name}`" for name in keyed.by))
+
+    def _late(self, spark: SparkSession) -> DataFrame:
+        return late_rows(self.operator, logs_of(spark, self.lake, self.operator))
 
     def _begun(self, spark: SparkSession) -> KeyedSteps:
         steps = KeyedSteps(spark, self.lake, self.operator)

@@ -16,17 +16,24 @@ _TIME = pa.timestamp("us", "UTC")
 
 def table_schemas(keyed: Keyed, log: DataFrame) -> dict[str, pa.Schema]:
     """The columns of each table without the day, by its suffix; `log` tells the types of the keys."""
-    keys = (
-        list(to_arrow_schema(log.select(*(f"`{name}`" for name in keyed.by)).schema, timezone="UTC"))
-        if keyed.by
-        else []
-    )
+    keys = key_schema(keyed, log)
     outputs = {
         to: pa.schema([*keys, pa.field(AT, _TIME), *schema, pa.field(WRITTEN_AT, _TIME)])
         for to, schema in keyed.output_schemas.items()
     }
+    return {**outputs, STATE: state_schema(keyed, keys)}
+
+
+def state_schema(keyed: Keyed, keys: pa.Schema) -> pa.Schema:
+    """The columns of the state, of keys with these columns."""
     kept = [pa.field(TIMERS, pa.map_(pa.string(), _TIME)), pa.field(DUE, _TIME)]
-    return {**outputs, STATE: pa.schema([*keys, *keyed.state_schema, *kept])}
+    return pa.schema([*keys, *keyed.state_schema, *kept])
+
+
+def key_schema(keyed: Keyed, log: DataFrame) -> pa.Schema:
+    """The key columns, of the types that they have in the `log`."""
+    names = [f"`{name}`" for name in keyed.by]
+    return to_arrow_schema(log.select(*names).schema, timezone="UTC") if names else pa.schema([])
 
 
 def spark_schema(schema: pa.Schema, partitioned: bool) -> StructType:

@@ -2,6 +2,7 @@
 
 from streaming.operators.as_of import check_followed, version_read, version_through
 from streaming.operators.comparison import differing_rows
+from streaming.operators.corrected import Corrected, corrected_numbers, same_generation
 from streaming.operators.declaration import (
     DECLARATION,
     check_declaration,
@@ -42,6 +43,7 @@ __all__ = [
     "DECLARATION",
     "GENERATION",
     "Batches",
+    "Corrected",
     "FilterCounts",
     "Finding",
     "LogAtVersion",
@@ -58,6 +60,7 @@ __all__ = [
     "check_declaration",
     "check_followed",
     "clean_state",
+    "corrected_numbers",
     "create_table",
     "declaration_properties",
     "differences",
@@ -75,6 +78,7 @@ __all__ = [
     "rows_by_batch",
     "rows_per_step",
     "runtime_of",
+    "same_generation",
     "slices",
     "switch",
     "version_read",

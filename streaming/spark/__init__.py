@@ -22,6 +22,7 @@ from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, JarGroup
 from streaming.spark.jars import add_jars, are_there, jars_folder, jars_of, spark_jars
 from streaming.spark.java import require_java
 from streaming.spark.session import lenient_session, mark_tasks, start_session
+from streaming.spark.worker_errors import function_errors
 
 __all__ = [
     "BROKER",
@@ -38,6 +39,7 @@ __all__ = [
     "copy_checkpoint",
     "exists",
     "forget_after",
+    "function_errors",
     "has_begun",
     "is_visible",
     "jars_folder",

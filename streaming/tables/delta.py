@@ -186,14 +186,15 @@ def replace_days(
     *,
     metadata: Mapping[str, Any],
     numbers: Mapping[str, int] | None = None,
+    statistics: Sequence[str] = ("window_start",),
     fence: Callable[[DeltaTable], None] = lambda table: None,
 ) -> int:
     """Replace the partitions of `days` by the rows of `frame`, all of those days, in one commit.
 
-    The table keeps `numbers` and `fence` is asked as `append` says.
+    The table keeps `numbers`, and `statistics` and `fence` are as `append` says.
     """
     partitions = [(DAY, "in", [day.isoformat() for day in sorted(days)])]
-    return _replace(frame, uri, metadata, numbers, ("window_start",), partitions, fence)
+    return _replace(frame, uri, metadata, numbers, statistics, partitions, fence)
 
 
 def replace_all(

@@ -13,8 +13,9 @@ import pyarrow as pa
 from streaming import Tumbling, WindowJoined
 from streaming.clocks import BatchSummary, ClockState
 from streaming.joins.windows_function import CallPerWindow
-from streaming.joins.windows_plan import Corrected, _furthest_behind, newest_late
+from streaming.joins.windows_plan import newest_late
 from streaming.log.batch import Batch
+from streaming.operators.corrected import Corrected
 from streaming.operators.reached import Reached
 from tests.streaming.joins.test_pure_parts import left, right
 from tests.support.instants import NOW, at
@@ -130,5 +131,5 @@ def test_a_day_waits_for_a_correction_while_a_late_row_of_either_side_is_newer_t
             if what == "late":
                 newest[side] = heads[streams[side]]
                 uncounted.add(streams[side])
-            behind = _furthest_behind(newest_late(operator, newest), corrected)
+            behind = corrected.lacks(newest_late(operator, newest))
             assert (behind in uncounted) if uncounted else behind is None, seed

@@ -1,0 +1,73 @@
+"""How far each day is corrected, of an operator over several logs: the table of corrections says so itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from deltalake import DeltaTable
+
+from streaming.base import FencedError, optional_instant, to_micros
+from streaming.declare import Operator
+from streaming.operators.generations import generation_of
+from streaming.operators.reached import Reached
+from streaming.operators.runtime import PendingDay
+
+_THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """How far a day is corrected: the batch of each stream's log, -1 for none, and the joint clock by then."""
+
+    through: Mapping[str, int]
+    watermark: datetime | None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the day was ever corrected."""
+        return any(number >= 0 for number in self.through.values())
+
+    @classmethod
+    def of(cls, operator: Operator, day: date, table: DeltaTable | None) -> Corrected:
+        """What an open table of corrections says of the day."""
+        names = {stream.name: _THROUGH.format(day.isoformat(), stream.name) for stream in operator.follows}
+        through = {name: None if table is None else table.transaction_version(key) for name, key in names.items()}
+        clock = None if table is None else table.transaction_version(_CLOCK.format(day.isoformat()))
+        return cls(
+            {name: -1 if number is None else number for name, number in through.items()}, optional_instant(clock)
+        )
+
+    def lacks(self, newest: Mapping[str, int]) -> str | None:
+        """The stream of whose log it lacks most batches up to the `newest`; None where it lacks none."""
+        lacking = {name: number - self.through[name] for name, number in newest.items()}
+        most = max(lacking, key=lambda name: lacking[name], default=None)
+        return most if most is not None and lacking[most] > 0 else None
+
+    def pending(self, day: date, late_pairs: int, newest: Mapping[str, int]) -> PendingDay | None:
+        """The day, if it lacks batches up to the `newest`, by the numbers of the log of which it lacks most."""
+        behind = self.lacks(newest)
+        if behind is None:
+            return None
+        through = self.through[behind]
+        return PendingDay(day, late_pairs, newest[behind], None if through < 0 else through)
+
+
+def corrected_numbers(day: date, at: Reached) -> dict[str, int]:
+    """What the table keeps of a day that is corrected up to `at`."""
+    through = {_THROUGH.format(day.isoformat(), name): number for name, number in at.through.items()}
+    return through if at.watermark is None else through | {_CLOCK.format(day.isoformat()): to_micros(at.watermark)}
+
+
+def same_generation(operator: Operator, generation: int, table: DeltaTable) -> None:
+    """The fence of corrections that were computed for a generation of the operator's tables.
+
+    Raises:
+        FencedError: the tables were built anew meanwhile.
+    """
+    if generation_of(table) != generation:
+        raise FencedError(
+            f"{operator.kind_name} {operator.name!r} was built anew while it was corrected, and what was computed "
+            f"is of the old one; run `tidemark correct {operator.folder}` again."
+        )

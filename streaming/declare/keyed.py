@@ -70,9 +70,13 @@ class Keyed(Operator):
     `idle` forgets a key once it had no row for that long in event time.
 
     `on_error="side"` sends a row for which the function raises to the side output `failed`, as if it had never come;
-    `"fail"` stops the step. Raise `version` when the function gives other results for the same rows: tables of another
-    version are then refused until they are rebuilt. The functions must depend on nothing but their arguments, and
-    Spark's Python workers must be able to import them.
+    `"fail"` stops the step.
+
+    Raise `version` when the function gives other results for the same rows: tables of another version are then refused
+    until they are rebuilt, or `migrate` takes over: it is handed the state that a key has of an older declaration, as a
+    dict by field, and the version that left it, and returns the new one, once for each key. Without it, new fields of
+    the state begin empty, wider types take over what is there, and any other change of it is refused. The functions
+    must depend on nothing but their arguments, and Spark's Python workers must be able to import them.
 
     Raises:
         DeclarationError: an unknown column, a name that is taken, a type that cannot be kept, or a function that
@@ -92,6 +96,7 @@ class Keyed(Operator):
     rules: Pinned | None = None
     on_error: OnError = "fail"
     version: int = 1
+    migrate: Callable[[dict[str, Any], int], Mapping[str, Any]] | None = None
     description: str = ""
     every: str | None = None
 
@@ -104,7 +109,7 @@ class Keyed(Operator):
         object.__setattr__(self, "timers", FrozenMapping(self.timers))
         object.__setattr__(self, "sides", FrozenMapping(self.sides))
         check_choices(self.name, self.order, self.on_error, self.version)
-        check_functions(self.name, self.on_row, self.timers)
+        check_functions(self.name, self.on_row, self.timers, self.migrate)
         check_connected(self.name, self.by, self.order, self.streams)
         check_keys_are_exact(f"by of keyed function {self.name!r}", self.by, self.streams[0].types)
         if self.rules is not None:

@@ -118,7 +118,7 @@ def _types_of(column: str, streams: Sequence[Stream]) -> set[str | None]:
     return {stream.types.get(column, "missing") for stream in streams}
 
 
-def check_functions(name: str, on_row: object, timers: Mapping[str, object]) -> None:
+def check_functions(name: str, on_row: object, timers: Mapping[str, object], migrate: object = None) -> None:
     """Refuse what cannot be called, or cannot be found by its name in another process.
 
     Raises:
@@ -126,7 +126,9 @@ def check_functions(name: str, on_row: object, timers: Mapping[str, object]) -> 
     """
     for timer in timers:
         check_name("timer", timer)
-    for what, function in {"on_row": on_row, **{f"timer {timer!r}": entry for timer, entry in timers.items()}}.items():
+    others = {} if migrate is None else {"migrate": migrate}
+    of_timers = {f"timer {timer!r}": entry for timer, entry in timers.items()}
+    for what, function in {"on_row": on_row, **of_timers, **others}.items():
         check_callable(f"{what} of keyed function {name!r}", function)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streaming.base import counted, told
 from streaming.declare import STATE, Keyed, Pinned
+from streaming.keyed.migration import migrations_of
 from streaming.keyed.reached import Reached
 from streaming.lake import Lake
 from streaming.log import head, require_log
@@ -24,6 +25,7 @@ def explain(lake: Lake, keyed: Keyed) -> dict[str, str]:
         "computed": _computed(keyed),
         **({} if keyed.rules is None else {"rules": _rules(keyed.rules)}),
         "state": _state(lake, keyed),
+        **({"migrated": ", ".join(migrated)} if (migrated := migrations_of(lake, keyed)) else {}),
         "late rows": _late(keyed),
         "errors": "go to the side output 'failed'" if keyed.on_error == "side" else "stop the step",
         "steps": "after each batch of a log" if keyed.every is None else f"at most every {keyed.every}",

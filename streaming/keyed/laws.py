@@ -15,6 +15,7 @@ from streaming.keyed.control import rules_of_logs
 from streaming.keyed.corrections_laws import audit_corrections
 from streaming.keyed.frame import in_order, is_on_time
 from streaming.keyed.key import NEVER
+from streaming.keyed.migration import migrations_of
 from streaming.keyed.partition import BATCH
 from streaming.keyed.reached import Reached
 from streaming.keyed.schemas import no_rows, spark_schema, table_schemas
@@ -45,6 +46,11 @@ def audit_keyed(
         rows = delta.read(lenient_session(spark), lake.log(keyed.streams[0]), log.version)
         logs = {**logs, keyed.streams[0].name: replace(log, rows=rows)}
     schemas = table_schemas(keyed, logs[keyed.streams[0].name].rows)
+    migrated = migrations_of(lake, keyed)
+    if migrated:
+        told = f"not computed again, since older declarations made a part of it: migrated {', '.join(migrated)}"
+        yield from (Finding("cuts", keyed.table_name(suffix), 0, 0, told) for suffix in pinned.versions)
+        return
     for suffix, version in pinned.versions.items():
         if suffix not in schemas:
             continue

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from streaming.base import AT, WRITTEN_AT, ViewError, from_micros, literal
 from streaming.clocks import latest
 from streaming.declare import CORRECTIONS, CURRENT, FIRST, LATE, STATE, Keyed, Stream, corrections_of
-from streaming.keyed.added_state import add_state, counts_as
+from streaming.keyed.compatible import counts_as
 from streaming.keyed.corrections import correct, read_corrections
 from streaming.keyed.corrections_plan import plan
 from streaming.keyed.current import current_results
@@ -21,6 +21,7 @@ from streaming.keyed.explained import explain
 from streaming.keyed.frame import is_on_time
 from streaming.keyed.late import late_rows, logs_of
 from streaming.keyed.laws import audit_keyed
+from streaming.keyed.migration import check_whole
 from streaming.keyed.reached import Reached
 from streaming.keyed.source_text import changed_text
 from streaming.keyed.steps import KeyedSteps
@@ -43,6 +44,11 @@ from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
 
 _log = logging.getLogger("tidemark")
+
+_MIGRATE = (
+    ", or, where its state or version changed and no timer is gone, raise `version` and declare `migrate`, a function "
+    "from the old state to the new"
+)
 
 
 @runtime_of.register
@@ -72,7 +78,8 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
     reached = Reached
 
     def check(self) -> None:
-        check_declaration(self.lake, self.operator, partial(counts_as, self.operator))
+        check_declaration(self.lake, self.operator, partial(counts_as, self.operator), _MIGRATE)
+        check_whole(self.lake, self.operator)
         warning = changed_text(self.operator, delta.open_table(self.lake.table(self.operator, STATE)))
         if warning is not None:
             _log.warning(warning)
@@ -180,11 +187,7 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
     def _begun(self, spark: SparkSession) -> KeyedSteps:
         steps = KeyedSteps(spark, self.lake, self.operator)
         steps.repair()
-        added = add_state(self.lake, self.operator)
-        if added:
-            _log.warning(
-                f"keyed function {self.operator.name!r} has new state, {', '.join(added)}: keys that are there begin "
-                f"without it, and what was emitted stays. `tidemark rebuild {self.operator.name}` computes everything "
-                "with it."
-            )
+        migrated = steps.migrate()
+        if migrated is not None:
+            _log.warning(migrated)
         return steps

@@ -26,6 +26,7 @@ class RuleHistory:
         self.chains: Chains = chains or {}
         self._keys = [pinned.of.columns.index(name) for name in pinned.by]
         self._version = None if pinned.version is None else pinned.of.columns.index(pinned.version)
+        self._removed = None if pinned.removed is None else pinned.of.columns.index(pinned.removed)
 
     def add(self, batch: int, row: tuple[Any, ...]) -> None:
         """Take a row of the control stream, in the order of its log; one with a lesser version changes nothing."""
@@ -38,10 +39,17 @@ class RuleHistory:
 
     def since(self, batch: int) -> RuleHistory:
         """The same without what was superseded by then: nobody asks for rules of earlier batches any more."""
-        return RuleHistory(
-            self.pinned,
-            {key: chain[max(bisect_right(chain, batch, key=_BATCH) - 1, 0) :] for key, chain in self.chains.items()},
-        )
+        chains = {
+            key: chain[max(bisect_right(chain, batch, key=_BATCH) - 1, 0) :] for key, chain in self.chains.items()
+        }
+        if self._removed is not None and self._version is None:
+            # With versions, one that was removed still has to outdo those that come after it.
+            chains = {key: chain for key, chain in chains.items() if not self._is_gone(chain, batch)}
+        return RuleHistory(self.pinned, chains)
+
+    def _is_gone(self, chain: list[tuple[int, tuple[Any, ...]]], batch: int) -> bool:
+        """Whether it was removed by a batch, and has not come again."""
+        return len(chain) == 1 and chain[0][0] <= batch and bool(chain[0][1][self._removed or 0])
 
     def of_all(self, column: str) -> list[Any]:
         """The value of a column in each rule that is kept, in the order of their places."""
@@ -59,10 +67,11 @@ class RuleHistory:
 class RulesInForce(Mapping[tuple[Any, ...], Any]):
     """What a function sees as `key.rules`: the rows of the control stream that are in force, by their keys."""
 
-    __slots__ = ("_by", "_chains", "pin")
+    __slots__ = ("_by", "_chains", "_removed", "pin")
 
-    def __init__(self, chains: Mapping[tuple[Any, ...], list[tuple[int, Any]]], by: tuple[str, ...], pin: int) -> None:
-        self._chains, self._by = chains, by
+    def __init__(self, chains: Mapping[tuple[Any, ...], list[tuple[int, Any]]], pinned: Pinned, pin: int) -> None:
+        self._chains, self._by = chains, pinned.by
+        self._removed = None if pinned.removed is None else pinned.of.columns.index(pinned.removed)
         self.pin = pin
         """The newest batch of the control stream that is seen."""
 
@@ -77,10 +86,14 @@ class RulesInForce(Mapping[tuple[Any, ...], Any]):
         place = bisect_right(chain, self.pin, key=_BATCH) if chain else 0
         if not chain or not place:
             raise KeyError(key)
-        return chain[place - 1][1]
+        row = chain[place - 1][1]
+        if self._removed is not None and row[self._removed]:
+            raise KeyError(key)
+        return row
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return (key for key, chain in self._chains.items() if chain[0][0] <= self.pin)
+        there = (key for key, chain in self._chains.items() if chain[0][0] <= self.pin)
+        return there if self._removed is None else (key for key in there if self.get(key) is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -149,7 +162,7 @@ class RulesByPin:
 
     def __init__(self, rules: PinnedRules) -> None:
         pinned = rules.history.pinned
-        row, self._by = row_class(pinned.of.columns), pinned.by
+        row, self._pinned = row_class(pinned.of.columns), pinned
         self._chains = {
             key: [(batch, tuple.__new__(row, values)) for batch, values in chain]
             for key, chain in rules.history.in_order()
@@ -181,4 +194,4 @@ class RulesByPin:
         return self._at(-1)
 
     def _at(self, pin: int) -> RulesInForce:
-        return RulesInForce(self._chains, self._by, pin)
+        return RulesInForce(self._chains, self._pinned, pin)

@@ -11,6 +11,8 @@ from typing import Any
 from deltalake import DeltaTable
 
 from streaming.declare import Keyed, described
+from streaming.keyed.compatible import version_of
+from streaming.operators import recorded_declaration
 
 SOURCE = "source"
 """The number of the state's table that stands for the functions' text."""
@@ -31,7 +33,10 @@ def text_number(functions: Iterable[Any]) -> int:
 def changed_text(keyed: Keyed, state: DeltaTable | None) -> str | None:
     """A warning where the functions' text is not the one that made the open `state`; None where it is."""
     recorded = None if state is None else state.transaction_version(SOURCE)
-    if recorded is None or recorded == source_number(keyed):
+    if state is None or recorded is None or recorded == source_number(keyed):
+        return None
+    made = recorded_declaration(state)
+    if made is not None and version_of(made["makes"]) != keyed.version:
         return None
     return (
         f"the source text of keyed function {keyed.name!r} has changed since its last step, and its version is still "

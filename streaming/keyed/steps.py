@@ -20,6 +20,7 @@ from streaming.declare import STATE, Keyed
 from streaming.keyed.control import ControlRules
 from streaming.keyed.frame import Range, in_order, rows_due
 from streaming.keyed.key import FOREVER, NEVER
+from streaming.keyed.migration import migrate_state
 from streaming.keyed.reached import Reached
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.schemas import no_rows, spark_schema, table_schemas
@@ -65,6 +66,14 @@ class KeyedSteps:
         state, results = self._outputs.position(), self._outputs.at("")
         if results.is_behind(state) or (state.has_begun and state.generation != results.generation):
             storage.remove_folder(self._uri(STATE))
+
+    def migrate(self) -> str | None:
+        """Go on from the state of an older declaration, where there is such; returns in words what was done.
+
+        Raises:
+            FunctionError: `migrate` of the declaration failed.
+        """
+        return migrate_state(self._spark, self._lake, self._keyed, self._schemas[STATE])
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
         """Follow `batches` of each log, those after the state in order and without a gap.

@@ -91,6 +91,12 @@ def normalizer(kind: pa.DataType) -> Encoder | None:
     return _decimal_encoder(kind) if pa.types.is_decimal(kind) else None
 
 
+def kept_as(kind: pa.DataType) -> Encoder:
+    """What makes of a state field's value the one that is kept; it raises ValueError for what cannot be."""
+    normalize, encode = normalizer(kind), encoder(kind, exact=True)
+    return encode if normalize is None else lambda value: encode(normalize(value))
+
+
 def _as_float(value: Any) -> Any:
     # A bool is not meant as a number, and is refused later.
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

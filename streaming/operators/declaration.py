@@ -46,9 +46,10 @@ def create_table(lake: Lake, operator: Operator, suffix: str, schema: StructType
     return uri
 
 
-def declaration_properties(operator: Operator) -> dict[str, str]:
-    """The properties with which every table of the operator is created."""
-    recorded = {"operator": operator.name, "kind": type(operator).__name__, "makes": dict(operator.fingerprint)}
+def declaration_properties(operator: Operator, **more: Any) -> dict[str, str]:
+    """The properties with which every table of the operator is created; `more` are JSON values to record beside."""
+    makes = dict(operator.fingerprint)
+    recorded = {"operator": operator.name, "kind": type(operator).__name__, "makes": makes, **more}
     return {DECLARATION: json.dumps(recorded)}
 
 
@@ -62,11 +63,12 @@ def check_declaration(
     lake: Lake,
     operator: Operator,
     counts_as: Callable[[dict[str, Any]], dict[str, Any]] = lambda makes: makes,
+    way_out: str = "",
 ) -> None:
     """Refuse a declaration that would change what the operator's tables hold.
 
-    `counts_as` tells of a fingerprint that was recorded which one it may be taken for. Tables from before there was a
-    record get one: nobody knows what made them.
+    `counts_as` tells of a fingerprint that was recorded which one it may be taken for; `way_out` is what operators of
+    this kind have besides being built anew. Tables from before there was a record get one: nobody knows what made them.
 
     Raises:
         ChangedDeclaration: with each difference in words, and the command that builds the tables anew.
@@ -89,7 +91,7 @@ def check_declaration(
             raise ChangedDeclaration(
                 f"{operator.kind_name} {operator.name!r} is not the one that made its table "
                 f"{lake.table(operator, spec.suffix)!r}: {'; '.join(changes)}. Going on would mix results of two "
-                f"kinds. Give the old declaration back{_or_else(operator)}. Nothing was changed."
+                f"kinds. Give the old declaration back{way_out}{_or_else(operator)}. Nothing was changed."
             )
 
 

@@ -109,10 +109,11 @@ def commit_files(
     numbers: Mapping[str, int],
     fence: Callable[[DeltaTable], None],
     mode: Literal["append", "overwrite"] = "append",
+    schema: Schema | None = None,
 ) -> int:
     """Take files that tasks have written into the table in one commit; returns how many rows they hold.
 
-    `mode="overwrite"` replaces all rows; for the rest see `delta.append`.
+    `mode="overwrite"` replaces all rows, and with `schema` the columns; for the rest see `delta.append`.
     """
     table = DeltaTable(location(uri))
     for attempt in attempts(table):
@@ -121,7 +122,7 @@ def commit_files(
             table.create_write_transaction(
                 [file.action() for file in files],
                 mode=mode,
-                schema=table.schema(),
+                schema=schema or table.schema(),
                 partition_by=table.metadata().partition_columns,
                 commit_properties=_properties(metadata, _transactions(None, numbers)),
             )

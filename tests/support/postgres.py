@@ -44,11 +44,11 @@ def server() -> Iterator[Server]:
 def rows(conninfo: str, query: str) -> list[tuple[Any, ...]]:
     """What a query gives, on a connection of its own."""
     with psycopg.connect(conninfo) as connection:
-        return connection.execute(query).fetchall()  # type: ignore[arg-type]
+        return connection.execute(query).fetchall()
 
 
 def run(conninfo: str, *statements: str) -> None:
     """Carry out statements, in one transaction."""
     with psycopg.connect(conninfo) as connection:
         for statement in statements:
-            connection.execute(statement)  # type: ignore[arg-type]
+            connection.execute(statement)

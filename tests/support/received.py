@@ -67,8 +67,8 @@ def received(broker: Broker, topic: str, *, committed: bool = True) -> list[Rece
         found[partition].append(
             Received(
                 partition,
-                message.key(),  # type: ignore[arg-type]
-                message.value(),  # type: ignore[arg-type]
+                message.key(),
+                message.value(),
                 dict(message.headers() or []),  # type: ignore[arg-type]
                 datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis)
                 if kind == TIMESTAMP_CREATE_TIME

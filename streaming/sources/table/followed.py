@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any
 
 from deltalake import DeltaTable
@@ -12,6 +13,7 @@ from pyspark.sql.types import StructType
 from streaming.base import SourceError
 from streaming.sources.offsets import OffsetReader, Offsets
 from streaming.sources.source import Memory
+from streaming.sources.table.changes import REMOVED, ChangeReader
 from streaming.sources.table.placed import BEGIN, PlacedRows
 from streaming.sources.table.unit_index import UnitIndex, paths_since
 from streaming.sources.table.units import ROWS, UNIT, UnitReader
@@ -25,8 +27,16 @@ _ANEW = (
 )
 
 
-def followed(uri: str, placed: PlacedRows | None, memory: Memory, start_version: int | None = None) -> Followed:
+def followed(
+    uri: str,
+    placed: PlacedRows | None,
+    memory: Memory,
+    start_version: int | None = None,
+    changes_by: tuple[str, ...] = (),
+) -> Followed:
     """The table at `uri`, followed by the units of its rows, or without `placed` by its versions from one on.
+
+    With `changes_by` by what changes in it between two versions, those columns being the key of its rows.
 
     Raises:
         SourceError: it is not there, or not the one that `memory` knows.
@@ -35,7 +45,11 @@ def followed(uri: str, placed: PlacedRows | None, memory: Memory, start_version:
     if table is None:
         made_by = "check the path" if placed is None else placed.made_by
         raise SourceError(f"there is no table at {uri!r} to follow; {made_by}. Nothing was read.")
-    it = FollowedVersions(uri, table, start_version) if placed is None else FollowedUnits(placed, table)
+    it: Followed
+    if placed is not None:
+        it = FollowedUnits(placed, table)
+    else:
+        it = FollowedChanges(uri, table, changes_by) if changes_by else FollowedVersions(uri, table, start_version)
     it.check_same(memory)
     return it
 
@@ -176,6 +190,44 @@ class FollowedVersions(Followed):
 
     def offsets_after(self, unit: int) -> Offsets:
         return {SNAPSHOT: NO_SNAPSHOT, VERSION: unit + 1, FILE: 0}
+
+
+class FollowedChanges(Followed):
+    """By what changes in it."""
+
+    def __init__(self, uri: str, table: DeltaTable, key: tuple[str, ...]) -> None:
+        super().__init__(uri, table)
+        self._newest = table.version()
+        self._reader = ChangeReader(uri, self.table, self.columns, key)
+        columns = self.columns.names
+        if REMOVED in columns or not {*key} <= {*columns}:
+            raise SourceError(
+                f"the table {uri!r} cannot be followed by its changes by {', '.join(key)}: its columns are "
+                f"{', '.join(columns)}. It must have those, and none called {REMOVED!r}, by which a row tells that it "
+                "is gone."
+            )
+
+    def reader(self, rows_per_batch: int) -> ChangeReader:
+        return self._reader
+
+    def is_behind(self, offsets: Offsets) -> bool:
+        return self._newest < offsets[VERSION] - 1
+
+    def words_before(self, offsets: Offsets) -> str:
+        return version_words(offsets, offsets)
+
+    def check_there(self, begins: Offsets, ends: Offsets) -> None:
+        self._reader.files_since(begins, ends[VERSION] - 1)
+
+    def rows_since(self, begins: Offsets) -> int:
+        # What cannot be told any more, the stream itself refuses.
+        with suppress(SourceError):
+            if self._reader.files_since(begins, self._newest):
+                return sum(rows.num_rows for rows in self._reader.read((begins[VERSION] - 1, self._newest)))
+        return 0
+
+    def offsets_after(self, unit: int) -> Offsets:
+        return {VERSION: unit + 1, FILE: 0}
 
 
 def version_words(begins: Offsets, ends: Offsets) -> str:

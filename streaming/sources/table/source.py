@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError
+from streaming.base import DeclarationError, check_tuple
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.offsets import OffsetReader, Offsets, OffsetSource
@@ -40,13 +40,20 @@ class Table(OffsetSource):
     is there, or from what `start_version` added. A stream that is away for longer than such a table keeps deleted files
     is told so, and loses nothing silently. A table that was replaced, rewound, or built anew is refused.
 
-    `rows_per_batch`: a batch takes at most so many rows, but whole batches of a log, steps or files.
+    `changes_by` follows the Delta table at a path that is updated, such as a dimension or a model, by the columns of
+    which no two rows have the same values: first its rows come, then after each change of the table those that are new
+    or have other values, with `removed` false, and those that are gone, as they were, with `removed` true.
+    `_origin.unit` is the version to which they belong, `_origin.written` when that was committed. As the log keeps
+    them, whoever pins the stream (`Pinned`) needs no old version of the table. It is compared in memory.
+
+    `rows_per_batch`: a batch takes at most so many rows, but whole batches of a log, steps, files or changes.
     """
 
     of: Any
     side: str = ""
     start_version: int | None = None
     rows_per_batch: int = 500_000
+    changes_by: tuple[str, ...] = ()
 
     origin: ClassVar[str] = "struct<table: string, unit: bigint, position: bigint, written: timestamp, at: timestamp>"
 
@@ -66,6 +73,12 @@ class Table(OffsetSource):
             raise DeclarationError(
                 f"start_version={start!r} is no version to start from; write 0 or more, and only for the path of a "
                 "Delta table: what is in the lake is followed from its first row."
+            )
+        check_tuple("changes_by of Table", self.changes_by, str, "a tuple of column names, such as ('id',)")
+        if self.changes_by and (not isinstance(self.of, str) or start is not None):
+            raise DeclarationError(
+                f"changes_by={self.changes_by!r} is for the path of a Delta table, whose changes are followed from the "
+                "newest version on: leave start_version out; what is in the lake only grows, and needs no changes_by."
             )
         if not isinstance(self.rows_per_batch, int) or self.rows_per_batch < 1:
             raise DeclarationError(f"rows_per_batch={self.rows_per_batch!r} reads nothing; use 1 or more.")
@@ -94,7 +107,7 @@ class Table(OffsetSource):
         Raises:
             SourceError: it is gone, or is not the one that was followed.
         """
-        return followed(self.location(lake), self.placed(lake), memory, self.start_version)
+        return followed(self.location(lake), self.placed(lake), memory, self.start_version, self.changes_by)
 
     def reader(self, lake: Lake, memory: Memory) -> OffsetReader:
         """Reads it by the units of its rows, or by its versions."""

@@ -156,7 +156,7 @@ class VersionReader(OffsetReader):
                     f"{len(removed)} files. A stream follows a table that only grows: take the changes from a table of "
                     "changes, or begin a new stream from the table as it is now."
                 )
-        written = _written(actions)
+        written = written_at(actions)
         return self._numbered(table, version, added, written)
 
     def _numbered(
@@ -211,6 +211,7 @@ def _rows_in(table: DeltaTable, uri: str, version: int, path: str) -> int:
         ) from error
 
 
-def _written(actions: list[dict[str, Any]] | None) -> datetime | None:
+def written_at(actions: list[dict[str, Any]] | None) -> datetime | None:
+    """When a version was committed, as its `actions` tell; None where they do not."""
     times = [action["commitInfo"].get("timestamp") for action in actions or () if "commitInfo" in action]
     return EPOCH + times[0] * MILLISECOND if times and times[0] is not None else None

@@ -1,0 +1,76 @@
+"""Which older declarations a keyed function goes on from, and if their state is migrated or taken over as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.base import arrow_schema
+from streaming.declare import Keyed
+
+_STATE, _FUNCTION, _TIMER = "state", "function", "timer"
+
+
+def counts_as(keyed: Keyed, makes: dict[str, Any]) -> dict[str, Any]:
+    """The fingerprint `makes` of an older declaration, taken for today's as far as today's goes on from its state."""
+    declared = keyed.fingerprint
+    if is_migrated(keyed, makes):
+        return {**makes, _STATE: declared[_STATE], _FUNCTION: declared[_FUNCTION], _TIMER: declared[_TIMER]}
+    if _STATE in makes and _takes_over(_schema(makes[_STATE]), keyed.state_schema):
+        return {**makes, _STATE: declared[_STATE]}
+    return makes
+
+
+def is_migrated(keyed: Keyed, makes: dict[str, Any]) -> bool:
+    """Whether `migrate` makes today's state of the one that a declaration with the fingerprint `makes` left.
+
+    The version was raised, and no timer is gone that a key may wait for; or the state alone is another one.
+    """
+    if keyed.migrate is None or not {_STATE, _FUNCTION, _TIMER} <= makes.keys():
+        return False
+    if version_of(makes) < keyed.version:
+        return bool(makes[_TIMER].keys() <= keyed.timers.keys())
+    same = all(makes[part] == keyed.fingerprint[part] for part in (_FUNCTION, _TIMER))
+    return same and _schema(makes[_STATE]) != keyed.state_schema
+
+
+def is_of_today(keyed: Keyed, makes: dict[str, Any]) -> bool:
+    """Whether state that a declaration with the fingerprint `makes` left is today's."""
+    same = makes.get(_FUNCTION, keyed.fingerprint[_FUNCTION]) == keyed.fingerprint[_FUNCTION]
+    return bool(same and _schema(makes.get(_STATE, keyed.state)) == keyed.state_schema)
+
+
+def version_of(makes: dict[str, Any]) -> int:
+    """The version of the function in a fingerprint."""
+    return int(str(makes[_FUNCTION]).rpartition(" ")[2])
+
+
+def added_fields(keyed: Keyed, state: str) -> list[str]:
+    """The fields that today's state has, and the one declared as `state` had not."""
+    before = _schema(state).names
+    return [name for name in keyed.state_schema.names if name not in before]
+
+
+def _schema(state: str) -> pa.Schema:
+    return arrow_schema(state) if state.strip() else pa.schema([])
+
+
+def _takes_over(old: pa.Schema, new: pa.Schema) -> bool:
+    """Whether each old field is there, and its type takes every value of the old one."""
+    return all(field.name in new.names and _is_as_wide(field.type, new.field(field.name).type) for field in old)
+
+
+def _is_as_wide(old: pa.DataType, new: pa.DataType) -> bool:
+    if pa.types.is_signed_integer(old) and pa.types.is_signed_integer(new):
+        return bool(new.bit_width >= old.bit_width)
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        return bool(new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale)
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return _is_as_wide(old.value_type, new.value_type)
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        return bool(old.key_type == new.key_type) and _is_as_wide(old.item_type, new.item_type)
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        same = [field.name for field in old] == [field.name for field in new]
+        return same and all(_is_as_wide(each.type, of.type) for each, of in zip(old, new, strict=True))
+    return bool(old == new)

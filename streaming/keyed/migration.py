@@ -1,0 +1,140 @@
+"""From the state that an older declaration left to today's: every key once, in one commit of the table.
+
+The table's property says first what is to be migrated, then the commit of the rows says by a number that it was. So
+whoever dies in between finds it still to be done, and whoever has the older declaration is refused from then on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from pyspark.sql import SparkSession
+
+from streaming.base import ChangedDeclaration, FunctionError, arrow_schema, counted
+from streaming.declare import STATE, Keyed, described
+from streaming.keyed.compatible import added_fields, is_migrated, is_of_today, version_of
+from streaming.keyed.migrated import WriteMigrated
+from streaming.keyed.partition import DUE, TIMERS
+from streaming.keyed.reached import Reached
+from streaming.keyed.schemas import spark_schema
+from streaming.keyed.source_text import SOURCE, source_number
+from streaming.keyed.tasks import WRITTEN
+from streaming.lake import Lake
+from streaming.operators import Outputs, declaration_properties, recorded_declaration
+from streaming.tables import TaskFile, delta
+
+_MIGRATED = "migrated"
+"""The number of the state's table that tells how many of the migrations in its property are done."""
+
+_MIGRATIONS = "migrations"
+
+
+def check_whole(lake: Lake, keyed: Keyed) -> None:
+    """Refuse to migrate state that is behind results: the rest of that step is the older function's.
+
+    Raises:
+        ChangedDeclaration: with what to do first.
+    """
+    outputs = Outputs(lake, keyed, Reached, begins_at=STATE)
+    tables = {suffix: delta.open_table(lake.table(keyed, suffix)) for suffix in (*outputs.suffixes, STATE)}
+    recorded = [recorded_declaration(table) for table in tables.values() if table is not None]
+    if not any(is_migrated(keyed, made["makes"]) for made in recorded if made is not None):
+        return
+    state = Reached.of(keyed, tables.pop(STATE))
+    if any(state.is_behind(Reached.of(keyed, table)) for table in tables.values()):
+        raise ChangedDeclaration(
+            f"keyed function {keyed.name!r} has another state or version by now, and a step of the older one was "
+            "killed between two of its commits, so its state is behind its results. Run it once more with the older "
+            f"declaration, which ends that step, and then with this one; or build it anew with `tidemark rebuild "
+            f"{keyed.name}`. Nothing was changed."
+        )
+
+
+def migrate_state(spark: SparkSession, lake: Lake, keyed: Keyed, schema: pa.Schema) -> str | None:
+    """Make today's state, of the columns in `schema`, of the one that an older declaration left, and record it.
+
+    Returns in words what was done. To be called by whoever steps the function, once its declaration is checked.
+
+    Raises:
+        FunctionError: `migrate` raised, or returned what is no state. Nothing was changed.
+    """
+    uri = lake.table(keyed, STATE)
+    table = delta.open_table(uri)
+    recorded = None if table is None else recorded_declaration(table)
+    if table is None or recorded is None:
+        return None
+    migrations = _migrations(keyed, recorded, _done(table))
+    if len(migrations) <= _done(table):
+        return None
+    before = migrations[-1]
+    files = _files(spark, keyed, uri, before, schema)
+    _record(lake, keyed, migrations)
+    at, rows = Reached.of(keyed, table), delta.row_count(table)
+    left = delta.commit_files(
+        uri,
+        files,
+        metadata={_MIGRATED: before},
+        numbers={_MIGRATED: len(migrations), SOURCE: source_number(keyed)},
+        fence=lambda now: at.fence(keyed, now),
+        mode="overwrite",
+        schema=Schema.from_json(spark_schema(schema, partitioned=False).json()),
+    )
+    return _said(keyed, before, left, rows - left)
+
+
+def migrations_of(lake: Lake, keyed: Keyed) -> list[str]:
+    """In words, what the state of a keyed function was migrated from since it was built, oldest first."""
+    table = delta.open_table(lake.table(keyed, STATE))
+    recorded = None if table is None else recorded_declaration(table)
+    found = [] if recorded is None else recorded.get(_MIGRATIONS, [])
+    return [f"from version {each['version']} by {each['by'] or 'adding and widening fields'}" for each in found]
+
+
+def _migrations(keyed: Keyed, recorded: dict[str, Any], done: int) -> list[dict[str, Any]]:
+    """Those that are recorded, `done` of them, and the one that is to come; one that was begun is ended first."""
+    told: list[dict[str, Any]] = recorded.get(_MIGRATIONS, [])
+    makes = recorded["makes"]
+    if len(told) > done or is_of_today(keyed, makes):
+        return told
+    by = None if keyed.migrate is None else described(keyed.migrate)
+    return [*told, {"version": version_of(makes), "state": makes["state"], "by": by}]
+
+
+def _done(table: DeltaTable) -> int:
+    return max(table.transaction_version(_MIGRATED) or 0, 0)
+
+
+def _files(spark: SparkSession, keyed: Keyed, uri: str, before: dict[str, Any], schema: pa.Schema) -> list[TaskFile]:
+    fields = tuple(arrow_schema(before["state"]).names) if before["state"].strip() else ()
+    state = delta.read(spark, uri).select(*(f"`{name}`" for name in (*keyed.by, *fields, TIMERS, DUE)))
+    reports = state.mapInArrow(WriteMigrated(keyed, before["version"], fields, uri, schema), WRITTEN).collect()
+    for report in reports:
+        if report["error"] is not None:
+            raise FunctionError(report["error"])
+    return [TaskFile(row["path"], row["size"], row["rows"], row["day"], row["statistics"]) for row in reports]
+
+
+def _record(lake: Lake, keyed: Keyed, migrations: list[dict[str, Any]]) -> None:
+    """Let every table say that it is of today's declaration, the state's last: whoever dies before begins anew."""
+    for spec in sorted(keyed.tables, key=lambda spec: spec.is_state):
+        table = delta.open_table(lake.table(keyed, spec.suffix))
+        if table is not None:
+            more = {_MIGRATIONS: migrations} if spec.is_state else {}
+            table.alter.set_table_properties(declaration_properties(keyed, **more), raise_if_not_exists=False)
+
+
+def _said(keyed: Keyed, before: dict[str, Any], kept: int, gone: int) -> str:
+    of = f"keyed function {keyed.name!r}"
+    if keyed.migrate is None:
+        added = ", ".join(added_fields(keyed, before["state"])) or "wider types"
+        return (
+            f"{of} has new state, {added}: keys that are there begin without it, and what was emitted stays. "
+            f"`tidemark rebuild {keyed.name}` computes everything with it."
+        )
+    forgotten = f", {counted(gone, 'key')} kept nothing" if gone else ""
+    return (
+        f"{of} goes on as version {keyed.version}: {described(keyed.migrate)} has migrated the state of version "
+        f"{before['version']}, {counted(kept, 'key')}{forgotten}. What was emitted stays."
+    )

@@ -1,0 +1,105 @@
+"""What changes in a Delta table from one version to another, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from streaming.base.errors import DeclarationError, SourceError
+from streaming.sources.table import Table
+from streaming.sources.table.changes import ChangeReader
+from streaming.sources.table.followed import followed
+
+Rows = list[tuple[str | None, int | None]]
+
+
+def write(uri: str, rows: Rows, mode: Any = "overwrite") -> None:
+    ids, values = [each[0] for each in rows], [each[1] for each in rows]
+    write_deltalake(uri, pa.table({"id": pa.array(ids, pa.string()), "value": pa.array(values, pa.int64())}), mode=mode)
+
+
+def reader_of(uri: str) -> ChangeReader:
+    reader = followed(uri, None, {}, changes_by=("id",)).reader(1)
+    assert isinstance(reader, ChangeReader)
+    return reader
+
+
+class Following:
+    """Takes batch after batch of a table."""
+
+    def __init__(self, uri: str) -> None:
+        self.reader = reader_of(uri)
+        self._at = self.reader.first()
+
+    def batch(self) -> list[tuple[int, str | None, int | None, bool]]:
+        """Version, row, and whether it was removed, of what changed since."""
+        begins, self._at = self._at, self.reader.newest(self._at)
+        found = [row for piece in self.reader.pieces(begins, self._at) for row in self._rows(piece)]
+        assert [row for piece in self.reader.pieces(begins, self._at) for row in self._rows(piece)] == found
+        return found
+
+    def _rows(self, piece: Any) -> list[tuple[int, str | None, int | None, bool]]:
+        rows = [row for batch in self.reader.read(piece) for row in batch.to_pylist()]
+        assert [row["position"] for row in rows] == list(range(len(rows)))
+        return [(row["unit"], *row["payload"].values()) for row in rows]
+
+
+def test_a_batch_has_rows_that_are_new_or_others_and_those_that_are_gone(tmp_path: Path) -> None:
+    uri = str(tmp_path / "rooms")
+    write(uri, [("b", 2), ("a", 1), (None, 0)])
+    table = Following(uri)
+    assert table.batch() == [(0, None, 0, False), (0, "a", 1, False), (0, "b", 2, False)]
+    assert table.batch() == []
+    write(uri, [("a", 7), ("b", 2)])
+    write(uri, [("a", 8), ("b", 2), ("c", None)])
+    assert table.batch() == [(2, "a", 8, False), (2, "c", None, False), (2, None, 0, True)]
+    DeltaTable(uri).delete("id = 'b'")
+    assert table.batch() == [(3, "b", 2, True)]
+    DeltaTable(uri).delete()
+    assert table.batch() == [(4, "a", 8, True), (4, "c", None, True)]
+
+
+def test_compaction_and_clean_up_bring_no_row_and_lose_none(tmp_path: Path) -> None:
+    uri = str(tmp_path / "rooms")
+    write(uri, [("a", 1)])
+    write(uri, [("b", 2)], mode="append")
+    table = Following(uri)
+    assert len(table.batch()) == 2
+    DeltaTable(uri).optimize.compact()
+    assert table.batch() == []
+    DeltaTable(uri).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    write(uri, [("c", 3)], mode="append")
+    assert [row[1:] for row in table.batch()] == [("c", 3, False)]
+
+
+def test_a_version_that_is_gone_before_its_changes_were_taken_is_told(tmp_path: Path) -> None:
+    uri = str(tmp_path / "rooms")
+    write(uri, [("a", 1)])
+    table = Following(uri)
+    table.batch()
+    write(uri, [("a", 2)])
+    DeltaTable(uri).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    with pytest.raises(SourceError, match=r"^version 0 of the table .* cannot be read any more: .* away for longer"):
+        table.batch()
+
+
+def test_a_key_that_repeats_is_told_with_its_version(tmp_path: Path) -> None:
+    uri = str(tmp_path / "rooms")
+    write(uri, [("a", 1), ("a", 2)])
+    with pytest.raises(SourceError, match=r"version 0 of .* has several rows with id = \('a',\)"):
+        Following(uri).batch()
+
+
+def test_a_table_without_the_key_or_with_a_column_of_that_name_is_refused(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "a"), pa.table({"name": ["x"]}))
+    with pytest.raises(SourceError, match=r"by its changes by id: its columns are name\. It must have those"):
+        reader_of(str(tmp_path / "a"))
+    write_deltalake(str(tmp_path / "b"), pa.table({"id": ["x"], "removed": [True]}))
+    with pytest.raises(SourceError, match=r"none called 'removed'"):
+        reader_of(str(tmp_path / "b"))
+    with pytest.raises(DeclarationError, match=r"changes_by=\('id',\) is for the path of a Delta table"):
+        Table(str(tmp_path / "a"), start_version=0, changes_by=("id",))

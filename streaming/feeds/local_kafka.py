@@ -103,8 +103,9 @@ class LocalKafka:
         if not (self._folder / "data").exists():
             # The nodes of a cluster have its name in common, as they have their controllers.
             cluster = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, self._voters).bytes).decode().rstrip("=")
-            format_data = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties))
-            self._java(*format_data).wait(READY_WITHIN)
+            # One argument, as the name may begin with a hyphen.
+            named = f"--cluster-id={cluster}"
+            self._java("kafka.tools.StorageTool", "format", named, "-c", str(self._properties)).wait(READY_WITHIN)
         self._process = self._java("kafka.Kafka", str(self._properties))
         deadline = time.monotonic() + READY_WITHIN
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})

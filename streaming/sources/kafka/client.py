@@ -22,7 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streaming.base import SourceError, to_micros
-from streaming.kafka import ClientOptions, for_librdkafka, reads_committed
+from streaming.kafka import ClientOptions, Heard, for_librdkafka, reads_committed
 from streaming.sources.kafka.topics import Partition, Topic
 
 ANSWERS_WITHIN = 10.0
@@ -55,9 +55,16 @@ class KafkaClient:
 
     def __init__(self, servers: str, options: ClientOptions) -> None:
         self._servers = servers
-        self._last_words = ""
+        self._heard = Heard()
         self._config = for_librdkafka(servers, options) | {"error_cb": self._heard}
-        self._admin = AdminClient({name: value for name, value in self._config.items() if name != "isolation.level"})
+        try:
+            self._admin = AdminClient(
+                {name: value for name, value in self._config.items() if name != "isolation.level"}
+            )
+        except KafkaException as error:
+            raise SourceError(
+                f"no client of Kafka can be made ({error.args[0].str()}); correct the options. Nothing was read."
+            ) from error
         committed = reads_committed(options)
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
@@ -135,7 +142,7 @@ class KafkaClient:
     def _answers(
         self, ask: Callable[[float], Mapping[_Key, Future[Any]]], missing: int | None = None
     ) -> dict[_Key, Any]:
-        """The answers but for those that are an error of the code `missing`; `ask` is given seconds to answer within."""
+        """The answers, but for errors of the code `missing`; `ask` is given the seconds that it may take."""
         began, within = time.monotonic(), ANSWERS_WITHIN / 4
         while True:
             try:
@@ -150,9 +157,6 @@ class KafkaClient:
             within = ANSWERS_WITHIN
             time.sleep(_PAUSE)
 
-    def _heard(self, error: KafkaError) -> None:
-        self._last_words = error.str()
-
     def _error(self, error: Exception) -> SourceError:
         cause = error.args[0] if error.args else None
         text = cause.str() if isinstance(cause, KafkaError) else "no answer"
@@ -162,10 +166,9 @@ class KafkaClient:
                 "stream the right to describe and read them, or correct the options of Kafka. Nothing was read."
             )
         self._admin.poll(0)
-        heard = f", the last word was: {self._last_words}" if self._last_words else ""
+        advice = self._heard.advice or "Start it, or correct servers and options of Kafka"
         return SourceError(
-            f"no Kafka broker answers at {self._servers!r} ({text}{heard}); start it, or correct servers and options "
-            "of Kafka. Nothing was read."
+            f"no Kafka broker answers at {self._servers!r} ({text}{self._heard}). {advice}. Nothing was read."
         )
 
 

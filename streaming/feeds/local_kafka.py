@@ -1,4 +1,4 @@
-"""A Kafka broker of one node on this machine, from jars alone: what the demo and the tests run against."""
+"""A Kafka broker on this machine, from jars alone: what the demo and the tests run against."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
@@ -26,7 +26,6 @@ _HOST = "127.0.0.1"
 _ENDS_WITHIN = 20.0
 _PROPERTIES = {
     "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "num.partitions": "1",
@@ -57,24 +56,34 @@ appender.s.layout.pattern=[%d] %p %m (%c)%n
 class LocalKafka:
     """One broker, its data in `folder`, which a later one goes on with; it listens on a free port of this machine.
 
-    `listeners` are further ones, by protocol; `settings` are added to the server's properties.
+    `listeners` are further ones, by protocol; `settings` are added to the server's properties. `controllers` are the
+    addresses of all nodes of a cluster, of which this one is the `node`th; left out, it is alone.
     """
 
     admin: AdminClient
     """A client of it, once it runs."""
 
     def __init__(
-        self, folder: Path, listeners: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        listeners: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+        controllers: Sequence[str] = (),
+        node: int = 1,
     ) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self.servers, controller = (f"{_HOST}:{port}" for port in free_ports(2))
+        self.servers, alone = (f"{_HOST}:{port}" for port in free_ports(2))
+        controllers = controllers or (alone,)
+        controller = controllers[node - 1]
+        self._voters = ",".join(f"{number}@{address}" for number, address in enumerate(controllers, 1))
         folder.mkdir(parents=True, exist_ok=True)
         clients = {"PLAINTEXT": self.servers, **(listeners or {})}
         advertised = ",".join(f"{protocol}://{address}" for protocol, address in clients.items())
         properties = {
             **_PROPERTIES,
-            "controller.quorum.voters": f"1@{controller}",
+            "node.id": str(node),
+            "controller.quorum.voters": self._voters,
             "listeners": f"{advertised},CONTROLLER://{controller}",
             "advertised.listeners": advertised,
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT," + ",".join(f"{name}:{name}" for name in clients),
@@ -92,9 +101,11 @@ class LocalKafka:
             FeedError: it does not start.
         """
         if not (self._folder / "data").exists():
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            format_data = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties))
-            self._java(*format_data).wait(READY_WITHIN)
+            # The nodes of a cluster have its name in common, as they have their controllers.
+            cluster = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, self._voters).bytes).decode().rstrip("=")
+            # One argument, as the name may begin with a hyphen.
+            named = f"--cluster-id={cluster}"
+            self._java("kafka.tools.StorageTool", "format", named, "-c", str(self._properties)).wait(READY_WITHIN)
         self._process = self._java("kafka.Kafka", str(self._properties))
         deadline = time.monotonic() + READY_WITHIN
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})

@@ -1,5 +1,6 @@
-"""What readers and writers of Kafka share: names, and the options of its clients."""
+"""What readers and writers of Kafka share: names, the options of its clients, and what those hear."""
 
+from streaming.kafka.heard import Heard
 from streaming.kafka.names import can_name_a_topic, check_servers
 from streaming.kafka.options import (
     READER,
@@ -16,6 +17,7 @@ __all__ = [
     "READER",
     "WRITER",
     "ClientOptions",
+    "Heard",
     "can_name_a_topic",
     "check_servers",
     "client_options",

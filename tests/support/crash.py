@@ -138,7 +138,7 @@ def end(spark: SparkSession, lake: Lake, name: str) -> None:
 
 @contextmanager
 def armed(point: Point, die: Callable[[], None]) -> Iterator[None]:
-    """While the body runs, whoever reaches the point dies there."""
+    """While the body runs, whoever reaches the point dies there; or something else does, and `die` returns."""
     owner = resolve_name(point.owner)
     original: Callable[..., Any] = getattr(owner, point.function)
     calls = 0
@@ -148,10 +148,11 @@ def armed(point: Point, die: Callable[[], None]) -> Iterator[None]:
         nonlocal calls
         concerned = any(_location(argument).endswith(point.table) for argument in args)
         calls += concerned
-        if concerned and calls == point.nth and not point.after:
+        reached = concerned and calls == point.nth
+        if reached and not point.after:
             die()
         result = original(*args, **kwargs)
-        if concerned and calls == point.nth:
+        if reached and point.after:
             die()
         return result
 

@@ -1,4 +1,4 @@
-"""A real Kafka broker of one node on this machine, and whoever writes into its topics."""
+"""A real Kafka broker on this machine, and whoever writes into its topics."""
 
 from __future__ import annotations
 
@@ -15,22 +15,32 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
+    AdminClient,
     NewPartitions,
     NewTopic,
     ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 
 from streaming.feeds import READY_WITHIN, LocalKafka, free_ports
+from tests.support.certificates import self_signed
 
 USER, PASSWORD = "alice", "open sesame"
+ROOT, SECRET = "carol", "abracadabra"
 _SETTINGS = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
         f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
     ),
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
+    "listener.name.sasl_ssl.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
+    "super.users": f"User:ANONYMOUS;User:{ROOT}",
     "message.max.bytes": "20000000",
     "log.cleaner.backoff.ms": "200",
 }
@@ -46,26 +56,17 @@ class Message:
     headers: Sequence[tuple[str, bytes]] = ()
 
 
-class Broker(LocalKafka):
-    """One that also has users, and does what administrators of topics do."""
+class Administered:
+    """What administrators of topics do, and those who write into them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.secured = f"127.0.0.1:{free_ports(1)[0]}"
-        """The same broker, for those who know `USER` and `PASSWORD`; the user may do what `allow` has allowed."""
-        super().__init__(folder, {"SASL_PLAINTEXT": self.secured}, _SETTINGS)
+    servers: str
+    admin: AdminClient
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         """A topic, and back when the broker tells of it; an underscore in the name of a setting stands for a dot."""
         settings = {name.replace("_", "."): value for name, value in config.items()}
-        _done(self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]))
+        _done(self.admin.create_topics([NewTopic(topic, partitions, config=settings)]))
         self._until(lambda topics: topic in topics and len(topics[topic].partitions) == partitions)
-
-    def allow(self, topic: str) -> None:
-        """Let the user read a topic."""
-        own = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
-        _done(
-            self.admin.create_acls([AclBinding(*own, f"User:{USER}", "*", AclOperation.READ, AclPermissionType.ALLOW)])
-        )
 
     def add_partitions(self, topic: str, partitions: int) -> None:
         """So many partitions in all."""
@@ -113,6 +114,33 @@ class Broker(LocalKafka):
         deadline = time.monotonic() + READY_WITHIN
         while not condition(self.admin.list_topics(timeout=10).topics):
             assert time.monotonic() < deadline, "the broker does not do what it was asked"
+
+
+class Broker(LocalKafka, Administered):
+    """One that also has users."""
+
+    def __init__(self, folder: Path) -> None:
+        self.secured, self.encrypted = (f"127.0.0.1:{port}" for port in free_ports(2))
+        """The same broker, for those who know `USER` and `PASSWORD`; the user may do what `allow` has allowed. And over
+        TLS, for who has been let in as `ROOT`, and may do everything."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.certificate = self_signed(folder)
+        listeners = {"SASL_PLAINTEXT": self.secured, "SASL_SSL": self.encrypted}
+        own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.certificate)}
+        super().__init__(folder, listeners, {**_SETTINGS, **own})
+
+    def let_in(self) -> None:
+        """From now on `ROOT` may come by the `SECRET`, which the broker knows salted and hashed."""
+        kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        told = UserScramCredentialUpsertion(ROOT, kind, SECRET.encode())
+        _done(self.admin.alter_user_scram_credentials([told]))
+
+    def allow(self, topic: str) -> None:
+        """Let the user read a topic."""
+        own = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
+        _done(
+            self.admin.create_acls([AclBinding(*own, f"User:{USER}", "*", AclOperation.READ, AclPermissionType.ALLOW)])
+        )
 
 
 def _produce(producer: Producer, topic: str, messages: Iterable[Message | bytes | str], partition: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from tests.support.kafka import READY_WITHIN, Broker
+from tests.support.kafka import READY_WITHIN, Administered
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Received:
         return None if self.value is None else json.loads(self.value)
 
 
-def _ends(broker: Broker, topic: str, partitions: list[int]) -> dict[int, int] | None:
+def _ends(broker: Administered, topic: str, partitions: list[int]) -> dict[int, int] | None:
     """Behind the last record of each partition, committed or not; None while they have no leader yet."""
     asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
     try:
@@ -39,7 +39,7 @@ def _ends(broker: Broker, topic: str, partitions: list[int]) -> dict[int, int] |
         return None
 
 
-def received(broker: Broker, topic: str, *, committed: bool = True) -> list[Received]:
+def received(broker: Administered, topic: str, *, committed: bool = True) -> list[Received]:
     """All records that were sent by now, by partition and offset; `committed`: those of transactions that were."""
     partitions = sorted(broker.admin.list_topics(topic, timeout=30).topics[topic].partitions)
     deadline = time.monotonic() + READY_WITHIN

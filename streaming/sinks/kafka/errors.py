@@ -5,6 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.base import FencedError, SinkError
+from streaming.kafka import Heard
 
 _OF_A_ROW = (
     KafkaError.MSG_SIZE_TOO_LARGE,
@@ -33,10 +34,9 @@ def is_of_neighbours(error: KafkaError) -> bool:
     return error.code() in _OF_ITS_NEIGHBOURS
 
 
-def translated(error: KafkaError, address: str, last_word: str = "") -> SinkError | FencedError:
-    """The error as a delivery understands it; `last_word`: what was heard of the connections."""
-    heard = f"; the last word was: {last_word}" if last_word else ""
-    text = f"{error.str()}{heard}"
+def translated(error: KafkaError, address: str, heard: Heard | None = None) -> SinkError | FencedError:
+    """The error as a delivery understands it; `heard`: what the client has said of its connections."""
+    text = error.str() if heard is None else f"{error.str()}{heard}"
     if error.code() in _FENCED:
         return FencedError(
             f"the transaction in {address} cannot be ended ({text}): another process delivers there, or it was open "
@@ -52,6 +52,8 @@ def translated(error: KafkaError, address: str, last_word: str = "") -> SinkErro
         advice = "Lower transaction.timeout.ms, or raise transaction.max.timeout.ms of the brokers (15 minutes)"
     elif error.code() == KafkaError._INVALID_ARG:
         advice = "Correct the options of KafkaTopic"
+    elif heard is not None and heard.advice:
+        advice = heard.advice
     else:
         advice = "Start the brokers, or correct servers and options of KafkaTopic"
     return SinkError(f"{address} is away: {text}. {advice}; the batch is sent again by itself.")

@@ -10,7 +10,7 @@ from functools import partial
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.base import SinkError, SourceError
-from streaming.kafka import for_producer
+from streaming.kafka import Heard, for_producer
 from streaming.sinks.kafka.errors import cause_of, is_of_a_row, is_of_neighbours, translated
 from streaming.sinks.kafka.records import Record
 
@@ -26,7 +26,7 @@ class RecordProducer:
 
     def __init__(self, servers: str, options: Mapping[str, str], transactional_id: str | None, address: str) -> None:
         self._address = address
-        self._last_word = ""
+        self._heard = Heard()
         self._failed: dict[int, KafkaError] = {}
         self.transactional = transactional_id is not None
         try:
@@ -46,7 +46,7 @@ class RecordProducer:
 
     def partitions(self, topic: str) -> int:
         """How many partitions the topic has now; 0 where there is none of that name."""
-        with self._translated():
+        with self._translated(), _telling(self._producer):
             found = self._producer.list_topics(topic, timeout=_ANSWERS_WITHIN).topics[topic]
             missing = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
             if found.error is not None and found.error.code() not in missing:
@@ -82,7 +82,7 @@ class RecordProducer:
         refused = {at: error.str() for at, error in self._failed.items() if is_of_a_row(error)}
         others = [error for error in self._failed.values() if not is_of_a_row(error) and not is_of_neighbours(error)]
         if self._failed and (others or not refused):
-            raise translated(next(iter([*others, *self._failed.values()])), self._address, self._last_word)
+            raise translated(next(iter([*others, *self._failed.values()])), self._address, self._heard)
         return unsent, refused
 
     def commit(self) -> None:
@@ -121,7 +121,8 @@ class RecordProducer:
         with self._translated():
             producer = Producer(self._config)
             if self.transactional:
-                producer.init_transactions(_ANSWERS_WITHIN)
+                with _telling(producer):
+                    producer.init_transactions(_ANSWERS_WITHIN)
         return producer
 
     def _produce(self, record: Record, unsent: dict[int, str]) -> None:
@@ -141,7 +142,7 @@ class RecordProducer:
                 # As many records wait as the client keeps in memory.
                 self._producer.poll(_POLL)
                 if time.monotonic() > deadline:
-                    raise translated(KafkaError(KafkaError._TIMED_OUT), self._address, self._last_word) from None
+                    raise translated(KafkaError(KafkaError._TIMED_OUT), self._address, self._heard) from None
                 continue
             except KafkaException as error:
                 if not is_of_a_row(cause_of(error)):
@@ -157,17 +158,23 @@ class RecordProducer:
         deadline = time.monotonic() + _ANSWERS_WITHIN
         while self._producer.flush(_POLL) and not (self._failed and self.transactional):
             if time.monotonic() > deadline:
-                raise translated(KafkaError(KafkaError._TIMED_OUT), self._address, self._last_word)
-
-    def _heard(self, error: KafkaError) -> None:
-        self._last_word = error.str()
+                raise translated(KafkaError(KafkaError._TIMED_OUT), self._address, self._heard)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except KafkaException as error:
-            raise translated(cause_of(error), self._address, self._last_word) from error
+            raise translated(cause_of(error), self._address, self._heard) from error
+
+
+@contextmanager
+def _telling(producer: Producer) -> Iterator[None]:
+    """What it has heard of its connections a producer tells only when it is polled."""
+    try:
+        yield
+    finally:
+        producer.poll(0)
 
 
 def _note(failed: dict[int, KafkaError], position: int, error: KafkaError | None, message: Message) -> None:

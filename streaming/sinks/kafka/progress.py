@@ -41,6 +41,7 @@ class ProgressTopic:
         self._options = options
         self._delivered = delivered
         self._address = address
+        self._admin: AdminClient
 
     def read(self) -> dict[int, int]:
         """The newest batch of each generation; the topic is created if it is not there.
@@ -52,6 +53,8 @@ class ProgressTopic:
             SinkError: the topic forgets, so that it cannot keep progress.
         """
         try:
+            # One that was there before may know no broker but those that are gone.
+            self._admin = AdminClient(self._config)
             if self._is_there():
                 self._check_kept()
                 return self._read()
@@ -73,10 +76,6 @@ class ProgressTopic:
             return for_librdkafka(self._servers, self._options)
         except SourceError as error:
             raise SinkError(str(error)) from error
-
-    @cached_property
-    def _admin(self) -> AdminClient:
-        return AdminClient(self._config)
 
     def _create(self) -> None:
         topic = NewTopic(self.name, num_partitions=1, replication_factor=-1, config=_CONFIG)

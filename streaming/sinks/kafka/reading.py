@@ -28,8 +28,11 @@ class TopicReader:
             self._config: dict[str, Any] = for_librdkafka(servers, options)
         except SourceError as error:
             raise SinkError(str(error)) from error
-        self._admin = AdminClient(self._config)
         self._address = address
+        try:
+            self._admin = AdminClient(self._config)
+        except KafkaException as error:
+            raise translated(cause_of(error), address) from error
 
     def keeps_every_record(self, topic: str) -> bool:
         """Whether nothing was removed from the topic so far, neither by its retention nor by compaction."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -21,11 +22,22 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streaming.base import SourceError, to_micros
-from streaming.kafka import ClientOptions, for_librdkafka, reads_committed
+from streaming.kafka import ClientOptions, Heard, for_librdkafka, reads_committed
 from streaming.sources.kafka.topics import Partition, Topic
 
 ANSWERS_WITHIN = 10.0
 """Seconds."""
+
+_SETTLES_WITHIN, _PAUSE = 30.0, 0.2
+_AWAY = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+_CHANGING = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+_Key = TypeVar("_Key")
 
 
 @lru_cache(maxsize=64)
@@ -37,14 +49,22 @@ def client_of(servers: str, options: ClientOptions) -> KafkaClient:
 class KafkaClient:
     """Questions to the brokers at `servers`.
 
-    Every method raises SourceError where none of them answers within ten seconds, or they refuse to.
+    Every method raises SourceError where none of them answers within ten seconds, or they refuse to. Where only the one
+    broker is gone that knows the answer, another takes its place, which is waited for.
     """
 
     def __init__(self, servers: str, options: ClientOptions) -> None:
         self._servers = servers
-        self._last_words = ""
+        self._heard = Heard()
         self._config = for_librdkafka(servers, options) | {"error_cb": self._heard}
-        self._admin = AdminClient({name: value for name, value in self._config.items() if name != "isolation.level"})
+        try:
+            self._admin = AdminClient(
+                {name: value for name, value in self._config.items() if name != "isolation.level"}
+            )
+        except KafkaException as error:
+            raise SourceError(
+                f"no client of Kafka can be made ({error.args[0].str()}); correct the options. Nothing was read."
+            ) from error
         committed = reads_committed(options)
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
@@ -62,14 +82,14 @@ class KafkaClient:
         wanted = sorted(set(names))
         if not wanted:
             return {}
-        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWERS_WITHIN)
-        topics = {}
-        for name, future in futures.items():
-            found = self._answer(future, missing=KafkaError.UNKNOWN_TOPIC_OR_PART)
-            if found is not None:
-                partitions = tuple(sorted(entry.id for entry in found.partitions))
-                topics[name] = Topic(name, str(found.topic_id), partitions)
-        return topics
+        found = self._answers(
+            lambda within: self._admin.describe_topics(TopicCollection(wanted), request_timeout=within),
+            missing=KafkaError.UNKNOWN_TOPIC_OR_PART,
+        )
+        return {
+            name: Topic(name, str(topic.topic_id), tuple(sorted(entry.id for entry in topic.partitions)))
+            for name, topic in found.items()
+        }
 
     def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The first offset that is still there of each partition."""
@@ -92,8 +112,9 @@ class KafkaClient:
         if not asked:
             return {}
         request = [ConsumerGroupTopicPartitions(group, asked)]
-        (future,) = self._admin.list_consumer_group_offsets(request, request_timeout=ANSWERS_WITHIN).values()
-        answer = self._answer(future)
+        (answer,) = self._answers(
+            lambda within: self._admin.list_consumer_group_offsets(request, request_timeout=within)
+        ).values()
         return {
             (each.topic, each.partition): each.offset if each.offset >= 0 else None for each in answer.topic_partitions
         }
@@ -113,39 +134,48 @@ class KafkaClient:
         if not asked:
             return {}
         specs = {TopicPartition(*partition): spec for partition, spec in asked.items()}
-        futures = self._admin.list_offsets(specs, isolation_level=self._isolation, request_timeout=ANSWERS_WITHIN)
-        return {(place.topic, place.partition): self._answer(future).offset for place, future in futures.items()}
+        found = self._answers(
+            lambda within: self._admin.list_offsets(specs, isolation_level=self._isolation, request_timeout=within)
+        )
+        return {(place.topic, place.partition): answer.offset for place, answer in found.items()}
 
-    def _answer(self, future: Future[Any], missing: int | None = None) -> Any:
-        try:
-            return future.result(2 * ANSWERS_WITHIN)
-        except KafkaException as error:
-            if error.args[0].code() == missing:
-                return None
-            raise self._error(error) from error
-        except TimeoutError as error:
-            raise self._error(error) from error
-
-    def _heard(self, error: KafkaError) -> None:
-        self._last_words = error.str()
+    def _answers(
+        self, ask: Callable[[float], Mapping[_Key, Future[Any]]], missing: int | None = None
+    ) -> dict[_Key, Any]:
+        """The answers, but for errors of the code `missing`; `ask` is given the seconds that it may take."""
+        began, within = time.monotonic(), ANSWERS_WITHIN / 4
+        while True:
+            try:
+                return dict(_there(ask(within), missing))
+            except (KafkaException, TimeoutError) as error:
+                cause = error.args[0] if error.args else None
+                passes = not isinstance(cause, KafkaError) or cause.code() in (*_AWAY, *_CHANGING)
+                if not passes or time.monotonic() - began > _SETTLES_WITHIN:
+                    raise self._error(error) from error
+            # The client itself would look for another broker minutes later; this fails where there is none.
+            self.names()
+            within = ANSWERS_WITHIN
+            time.sleep(_PAUSE)
 
     def _error(self, error: Exception) -> SourceError:
         cause = error.args[0] if error.args else None
         text = cause.str() if isinstance(cause, KafkaError) else "no answer"
-        away = not isinstance(cause, KafkaError) or cause.code() in (
-            KafkaError._TIMED_OUT,
-            KafkaError._TRANSPORT,
-            KafkaError._ALL_BROKERS_DOWN,
-            KafkaError._RESOLVE,
-        )
-        if not away:
+        if isinstance(cause, KafkaError) and cause.code() not in (*_AWAY, *_CHANGING):
             return SourceError(
                 f"the brokers at {self._servers!r} refuse to tell about the topics ({text}); give the user of the "
                 "stream the right to describe and read them, or correct the options of Kafka. Nothing was read."
             )
         self._admin.poll(0)
-        heard = f", the last word was: {self._last_words}" if self._last_words else ""
+        advice = self._heard.advice or "Start it, or correct servers and options of Kafka"
         return SourceError(
-            f"no Kafka broker answers at {self._servers!r} ({text}{heard}); start it, or correct servers and options "
-            "of Kafka. Nothing was read."
+            f"no Kafka broker answers at {self._servers!r} ({text}{self._heard}). {advice}. Nothing was read."
         )
+
+
+def _there(futures: Mapping[_Key, Future[Any]], missing: int | None) -> Iterator[tuple[_Key, Any]]:
+    for key, future in futures.items():
+        try:
+            yield key, future.result(2 * ANSWERS_WITHIN)
+        except KafkaException as error:
+            if error.args[0].code() != missing:
+                raise

@@ -1,0 +1,30 @@
+"""What a client of Kafka says of its connections, which tells more than that nobody answered in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+_ADVICE = {
+    "_SSL": "Name the PEM file of who signed the brokers' certificate in ssl.ca.location",
+    "_AUTHENTICATION": "Correct sasl.username, sasl.password and sasl.mechanism",
+}
+
+
+class Heard:
+    """The last word of a client; it is the client's `error_cb`, and is told when the client is polled."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self.advice = ""
+        """What to do about it, as the beginning of a sentence; empty where the word does not say."""
+
+    def __call__(self, error: KafkaError) -> None:
+        # That none is left says less than why the last one is gone.
+        if error.name() != "_ALL_BROKERS_DOWN":
+            self._text, self.advice = error.str(), _ADVICE.get(error.name(), "")
+
+    def __str__(self) -> str:
+        return f", the last word was: {self._text}" if self._text else ""

@@ -23,7 +23,7 @@ _KEPT = 50_000
 def side_rows(joined: Joined, side: Side, log: DataFrame) -> DataFrame:
     """Valid rows of the log of one side, with the names that they have in a pair, and without those left out as late.
 
-    Beside them `_<side>_at`, `_<side>_stamp`, `_<side>_origin` and the keys, `_<side>_key0` and so on.
+    Beside them `_<side>_at`, `_<side>_stamp`, `_<side>_batch`, `_<side>_origin` and the keys, `_<side>_key0` and so on.
     """
     stream = joined.left if side == "left" else joined.right
     names = joined.pair.left if side == "left" else joined.pair.right
@@ -34,6 +34,7 @@ def side_rows(joined: Joined, side: Side, log: DataFrame) -> DataFrame:
         *(F.col(f"`{key[side == 'right']}`").alias(f"_{side}_key{place}") for place, key in enumerate(joined.keys)),
         at.alias(_AT[side]),
         stamp.alias(f"_{side}_stamp"),
+        F.col(BATCH).alias(batch_of(side)),
         F.col(ORIGIN).alias(f"_{side}_origin"),
     )
 
@@ -49,6 +50,11 @@ def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, count: i
     looking, found = _near(joined, new, frames[new], old, frames[old])
     met = found.join(looking if count is None else _kept(joined, new, looking, count), _is_pair(joined))
     return met.drop("_left_near", "_right_near")
+
+
+def batch_of(side: Side) -> str:
+    """The column with the batch of the log of one side that brought its row."""
+    return f"_{side}_batch"
 
 
 def _kept(joined: Joined, side: Side, rows: DataFrame, count: int) -> DataFrame:

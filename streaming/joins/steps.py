@@ -7,24 +7,28 @@ pairs last; whatever kills a step, the next one writes only the tables that are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import reduce
+from operator import or_
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, EPOCH
+from streaming.base import AT, BATCH, EPOCH, constant
 from streaming.declare import UNMATCHED, Joined
-from streaming.joins.frame import OTHER, Side, alone, pairs, partners_of, results, side_rows, unmatched
+from streaming.joins.frame import OTHER, Side, alone, batch_of, pairs, partners_of, results, side_rows, unmatched
 from streaming.joins.waiting import Due, due
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles
 from streaming.operators import Batches, Outputs, Reached, Written, create_table
-from streaming.tables import TimeRange, delta, moved
+from streaming.tables import TimeRange, delta, merged, moved
 
 _SHORTEST = timedelta(seconds=1)
+_FEW = 20_000
+"""Rows of a side, new ones and those near them, up to which it is cheaper to compare old ones with each other again."""
 
 
 class JoinedSteps:
@@ -65,6 +69,9 @@ class JoinedSteps:
 
     def _pairs(self, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
         """The pairs of which a row is new; None where none can be."""
+        near = self._near_new(before, after, batches)
+        if self._are_few(near, after):
+            return self._at_once(near, before, after)
         parts = [
             # A pair of two new rows comes with the left one.
             self._with_partners("left", before, after, after, batches),
@@ -72,6 +79,27 @@ class JoinedSteps:
         ]
         found = [part for part in parts if part is not None]
         return reduce(DataFrame.unionByName, found) if found else None
+
+    def _near_new(self, before: Reached, after: Reached, batches: Batches) -> dict[Side, list[TimeRange]]:
+        """The stretches of event time of each side in which its new rows lie, and the possible partners of others."""
+        new = {side: self._new_ranges(side, before, after, batches) for side in OTHER}
+        partners = {side: moved(new[OTHER[side]], *partners_of(self._joined, OTHER[side])) for side in OTHER}
+        return {side: merged([*new[side], *partners[side]]) for side in OTHER}
+
+    def _are_few(self, near: Mapping[Side, Sequence[TimeRange]], at: Reached) -> bool:
+        through = {side: at.through[self._streams[side].name] for side in OTHER}
+        counts = [self._logs[side].rows_within(near[side], through[side], self._width) for side in OTHER]
+        return all(count is not None and count <= _FEW for count in counts)
+
+    def _at_once(self, near: Mapping[Side, Sequence[TimeRange]], before: Reached, after: Reached) -> DataFrame | None:
+        """The pairs of a new row, from all pairs of rows that are near new ones: one join, where these are few."""
+        left, right = (self._rows(side, near[side], after) for side in OTHER)
+        if left is None or right is None:
+            return None
+        is_new = [
+            F.col(batch_of(side)) > constant(before.through[self._streams[side].name], batch_of(side)) for side in OTHER
+        ]
+        return pairs(self._joined, left, right, "left", _FEW).where(reduce(or_, is_new))
 
     def _with_partners(
         self, new: Side, before: Reached, after: Reached, partners_at: Reached, batches: Batches

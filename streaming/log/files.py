@@ -87,15 +87,18 @@ class LogFiles:
         of neighbours in time, Spark skips the pages without such a row. None where there is no such file.
         """
         table = self._index.refresh()
-        small: list[str] = []
-        large: list[str] = []
-        for path in self._index.with_ranges(ranges, after, through):
-            if have_common(ranges, self._ranges_of(path, width)):
-                (large if self._index.size(path) >= _LARGE else small).append(path)
+        paths = self._near(ranges, through, width, after)
+        small = [path for path in paths if self._index.size(path) < _LARGE]
+        large = [path for path in paths if self._index.size(path) >= _LARGE]
         parts = [read_files(spark, table, self._uri, small)] if small else []
         if large:
             parts.append(read_files(spark, table, self._uri, large).where(self._is_in(ranges)))
         return self._valid(reduce(DataFrame.unionAll, parts), after, through) if parts else None
+
+    def rows_within(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int = -1) -> int | None:
+        """How many rows are in the files that `within` reads; None where nobody knows."""
+        self._index.refresh()
+        return self._index.rows(self._near(ranges, through, width, after))
 
     def rejected(self, spark: SparkSession, after: int, through: int) -> DataFrame:
         """The rows of the batches in (after, through] that were rejected, also those that were repaired since."""
@@ -108,6 +111,11 @@ class LogFiles:
     def none(self, spark: SparkSession) -> DataFrame:
         """No row, with the log's columns."""
         return read_files(spark, self._index.refresh(), self._uri, ())
+
+    def _near(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int) -> list[str]:
+        """The files with a row in the same whole `width` as one of the `ranges`."""
+        paths = self._index.with_ranges(ranges, after, through)
+        return [path for path in paths if have_common(ranges, self._ranges_of(path, width))]
 
     def _is_in(self, ranges: Sequence[TimeRange]) -> Column:
         """Whether the event time is in one of the merged `ranges` or, where these are many, between close ones.

@@ -24,11 +24,12 @@ _ANY_BATCH = (0, 2**63 - 1)
 class IndexedFile:
     """A file of rows of one `day`, null for rows without one; no row lies outside its bounds, all of them inclusive.
 
-    `size` is in bytes.
+    `size` is in bytes; `rows` is null where nobody knows how many there are.
     """
 
     path: str
     size: int
+    rows: int | None
     day: date | None
     earliest: datetime
     latest: datetime
@@ -110,6 +111,11 @@ class FileIndex:
         """Bytes of a file."""
         return self._files[path].size
 
+    def rows(self, paths: Iterable[str]) -> int | None:
+        """How many rows these files have in all; None where nobody knows."""
+        counts = [self._files[path].rows for path in paths]
+        return None if None in counts else sum(count or 0 for count in counts)
+
     def _days_within(self, first: date, last: date) -> Iterator[date]:
         if (last - first).days >= len(self._by_day):
             yield from (day for day in self._by_day if first <= day <= last)
@@ -148,9 +154,9 @@ class FileIndex:
             return columns.get(name, unknown)
 
         bounds = [column(f"{bound}.{name}") for name in (self._time, "_batch") for bound in ("min", "max")]
-        of_file = (columns["path"], columns["size_bytes"], column(f"partition.{DAY}"))
-        for path, size, day, *values in zip(*of_file, *bounds, strict=True):
-            yield _file(path, size, day, *values)
+        of_file = (columns["path"], columns["size_bytes"], column("num_records"), column(f"partition.{DAY}"))
+        for path, size, rows, day, *values in zip(*of_file, *bounds, strict=True):
+            yield _file(path, size, rows, day, *values)
 
     def _added(self, action: Mapping[str, Any]) -> IndexedFile:
         statistics = json.loads(action.get("stats") or "{}")
@@ -159,6 +165,7 @@ class FileIndex:
         return _file(
             action["path"],
             action["size"],
+            statistics.get("numRecords"),
             None if not text else date.fromisoformat(text),
             _instant(least.get(self._time)),
             _instant(greatest.get(self._time)),
@@ -170,6 +177,7 @@ class FileIndex:
 def _file(
     path: str,
     size: int,
+    rows: int | None,
     day: date | None,
     earliest: datetime | None,
     latest: datetime | None,
@@ -179,6 +187,7 @@ def _file(
     return IndexedFile(
         path,
         size,
+        rows,
         day,
         FIRST_INSTANT if earliest is None else earliest.astimezone(UTC),
         LAST_MILLISECOND if latest is None else _rounded_up(latest.astimezone(UTC)),

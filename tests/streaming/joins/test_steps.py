@@ -19,6 +19,7 @@ from streaming import BoundedOutOfOrderness, Files, Joined, Json, Lake, Pipeline
 from streaming.audit.laws import audit
 from streaming.base.errors import ChangedDeclaration, FencedError
 from streaming.declare.delivery import Delivery
+from streaming.joins import steps as joins
 from streaming.joins.operator import JoinedRuntime
 from streaming.log import batches_after, files
 from streaming.operations.rebuild import rebuild
@@ -130,9 +131,11 @@ def test_steps_at_any_cuts_that_are_killed_anywhere_tell_the_same(
     assert isinstance(runtime, JoinedRuntime)
     waiting = {stream.name: batches_after(logged, stream, -1) for stream in of.reads}
     steps = runtime._steps_on(spark)
-    for _ in range(2):
+    for few in (0, joins._FEW):
         cut = {name: random.randint(1, 2) for name in waiting}
-        steps.step({name: batches[: cut[name]] for name, batches in waiting.items()}, lambda: NOW)
+        with monkeypatch.context() as limited:
+            limited.setattr(joins, "_FEW", few)
+            steps.step({name: batches[: cut[name]] for name, batches in waiting.items()}, lambda: NOW)
         waiting = {name: batches[cut[name] :] for name, batches in waiting.items()}
     # Before both commits of a step, and between them.
     for kill in (1, 2):
@@ -189,11 +192,11 @@ def test_a_very_late_row_reads_the_files_near_it_and_none_because_another_row_in
 
     monkeypatch.setattr(files, "read_files", counting)
     usual = files_read(Row(998, "c", at(8 * 3_600)))
-    late = files_read(Row(997, "c", at(8 * 3_600 + 1)), Row(999, "c", at(3_600)))
+    late = files_read(Row(996, "c", at(7 * 3_600)), Row(999, "c", at(3_600)))
     # The new rows, and the files with partners of each of them.
     assert (usual, late) == (1 + 1, 1 + 2)
     found = tuples(runtime_of(nearby, copied).readable["current"](spark), "left_n", "right_n")
-    assert {(998, 908), (997, 908), (999, 901)} <= set(found)
+    assert {(998, 908), (996, 907), (999, 901)} <= set(found)
 
 
 def test_a_step_looks_at_each_table_once_before_it_writes_it(

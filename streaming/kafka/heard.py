@@ -14,7 +14,7 @@ _ADVICE = {
 
 
 class Heard:
-    """The last word of a client; it is the client's `error_cb`, and is told when the client is polled."""
+    """The last word of a client that says why; it is the client's `error_cb`, and is told when the client is polled."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -22,9 +22,10 @@ class Heard:
         """What to do about it, as the beginning of a sentence; empty where the word does not say."""
 
     def __call__(self, error: KafkaError) -> None:
-        # That none is left says less than why the last one is gone.
-        if error.name() != "_ALL_BROKERS_DOWN":
-            self._text, self.advice = error.str(), _ADVICE.get(error.name(), "")
+        name = error.name()
+        # A broker closes the connection it refused, and then none is left: both say less than why it refused.
+        if name in _ADVICE or (name != "_ALL_BROKERS_DOWN" and not self.advice):
+            self._text, self.advice = error.str(), _ADVICE.get(name, "")
 
     def __str__(self) -> str:
         return f", the last word was: {self._text}" if self._text else ""

@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, MICROSECOND, ORIGIN, STAMP, from_micros
+from streaming.base import AT, BATCH, FIRST_INSTANT, MICROSECOND, ORIGIN, STAMP, from_micros
 from streaming.clocks import latest
 from streaming.declare import CURRENT, LATE, UNMATCHED, Joined, Stream
 from streaming.joins.current import current_rows
@@ -17,8 +17,9 @@ from streaming.joins.explained import explain
 from streaming.joins.frame import Side, reach
 from streaming.joins.laws import audit_joined
 from streaming.joins.steps import JoinedSteps
+from streaming.joins.waiting import due
 from streaming.lake import Lake
-from streaming.log import read_log, valid
+from streaming.log import LogFiles, read_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -47,6 +48,11 @@ def _(of: Joined, lake: Lake, side: str) -> PlacedRows:
 
 class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
     """A join runs in steps over both logs; nothing is kept from one to the next."""
+
+    def waiting(self) -> int:
+        """Rows that it has not followed yet, and those of which the clocks do not say yet whether they stay alone."""
+        at = Reached.now(self.lake, self.operator)
+        return super().waiting() + sum(self._undecided(side, at) for side in self.operator.outer_sides)
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         # The clocks of both streams must pass whatever waits on either side.
@@ -94,6 +100,13 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         at = Reached.now(self.lake, self.operator)
         unmatched = self._read(UNMATCHED, spark).where(F.col(BATCH) <= at.batch)
         return current_rows(pairs, unmatched, self.operator.outer_sides).orderBy(AT, ORIGIN)
+
+    def _undecided(self, side: Side, at: Reached) -> int:
+        stream = self.operator.left if side == "left" else self.operator.right
+        if at.through[stream.name] < 0:
+            return 0
+        since = due(self.operator, side, Reached.of(self.operator, None), at, ()).before
+        return LogFiles(self.lake, stream).count_since(since or FIRST_INSTANT, at.through[stream.name])
 
     def _late(self, spark: SparkSession) -> DataFrame:
         return self._late_of({stream.name: read_log(spark, self.lake, stream) for stream in self.operator.reads})

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, lru_cache, reduce
 from operator import or_
 
-from pyarrow import fs
+from pyarrow import dataset, fs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -99,6 +99,13 @@ class LogFiles:
         """How many rows are in the files that `within` reads; None where nobody knows."""
         self._index.refresh()
         return self._index.rows(self._near(ranges, through, width, after))
+
+    def count_since(self, since: datetime, through: int) -> int:
+        """How many valid rows of the batches up to `through` have event times from `since` on; starts no Spark."""
+        self._index.refresh()
+        paths = self._index.with_times(since, LAST_MILLISECOND, through)
+        wanted = (dataset.field(self._time) >= since) & (dataset.field(_BATCH) <= through)
+        return int(dataset.dataset(list(paths), filesystem=self._storage, format="parquet").count_rows(filter=wanted))
 
     def rejected(self, spark: SparkSession, after: int, through: int) -> DataFrame:
         """The rows of the batches in (after, through] that were rejected, also those that were repaired since."""

@@ -123,6 +123,17 @@ def test_one_step_tells_what_every_row_against_every_other_one_tells(spark: Spar
     assert [finding for finding in audit(spark, logged, joining) if not finding.holds] == []
 
 
+def test_rows_that_may_still_find_a_partner_wait(logged: Lake) -> None:
+    (lefts, left_mark), (rights, right_mark) = oracle.log_of(LEFT), oracle.log_of(RIGHT)
+    assert left_mark is not None and right_mark is not None
+    clock = min(left_mark, right_mark)
+    open_left = sum(row.at + UPPER >= clock for row in lefts)
+    open_right = sum(row.at - LOWER >= clock for row in rights)
+    assert 0 < open_left < len(lefts) and 0 < open_right < len(rights)
+    waiting = {kind: runtime_of(replace(both, kind=kind), logged).waiting() for kind in ("outer", "left", "inner")}
+    assert waiting == {"outer": open_left + open_right, "left": open_left, "inner": 0}
+
+
 def test_steps_at_any_cuts_that_are_killed_anywhere_tell_the_same(
     spark: SparkSession, logged: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,19 +9,29 @@ from prometheus_client import CollectorRegistry
 
 from platform_assets.cli.context import console, current_lake
 from platform_assets.cli.stream_documents import MetricsDocument
-from streaming.base import SupervisorError, utc_now
+from streaming.base import LOOPBACK, Access, SupervisorError, utc_now
 from streaming.declare import declared_pipelines
 from streaming.service import LatestValues, Overview, StreamCollector, look, serve
 
 
 def metrics(
-    port: Annotated[int, typer.Option(help="Port on this machine.")] = 9464,
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 9464,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; one that other machines reach takes a token.")
+    ] = LOOPBACK,
+    token: Annotated[
+        str | None,
+        typer.Option(help="Variable of the environment with what must be sent as `Authorization: Bearer ...`."),
+    ] = None,
+    certificate: Annotated[str | None, typer.Option(help="PEM file of a certificate: only HTTPS is spoken.")] = None,
+    key: Annotated[str | None, typer.Option(help="PEM file of its key, where that is in another file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print them once as JSON, and serve nothing.")] = False,
 ) -> None:
     """Serve every stream's state to Prometheus, and the latest value of each key as JSON, until Ctrl-C.
 
     It may run beside the streams or without any.
     """
+    access = Access("tidemark metrics", host, token, certificate, key)
     lake = current_lake()
 
     def look_at_all() -> list[Overview]:
@@ -33,10 +43,12 @@ def metrics(
     registry = CollectorRegistry()
     registry.register(StreamCollector(look_at_all, utc_now))
     try:
-        server = serve(port, registry, LatestValues(lake, declared_pipelines, utc_now))
+        server = serve(port, registry, LatestValues(lake, declared_pipelines, utc_now), access)
     except OSError as error:
-        raise SupervisorError(f"port {port} cannot be had ({error.strerror}); choose another with --port.") from error
-    here = f"http://127.0.0.1:{port}"
+        raise SupervisorError(
+            f"port {port} of {host} cannot be had ({error.strerror}); choose another with --port or --host."
+        ) from error
+    here = f"{'http' if certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
     told = f"metrics of {lake.root} on {here}/metrics, latest values of each key on {here}/latest; Ctrl-C stops it."
     console.print(told, highlight=False, soft_wrap=True)
     try:

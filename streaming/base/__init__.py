@@ -1,6 +1,7 @@
 """What every room rests on: errors, names, intervals, SQL text, and the columns that the platform adds."""
 
 from streaming.base import sql
+from streaming.base.access import LOOPBACK, Access, is_loopback, is_told
 from streaming.base.arrow_types import arrow_schema
 from streaming.base.columns import (
     AT,
@@ -18,6 +19,7 @@ from streaming.base.columns import (
 from streaming.base.constants import constant
 from streaming.base.discovery import Discovery, discover
 from streaming.base.errors import (
+    AccessError,
     ChangedDeclaration,
     CheckpointError,
     DeclarationError,
@@ -65,10 +67,11 @@ from streaming.base.intervals import (
     to_micros,
     utc_now,
 )
-from streaming.base.names import check_column_name, check_name, check_not_reserved
+from streaming.base.names import can_be_name, check_column_name, check_name, check_not_reserved
 from streaming.base.retry_after import retry_after
 from streaming.base.sql import Column, check_names, columns_of, names_in
 from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value, kind_of
+from streaming.base.urls import host_of
 from streaming.base.wording import counted, told
 
 __all__ = [
@@ -82,6 +85,7 @@ __all__ = [
     "FIRST_INSTANT",
     "INGESTED_AT",
     "LAST_MILLISECOND",
+    "LOOPBACK",
     "MICROSECOND",
     "MILLISECOND",
     "ORDER",
@@ -90,6 +94,8 @@ __all__ = [
     "STAMP",
     "WINDOW",
     "WRITTEN_AT",
+    "Access",
+    "AccessError",
     "BrokenModule",
     "ChangedDeclaration",
     "CheckpointError",
@@ -120,6 +126,7 @@ __all__ = [
     "Types",
     "ViewError",
     "arrow_schema",
+    "can_be_name",
     "check_aggregate",
     "check_choice",
     "check_column_name",
@@ -140,9 +147,12 @@ __all__ = [
     "discover",
     "earlier",
     "from_micros",
+    "host_of",
     "import_modules",
     "import_or_explain",
     "interval",
+    "is_loopback",
+    "is_told",
     "kind_of",
     "literal",
     "names_in",

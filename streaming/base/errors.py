@@ -40,6 +40,10 @@ class ReceiverError(StreamingError):
         self.retry_after = retry_after
 
 
+class AccessError(StreamingError):
+    """What listens for others cannot be protected as it is to be: a variable is not set, or a certificate is none."""
+
+
 class LogError(StreamingError):
     """An event log is missing, or does not fit the checkpoint or declaration at hand."""
 

@@ -1,35 +1,30 @@
-"""HTTP on this machine alone, read-only: metrics for Prometheus, and the latest values of each key as JSON."""
+"""Over HTTP, read-only: metrics for Prometheus, and the latest values of each key as JSON."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from urllib.parse import parse_qsl
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.exposition import ThreadingWSGIServer
 
-from streaming.base import NotThere, QueryError, StreamingError
+from streaming.base import Access, NotThere, QueryError, StreamingError
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.queryable import latest_of, plain
+from streaming.service.http import Application, Start, answer_json, server
 
 LATEST = "latest"
 """The first part of the path of every question for latest values."""
 
 _LIMIT = "_limit"
 _MOST_ROWS = 1_000
-_HERE = ("127.0.0.1", "localhost")
 
 _log = logging.getLogger("tidemark")
-
-Start = Callable[..., Any]
-Application = Callable[[dict[str, Any], Start], Iterable[bytes]]
 
 
 class LatestValues:
@@ -61,21 +56,11 @@ class LatestValues:
             _log.exception("a question for latest values could not be answered: %s", environ.get("PATH_INFO"))
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             document = {"error": "this could not be read; the log of `tidemark metrics` says why."}
-        body = json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        headers = [
-            ("Content-Type", "application/json; charset=utf-8"),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-        ]
-        start(f"{status.value} {status.phrase}", headers)
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+        return answer_json(environ, start, status, document)
 
     def _answer(self, environ: Mapping[str, Any]) -> dict[str, Any]:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             raise QueryError("latest values are only read; ask with GET.")
-        # A page of the web could otherwise let a name of its own point here, and read along.
-        if urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname not in _HERE:
-            raise QueryError(f"latest values are for this machine; ask for one of: {', '.join(_HERE)}.")
         _, _, *names = environ["PATH_INFO"].rstrip("/").split("/")
         if len(names) < 2:
             tables = [table for table in self._tables() if not names or table["pipeline"] == names[0]]
@@ -146,16 +131,12 @@ def _limit(text: str | None) -> int:
     return int(text)
 
 
-class _Silent(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of each request."""
-
-
-def serve(port: int, registry: CollectorRegistry, latest: LatestValues) -> WSGIServer:
-    """A server of both on this machine alone; `serve_forever` runs it. Port 0 is any that is free.
+def serve(port: int, registry: CollectorRegistry, latest: LatestValues, access: Access) -> WSGIServer:
+    """A server of both for those who have `access`; `serve_forever` runs it. Port 0 is any that is free.
 
     Raises:
         OSError: the port cannot be had.
+        AccessError: the token is not set, or the certificate cannot be used.
     """
     metrics: Application = make_wsgi_app(registry)
 
@@ -163,4 +144,4 @@ def serve(port: int, registry: CollectorRegistry, latest: LatestValues) -> WSGIS
         first = environ["PATH_INFO"].lstrip("/").partition("/")[0]
         return latest(environ, start) if first == LATEST else metrics(environ, start)
 
-    return make_server("127.0.0.1", port, application, ThreadingWSGIServer, _Silent)
+    return server(port, application, access)

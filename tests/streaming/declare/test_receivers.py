@@ -34,7 +34,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no port to listen on": (lambda: TcpListener(0), "port=0 of TcpListener is no port"),
     "nobody to listen to": (lambda: TcpListener(1, clients=0), "clients=0 of TcpListener takes no line"),
-    "open to anybody": (lambda: TcpListener(1, "0.0.0.0"), "takes rows from anybody .* token='NAME_OF_A_VARIABLE'"),
+    "open to anybody": (lambda: TcpListener(1, "0.0.0.0"), "lets in anybody .* token='NAME_OF_A_VARIABLE'"),
+    "a key to nothing": (lambda: TcpListener(1, key="k.pem"), "key='k.pem' of TcpListener encrypts nothing"),
     "no line": (lambda: TcpSocket("h", 1, longest_line=0), "longest_line=0 takes no line"),
     "no websocket": (
         lambda: Websocket("http://h"),

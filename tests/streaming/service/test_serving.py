@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
+from streaming.base.access import Access
 from streaming.base.intervals import utc_now
 from streaming.declare.pipeline import Pipeline
 from streaming.examples.dashboard import last_temperature, line, max_temperature, measured, pipeline
@@ -32,7 +33,7 @@ def served(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     lake = Lake(str(tmp_path_factory.mktemp("served") / "lake"))
     pipelines = {"measured": pipeline, "other": Pipeline(measured, (max_temperature,))}
     latest = LatestValues(lake, lambda: pipelines, utc_now)
-    server = serve(0, CollectorRegistry(), latest)
+    server = serve(0, CollectorRegistry(), latest, Access("metrics"))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 
 import psycopg
 import pytest
@@ -16,7 +18,7 @@ from streaming import HttpPoll, Received, Reception, TcpListener, TcpSocket, Web
 from streaming.base.errors import ReceiverError
 from streaming.examples.table_rows import TableRows
 from streaming.feeds import free_ports
-from streaming.sources.receivers import listener
+from streaming.sources.receivers import listener_clients
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.certificates import self_signed, server_side
 from tests.support.servers import Answer, Asked, city_server, line_server, polled_server
@@ -46,6 +48,30 @@ def test_an_encrypted_socket_keeps_the_contract_and_trusts_no_certificate_but_th
         next(receiving)
 
 
+def test_an_encrypted_port_hears_who_speaks_tls_and_is_held_up_by_nobody_else(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINES_TOKEN", "open sesame")
+    own = self_signed(tmp_path)
+    connector = TcpListener(port, token="LINES_TOKEN", certificate=str(own))
+    assert connector.address.startswith("tls://")
+    check_connector(replace(connector, token=None), ROWS, lambda: said_encrypted(port, own, b"1\n2\r\n3") and None)
+    rows, refused = list[bytes](), 0
+    with closing(connector.receive(Reception())) as receiving, closing(socket.socket()) as silent:
+        next(receiving)
+        silent.connect(("127.0.0.1", port))
+        told(port, b"open sesame\nplain\n")
+        # More than one record of TLS, of which the selector tells only the first.
+        speaking = said_encrypted(port, own, b"open sesame\n" + b"x" * 40_000 + b"\n")
+        while not rows or not refused:
+            part = next(receiving)
+            rows, refused = [*rows, *part.rows], refused + part.refused
+        speaking.join()
+    assert (rows, refused) == ([b"x" * 40_000], 1)
+    with pytest.raises(ReceiverError, match=r"none\.pem' and key=None of TcpListener cannot be used"):
+        next(replace(connector, certificate=str(tmp_path / "none.pem")).receive(Reception()))
+
+
 @pytest.fixture
 def port() -> int:
     """One that nobody has."""
@@ -56,6 +82,20 @@ def told(port: int, content: bytes) -> None:
     """A client that says this and hangs up."""
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(content)
+
+
+def said_encrypted(port: int, ca: Path, content: bytes) -> Thread:
+    """The same of a client that speaks TLS: in a thread, as both sides have a say before it can send."""
+
+    def say() -> None:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+        context = ssl.create_default_context(cafile=str(ca))
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as client:
+            client.sendall(content)
+
+    speaking = Thread(target=say)
+    speaking.start()
+    return speaking
 
 
 def test_a_port_that_is_listened_on_keeps_the_contract(port: int) -> None:
@@ -94,7 +134,7 @@ def test_several_clients_are_heard_those_without_the_token_are_not_and_lines_tha
 
 def test_a_client_that_never_says_the_token_makes_room_for_others(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES_TOKEN", "open sesame")
-    monkeypatch.setattr(listener, "_TOKEN_WITHIN", 0.1)
+    monkeypatch.setattr(listener_clients, "_TOKEN_WITHIN", 0.1)
     connector, rows = TcpListener(port, token="LINES_TOKEN", clients=1), list[bytes]()
     with closing(connector.receive(Reception())) as receiving, closing(socket.socket()) as silent:
         next(receiving)

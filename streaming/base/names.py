@@ -13,19 +13,29 @@ def check_name(what: str, name: str) -> None:
     Raises:
         DeclarationError: not lower-case letters, digits and underscores, beginning with a letter.
     """
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+    if not isinstance(name, str) or not can_be_name(name):
         raise DeclarationError(
             f"{name!r} cannot name a {what}; use lower-case letters, digits and '_', beginning with a letter."
         )
+
+
+def can_be_name(name: str) -> bool:
+    """Whether it can be a folder and a column: no other character is one that a path, SQL or a shell reads."""
+    return re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None
 
 
 def check_column_name(name: str) -> None:
     """Refuse a user's column that could collide with the log's own, or that Spark would read as part of another one.
 
     Raises:
-        DeclarationError: the name begins with `_`, is empty, or has a dot.
+        DeclarationError: the name begins with `_`, is empty, or has a dot, a backtick or a control character.
     """
     check_not_reserved(name)
+    if "`" in name or not name.isprintable():
+        raise DeclarationError(
+            f"column {name!r} is not allowed: SQL quotes names by backticks, and terminals obey control characters. "
+            "Rename it, with letters, digits and '_'."
+        )
     if "." in name:
         raise DeclarationError(
             f"column {name!r} is not allowed: Spark reads what stands behind a dot as a field of a struct. Rename it, "

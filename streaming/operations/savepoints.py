@@ -12,7 +12,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from streaming.base import SavepointError
+from streaming.base import SavepointError, can_be_name
 from streaming.declare import Pipeline
 from streaming.lake import Lake, Named
 from streaming.tables import delta, storage
@@ -97,7 +97,8 @@ def find_savepoint(lake: Lake, pipeline: Named, name: str) -> Savepoint:
     Raises:
         SavepointError: there is none; with those there are.
     """
-    found = Savepoint.read(lake, pipeline, name)
+    # What is asked for may be anything, such as the path to a savepoint of another pipeline.
+    found = Savepoint.read(lake, pipeline, name) if can_be_name(name) else None
     if found is None:
         there = ", ".join(each.name for each in savepoints(lake, pipeline)) or "none"
         raise SavepointError(

@@ -23,3 +23,7 @@ class InstanceError(PlatformError):
 
 class BadSelection(PlatformError):
     """Rows or columns to show were asked for that the table does not have."""
+
+
+class AlertNotSent(PlatformError):
+    """An alert could not be posted to where `TIDEMARK_ALERTS_TO` says."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,11 +13,9 @@ from rich.text import Text
 from platform_assets.cli.context import AsJson, console
 from platform_assets.cli.documents import SettingDocument, SettingsDocument
 from platform_assets.cli.render import next_step
+from streaming.base import host_of
 from streaming.declare import declared_pipelines
-from streaming.lake import Settings, declared_parameters, find_project
-
-_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
-"""Which of Spark's settings are not shown: those that Spark itself leaves out where it lists them."""
+from streaming.lake import SECRET, Settings, declared_parameters, find_project
 
 
 @dataclass(frozen=True)
@@ -63,12 +60,15 @@ def _platform() -> Iterator[Shown]:
         by = variable if variable in os.environ else ""
         if not by and project is not None and name in project.settings:
             by = "pyproject.toml"
-        yield Shown(name, _text(field.default), _text(getattr(in_force, name)), by)
+        value = getattr(in_force, name)
+        if name == "alerts_to" and value is not None:
+            value = f"{host_of(value)}/..."
+        yield Shown(name, _text(field.default), _text(value), by)
 
 
 def _spark() -> Iterator[Shown]:
     for key, value in sorted(Settings().spark_overrides().items()):
-        yield Shown(key, "", "(not shown)" if _SECRET.search(key) else value, "TIDEMARK_SPARK_* or the conf file")
+        yield Shown(key, "", "(not shown)" if SECRET.search(key) else value, "TIDEMARK_SPARK_* or the conf file")
 
 
 def _parameters() -> Iterator[Shown]:

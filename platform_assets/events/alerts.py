@@ -9,10 +9,11 @@ import dagster as dg
 import httpx
 
 from platform_assets import keys
+from platform_assets.errors import AlertNotSent
 from platform_assets.events.evaluations import last_evaluation
 from platform_assets.resources import LakeResource
 from streaming import Pipeline
-from streaming.base import utc_now
+from streaming.base import host_of, utc_now
 from streaming.service import ALERTS, AlertStatus, Overview, evaluate, look
 
 _SENT_WITHIN_SECONDS = 10
@@ -100,7 +101,7 @@ def send(url: str, pipeline: Pipeline, verdict: AlertStatus) -> None:
     """Post the alert as JSON: `text`, as chats read it, and its parts; `asset` is its page, relative to the UI.
 
     Raises:
-        httpx.HTTPError: it was not taken; the sensor's tick fails, says so, and the next one tries again.
+        AlertNotSent: it was not taken; the sensor's tick fails, says so, and the next one tries again.
     """
     asset = f"/assets/{'/'.join(keys.log_key(pipeline.stream).path)}"
     change = "is over" if verdict.passed else "is raised"
@@ -111,7 +112,17 @@ def send(url: str, pipeline: Pipeline, verdict: AlertStatus) -> None:
         "raised": not verdict.passed,
         "asset": asset,
     }
-    httpx.post(url, json=body, timeout=_SENT_WITHIN_SECONDS).raise_for_status()
+    try:
+        status = httpx.post(url, json=body, timeout=_SENT_WITHIN_SECONDS).status_code
+    except httpx.HTTPError as error:
+        # Without the cause, whose text has the whole URL: what is behind the host lets anybody post to a chat.
+        raise _not_sent(url, f"cannot be reached ({type(error).__name__})") from None
+    if not httpx.codes.is_success(status):
+        raise _not_sent(url, f"answers {status}")
+
+
+def _not_sent(url: str, why: str) -> AlertNotSent:
+    return AlertNotSent(f"the alert was not sent: {host_of(url)} {why}; correct TIDEMARK_ALERTS_TO, or wait for it.")
 
 
 def _severity(verdict: AlertStatus) -> dg.AssetCheckSeverity:

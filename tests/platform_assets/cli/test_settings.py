@@ -34,6 +34,7 @@ def test_r6_servers_topics_and_parallelism_are_the_deployments_and_what_it_chang
         "TIDEMARK_MASTER": "local[3]",
         "TIDEMARK_SPARK_HADOOP_FS_S3A_SECRET_KEY": "sesame",
         "TIDEMARK_SPARK_UI_ENABLED": "[true]",
+        "TIDEMARK_ALERTS_TO": "https://chat.example:8443/hooks/sesame?with=sesame",
     }.items():
         monkeypatch.setenv(name, value)
     code, out, _ = typed("settings --json")
@@ -50,6 +51,7 @@ def test_r6_servers_topics_and_parallelism_are_the_deployments_and_what_it_chang
     code, out, _ = typed("settings")
     # Brackets are no markup, and nobody reads a password over somebody's shoulder.
     assert code == 0 and "[true]" in out and "sesame" not in out
+    assert shown["alerts_to"]["in_force"] == "https://chat.example:8443/..."
     assert shown["spark.hadoop.fs.s3a.secret.key"]["in_force"] == "(not shown)"
 
 

@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 FLINK := .tidemark/flink
+AUDIT := .tidemark/audit
+LOCK := deploy/image/requirements.lock
 # A file's tests share a worker, and so the fixtures of their module; tests/conftest.py puts them in order. A worker that
 # dies is not replaced: its successor would be given the test that killed it, again and again.
 PARALLEL = $(BIN)/pytest --numprocesses $(or $(WORKERS),auto) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
@@ -18,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo demo-kafka test test-fast prove mutate live soak kills kills-kafka backlog bench bench-full ui check clean python java packages jars archive
+.PHONY: help demo demo-kafka test test-fast prove mutate live soak kills kills-kafka backlog bench bench-full ui check lock audit-deps clean python java packages jars archive
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +72,13 @@ check: packages ## Lint (ruff) and check types (mypy)
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
+# setuptools builds the library and the project in the image; what builds runs code, so it has a hash like the rest.
+lock: $(AUDIT)/.installed ## Write the hashes of all that the image installs, after a change of dependencies
+	@echo setuptools | $(AUDIT)/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 --constraint constraints.txt pyproject.toml deploy/image/requirements.txt - --output-file $(LOCK)
+
+audit-deps: $(AUDIT)/.installed ## Ask SERVICE (pypi, or osv) whether what the image installs has known vulnerabilities
+	@$(AUDIT)/bin/python deploy/image/audit.py $(or $(SERVICE),pypi)
+
 clean: ## Remove packages, jars, caches and the demo's ./lake
 	@rm -rf $(VENV) .tidemark lake soak bench build dist mutants *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -97,6 +106,13 @@ $(FLINK)/.installed: | python
 	@echo 'Installing Flink into $(FLINK) (once, a few minutes) ...'
 	@$(PYTHON) -m venv $(FLINK)
 	@$(FLINK)/bin/python -m pip install --quiet apache-flink==2.3.0
+	@touch $@
+
+# A Python of its own: nothing of the platform needs what these two need.
+$(AUDIT)/.installed: | python
+	@echo 'Installing pip-audit and uv into $(AUDIT) (once) ...'
+	@$(PYTHON) -m venv $(AUDIT)
+	@$(AUDIT)/bin/python -m pip install --quiet pip-audit==2.10.1 uv==0.13.9
 	@touch $@
 
 # Made once, in half a minute; every JVM of the tests, of which there are dozens, starts some five seconds faster.

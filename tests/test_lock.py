@@ -1,0 +1,68 @@
+"""What the image installs is pinned with hashes, as it is declared, and an audit is never good where none was made."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+PROJECT = Path(__file__).parents[1]
+IMAGE = PROJECT / "deploy" / "image"
+LOCK = (IMAGE / "requirements.lock").read_text()
+ENTRIES = [entry.split() for entry in LOCK.replace("\\\n", " ").splitlines() if entry]
+
+
+def locked() -> dict[str, str]:
+    pins = (Requirement(" ".join(part for part in entry if not part.startswith("--hash"))) for entry in ENTRIES)
+    return {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in pins}
+
+
+def asked() -> list[Requirement]:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    lines = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    lines += (IMAGE / "requirements.txt").read_text().splitlines()
+    return [Requirement(line) for line in lines if not line.startswith("#")]
+
+
+def test_every_package_of_the_image_has_hashes_and_no_place_to_come_from() -> None:
+    assert len(ENTRIES) > 100
+    for name, *rest in ENTRIES:
+        assert re.fullmatch(r"[a-z0-9-]+(\[[a-z,]+\])?==\S+", name), name
+        hashes = [part for part in rest if part.startswith("--")]
+        assert hashes and all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes), name
+    assert "://" not in LOCK and "--index" not in LOCK
+
+
+def test_the_hashes_are_of_what_is_declared() -> None:
+    pins = locked()
+    for requirement in asked():
+        if requirement.marker is None or requirement.marker.evaluate():
+            version = pins[canonicalize_name(requirement.name)]
+            assert requirement.specifier.contains(version), f"{requirement}, and {version} is locked: run make lock"
+    constrained = dict(line.split("==") for line in (PROJECT / "constraints.txt").read_text().splitlines())
+    for name, version in constrained.items():
+        assert pins.get(canonicalize_name(name), version) == version, f"{name}: run make lock"
+
+
+def audited(*dependencies: dict[str, Any]) -> tuple[str, int]:
+    verdict = runpy.run_path(str(IMAGE / "audit.py"))["verdict"]
+    told: tuple[str, int] = verdict({"dependencies": list(dependencies)})
+    return told
+
+
+def test_an_audit_is_good_only_where_every_package_was_looked_up() -> None:
+    sound = {"name": "a", "version": "1", "vulns": []}
+    weak = {"name": "b", "version": "2", "vulns": [{"id": "CVE-1", "fix_versions": ["2.1"]}]}
+    unasked = {"name": "c", "skip_reason": "not found"}
+    assert audited(sound) == ("1 packages, and none has a vulnerability that is known.", 0)
+    text, code = audited(sound, weak, unasked)
+    assert code == 1 and text.startswith("b 2: CVE-1, mended in 2.1\n") and text.endswith("does not know them: c.")
+    assert audited(sound, unasked)[1] == 2
+    text, code = audited(unasked)
+    assert code == 2 and text.startswith("Nothing was audited: the service knows none of the 1 packages.")
+    assert audited()[1] == 2

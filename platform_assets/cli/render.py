@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
+from streaming.base import shown
 from streaming.operators import Finding
 
 _WIDEST, _WIDEST_IN_BLOCK = 60, 2_000
@@ -145,7 +146,7 @@ def next_step(console: Console, command: str, why: str) -> None:
 
 
 def _text(value: Any, widest: int) -> str:
-    text = _whole_text(value)
+    text = shown(_whole_text(value))
     return text if len(text) <= widest else f"{text[:widest]}..."
 
 

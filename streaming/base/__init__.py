@@ -72,7 +72,7 @@ from streaming.base.retry_after import retry_after
 from streaming.base.sql import Column, check_names, columns_of, names_in
 from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value, kind_of
 from streaming.base.urls import host_of
-from streaming.base.wording import counted, told
+from streaming.base.wording import counted, shown, told
 
 __all__ = [
     "AT",
@@ -159,6 +159,7 @@ __all__ = [
     "optional_instant",
     "optional_micros",
     "retry_after",
+    "shown",
     "signed_interval",
     "sql",
     "to_micros",

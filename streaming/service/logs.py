@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from pyspark.logger import PySparkLogger
 
+from streaming.base import shown
 from streaming.lake import Settings
 
 PIPELINE, RUN = "TIDEMARK_LOG_PIPELINE", "TIDEMARK_LOG_RUN"
@@ -61,7 +62,7 @@ def configure_logs(settings: Settings, pipeline: str, run: str = _NONE) -> None:
     """
     os.environ[PIPELINE], os.environ[RUN] = pipeline, run
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if settings.log_format == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines(_TEXT))
     handler.addFilter(About(pipeline, run))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("tidemark").setLevel(settings.log_level)
@@ -94,6 +95,15 @@ class About(logging.Filter):
             if not hasattr(record, name):
                 setattr(record, name, value)
         return True
+
+
+class TextLines(logging.Formatter):
+    """A record as text. No message, which may quote what came from outside, looks like a line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line; further lines of the message are indented."""
+        record.message = shown(record.message).replace("\n", "\n    ")
+        return super().formatMessage(record)
 
 
 class JsonLines(logging.Formatter):

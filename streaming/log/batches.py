@@ -96,6 +96,8 @@ def batches_after(lake: Lake, stream: Stream, number: int) -> list[Batch]:
     first = newer[0].number if newer else _number_after(lake, stream, table)
     if first > number + 1:
         kept = archived(lake, stream)
+        if any(each not in kept for each in range(number + 1, first)):
+            raise _forgotten(lake, stream)
         newer = [Batch.from_json(kept[each]) for each in range(number + 1, first)] + newer
     return newer
 
@@ -132,11 +134,15 @@ def newest_batch(lake: Lake, stream: Stream, table: DeltaTable) -> Batch | None:
 
 def _refuse_forgotten(lake: Lake, stream: Stream, commits: list[dict[str, Any]]) -> None:
     if not commits or commits[-1]["version"] > 0:
-        raise LogError(
-            f"the history of the log {lake.log(stream)!r} was cleaned away, and no archive at "
-            f"{lake.batches(stream)!r} tells of its batches, so the clock is not known. Restore the log's _delta_log "
-            "or the archive from a backup; clean up with `maintain` only, which archives first."
-        )
+        raise _forgotten(lake, stream)
+
+
+def _forgotten(lake: Lake, stream: Stream) -> LogError:
+    return LogError(
+        f"the history of the log {lake.log(stream)!r} was cleaned away, and no archive at "
+        f"{lake.batches(stream)!r} tells of its batches, so the clock is not known. Restore the log's _delta_log "
+        "or the archive from a backup; clean up with `maintain` only, which archives first."
+    )
 
 
 def _described(commits: Iterable[dict[str, Any]]) -> Iterator[Batch]:

@@ -10,8 +10,9 @@ from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.operations.doctor.ailment import Ailment
 from streaming.operations.doctor.checkpoints import examine_checkpoint
-from streaming.operations.doctor.logs import examine_log
+from streaming.operations.doctor.logs import HISTORY_GONE, examine_log
 from streaming.operations.doctor.operators import examine_delivery, examine_operator
+from streaming.operations.doctor.permissions import FORBIDDEN, examine_permissions
 from streaming.operations.doctor.processes import examine_lease, examine_savepoints
 from streaming.operations.doctor.tables import examine_tables
 from streaming.service import take_lease
@@ -33,6 +34,8 @@ def heal(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now) 
     """
     # Before the lease is taken, which replaces the record of a holder that is gone.
     found = examine(lake, pipeline, now)
+    if any(ailment.kind == FORBIDDEN for ailment in found):
+        return [], found
     with take_lease(lake, pipeline, "doctor"):
         for ailment in found:
             if ailment.heal is not None:
@@ -42,6 +45,10 @@ def heal(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now) 
 
 
 def _examine(lake: Lake, pipeline: Pipeline, now: datetime) -> Iterator[Ailment]:
+    forbidden = list(examine_permissions(lake, pipeline))
+    yield from forbidden
+    if forbidden:
+        return
     yield from examine_lease(lake, pipeline)
     unreadable: set[str] = set()
     for ailment in examine_tables(lake, pipeline, now):
@@ -51,7 +58,10 @@ def _examine(lake: Lake, pipeline: Pipeline, now: datetime) -> Iterator[Ailment]
     # What cannot be opened is named once, and nothing else is asked of it.
     for stream in pipeline.streams:
         if lake.log(stream) not in unreadable and lake.batches(stream) not in unreadable:
-            yield from examine_log(lake, stream, now)
+            for ailment in examine_log(lake, stream, now):
+                if ailment.kind == HISTORY_GONE:
+                    unreadable.add(lake.log(stream))
+                yield ailment
             yield from examine_checkpoint(lake, stream)
     for operator in pipeline.operators:
         uris = {lake.table(operator, spec.suffix) for spec in operator.tables}

@@ -11,6 +11,9 @@ from streaming.lake import Lake
 from streaming.log import archived_through, read_batches
 from streaming.operations.doctor.ailment import Ailment
 
+HISTORY_GONE = "history gone"
+"""The kind; what follows from the batches of such a log cannot be told."""
+
 _AHEAD = timedelta(days=1)
 _SET_BACK = timedelta(minutes=5)
 _NAMED = 5
@@ -22,7 +25,7 @@ def examine_log(lake: Lake, stream: Stream, now: datetime) -> Iterator[Ailment]:
     try:
         batches = read_batches(lake, stream)[::-1]
     except LogError as gone:
-        yield Ailment("history gone", uri, str(gone), "restore its _delta_log or the archive from a backup")
+        yield Ailment(HISTORY_GONE, uri, str(gone), "restore its _delta_log or the archive from a backup")
         return
     if not batches:
         return

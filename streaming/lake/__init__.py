@@ -3,9 +3,10 @@
 from streaming.lake.lake import Lake, Named
 from streaming.lake.parameters import Parameter, declared_parameters, parameter
 from streaming.lake.project import find_project, make_importable
-from streaming.lake.settings import Settings
+from streaming.lake.settings import SECRET, Settings
 
 __all__ = [
+    "SECRET",
     "Lake",
     "Named",
     "Parameter",

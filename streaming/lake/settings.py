@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,6 +20,9 @@ from streaming.lake.lake import Lake
 from streaming.lake.project import find_project
 
 _SPARK_PREFIX = "TIDEMARK_SPARK_"
+
+SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""Which of Spark's settings are shown to nobody: those that Spark itself leaves out where it lists them."""
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 LogFormat = Literal["text", "json"]

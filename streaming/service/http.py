@@ -71,7 +71,7 @@ def server(port: int, application: Application, access: Access) -> WSGIServer:
     """
     secret = access.secret()
     listening = _Server(access, port)
-    listening.set_app(guarded(application, secret))  # type: ignore[arg-type]
+    listening.set_app(guarded(application, secret))
     return listening
 
 

@@ -17,7 +17,7 @@ from streaming.spark.checkpoint import (
 )
 from streaming.spark.checkpoint_copy import copy_checkpoint, rename_taken
 from streaming.spark.class_sharing import archive_path
-from streaming.spark.files import FileInfo, exists, is_visible, visible_files
+from streaming.spark.files import FileInfo, exists, is_visible, size_of, visible_files
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, JarGroup
 from streaming.spark.jars import add_jars, are_there, jars_folder, jars_of, spark_jars
 from streaming.spark.java import require_java
@@ -55,6 +55,7 @@ __all__ = [
     "query_id",
     "rename_taken",
     "require_java",
+    "size_of",
     "spark_jars",
     "start_session",
     "taken_entry",

@@ -24,6 +24,12 @@ def exists(spark: SparkSession, location: str) -> bool:
     return bool(file_system.exists(path))
 
 
+def size_of(spark: SparkSession, location: str) -> int | None:
+    """The bytes of the file at `location`; None where there is none."""
+    file_system, path = _resolve(spark, location)
+    return int(file_system.getFileStatus(path).getLen()) if file_system.exists(path) else None
+
+
 def is_visible(name: str) -> bool:
     """Whether Spark's file source sees a file or folder of this name (see FACTS.md, Files)."""
     hidden = name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)

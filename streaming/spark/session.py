@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from streaming.lake import Settings
+from streaming.base import LOOPBACK
+from streaming.lake import SECRET, Settings
 from streaming.spark.class_sharing import archive_options
 from streaming.spark.gateway import remember_classes
 from streaming.spark.jars import spark_jars
@@ -66,6 +69,8 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={logging} {archive_options()}",
     }
     if settings.master.partition("[")[0] == "local":
+        # Spark's driver listens for executors, though there are none; by itself where every machine reaches it.
+        conf |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
         # Hadoop looks for the class where Spark's own are, which is here, and not on the workers of a cluster.
         conf["spark.driver.extraClassPath"] = str(local_files)
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
@@ -90,13 +95,26 @@ def start_session(settings: Settings | None = None) -> SparkSession:
     require_java()
     # Python workers run `python3` of the PATH unless told otherwise.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    conf = spark_conf(settings or Settings())
+    _start_java({key: value for key, value in conf.items() if not SECRET.search(key)})
     builder = SparkSession.builder
-    for key, value in spark_conf(settings or Settings()).items():
+    for key, value in conf.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     silence_sketches(session)
     remember_classes(session)
     return session
+
+
+def _start_java(conf: Mapping[str, str]) -> None:
+    """Start the JVM, if there is none yet, with settings that anybody may see.
+
+    They are on its command line, which every user of the machine can read; others are told to the JVM once it runs.
+    """
+    launched = SparkConf(loadDefaults=False)
+    for key, value in conf.items():
+        launched.set(key, value)
+    SparkContext._ensure_initialized(conf=launched)
 
 
 def mark_tasks(spark: SparkSession, query: str, batch: int) -> None:

@@ -10,16 +10,23 @@ from typing import ClassVar
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, SourceError
+from streaming.base import DeclarationError, SourceError, check_number
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
+from streaming.sources.file_bounds import FileBounds
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.sources.files_comparison import compare_files
 from streaming.sources.files_moved import move_files, recorded_folder
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
-from streaming.spark import exists, planned
+from streaming.sources.taken_files import relative_path
+from streaming.spark import exists, planned, size_of
+from streaming.tables import storage
 
 _DESCRIBED = 20
+_PUT_ASIDE = (
+    "Nothing of its batch was taken. Move it out of the landing folder, leave an empty file under its name there, and "
+    "run again; what is good in it can be landed under another name."
+)
 
 
 @dataclass(frozen=True)
@@ -39,12 +46,18 @@ class Files(Source):
     `partition`: a regular expression with one group over a file's path. The group's text names the source partition
     of the file's rows, "" where nothing matches; the clock goes by the slowest partition. Without it there is one
     partition, "".
+
+    Files whose names end with `.gz`, `.bz2`, `.zst` or `.deflate` are unpacked. One that unpacks to more than
+    `largest_unpacked` bytes, or that has a line of more than `longest_line`, stops the stream before anything of its
+    batch is taken: a few bytes may stand for more than the machine has.
     """
 
     path: str
     files_per_batch: int | None = None
     bytes_per_batch: int | None = None
     partition: str | None = None
+    longest_line: int = 64_000_000
+    largest_unpacked: int = 10_000_000_000
 
     origin: ClassVar[str] = "struct<path: string, modified: timestamp, size: bigint, position: bigint>"
 
@@ -59,6 +72,8 @@ class Files(Source):
                 f"files_per_batch={self.files_per_batch!r} and bytes_per_batch={self.bytes_per_batch!r} exclude one "
                 "another; keep the one that bounds a batch more tightly."
             )
+        for name in ("longest_line", "largest_unpacked"):
+            check_number(f"{name}={getattr(self, name)!r}", getattr(self, name), "number of bytes")
         if self.partition is not None:
             _check_pattern(self.partition)
 
@@ -125,11 +140,16 @@ class Files(Source):
         """The rows with their positions in the batch, which a streaming frame cannot number.
 
         Raises:
-            SourceError: a file of the batch is gone; Spark plans a batch anew and would leave it out in silence.
+            SourceError: a file of the batch is gone, which Spark plans anew and would leave out in silence; or it is
+                too large.
         """
+        landing, bounds = self.location(reading.lake), FileBounds(self.longest_line, self.largest_unpacked)
         for path in planned(reading.checkpoint, query_batch):
-            if not exists(spark, path):
+            size = size_of(spark, path)
+            if size is None:
                 raise vanished(path)
+            if bounds.may_exceed(path, size):
+                _check_bounds(bounds, landing, path)
         return Taken(
             rows.withColumn("_origin", F.col("_origin").withField("position", F.monotonically_increasing_id()))
         )
@@ -187,6 +207,20 @@ def _check_pattern(pattern: str) -> None:
     if groups != 1 or "(?P" in pattern:
         named = ", named as Java does not know it" if "(?P" in pattern else ""
         raise DeclarationError(f"partition={pattern!r} has {groups} groups{named}; {advice}.")
+
+
+def _check_bounds(bounds: FileBounds, landing: str, path: str) -> None:
+    try:
+        exceeded = bounds.exceeded(storage.below(landing), relative_path(path, landing))
+    except FileNotFoundError as error:
+        raise vanished(path) from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be unpacked ({error}). {_PUT_ASIDE}") from error
+    if exceeded is not None:
+        raise SourceError(
+            f"{path} {exceeded}. {_PUT_ASIDE} If the file is right, raise that bound in Files(...), as far as the "
+            "memory of driver and workers allows."
+        )
 
 
 def vanished(path: str) -> SourceError:

@@ -1,0 +1,113 @@
+"""How much a landed file may ask of whoever reads it: the length of its lines, and what it unpacks to."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import NativeFile, fs
+
+_ENDS = (b"\n", b"\r")
+_AT_ONCE = 2**20
+_LOOK_BACK = 2**16
+_ARROW = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_DEFLATE = ".deflate"
+_DEFLATE_RATIO = 1_032
+"""A byte of what gzip and deflate write stands for no more than so many."""
+
+
+@dataclass(frozen=True)
+class FileBounds:
+    """What is too much, in bytes; the names are those of `Files`."""
+
+    longest_line: int
+    largest_unpacked: int
+
+    def may_exceed(self, name: str, size: int) -> bool:
+        """Whether a file of this name and size must be looked into to know; few must."""
+        kind = _packed(name)
+        if kind is None:
+            return size > self.longest_line
+        ratio = _DEFLATE_RATIO if kind in (".gz", _DEFLATE) else None
+        return ratio is None or size * ratio > min(self.longest_line, self.largest_unpacked)
+
+    def exceeded(self, files: fs.FileSystem, name: str) -> str | None:
+        """What of a file is too much, in words; None where nothing is. It takes a megabyte of memory at most.
+
+        A packed file is unpacked once, until it is clear. Of a plain one only the ends of lines are looked for, a
+        `longest_line` apart.
+
+        Raises:
+            OSError: the file cannot be read, or is not what its name says it is.
+        """
+        kind = _packed(name)
+        if kind is None:
+            with files.open_input_file(name) as handle:
+                return self._too_long() if _has_longer_line(handle, self.longest_line) else None
+        compression = _ARROW.get(kind)
+        with files.open_input_stream(name, compression=compression) as stream:
+            parts = _inflated(stream, self._at_once) if compression is None else _read(stream, self._at_once)
+            return self._exceeded_by(parts)
+
+    @property
+    def _at_once(self) -> int:
+        # No line that begins and ends within one part is too long.
+        return min(_AT_ONCE, self.longest_line)
+
+    def _exceeded_by(self, parts: Iterator[bytes]) -> str | None:
+        total = line = 0
+        for part in parts:
+            total += len(part)
+            if total > self.largest_unpacked:
+                return f"unpacks to more than largest_unpacked={self.largest_unpacked:,} bytes"
+            ends = [end for end in map(part.find, _ENDS) if end >= 0]
+            if line + min(ends, default=len(part)) > self.longest_line:
+                return self._too_long()
+            line = len(part) - 1 - max(map(part.rfind, _ENDS)) if ends else line + len(part)
+        return None
+
+    def _too_long(self) -> str:
+        return f"has a line of more than longest_line={self.longest_line:,} bytes"
+
+
+def _packed(name: str) -> str | None:
+    """How a file of this name is packed, by the end of the name that Hadoop goes by; None where it is not."""
+    return next((end for end in (*_ARROW, _DEFLATE) if name.endswith(end)), None)
+
+
+def _read(stream: NativeFile, at_once: int) -> Iterator[bytes]:
+    while part := stream.read(at_once):
+        yield part
+
+
+def _inflated(stream: NativeFile, at_once: int) -> Iterator[bytes]:
+    inflating = zlib.decompressobj()
+    try:
+        while packed := inflating.unconsumed_tail or stream.read(_LOOK_BACK):
+            yield inflating.decompress(packed, at_once)
+    except zlib.error as error:
+        raise pa.ArrowIOError(str(error)) from error
+
+
+def _has_longer_line(handle: NativeFile, longest: int) -> bool:
+    start, size = 0, handle.size()
+    while size - start > longest:
+        end = _last_end(handle, start, start + longest + 1)
+        if end is None:
+            return True
+        start = end + 1
+    return False
+
+
+def _last_end(handle: NativeFile, start: int, stop: int) -> int | None:
+    """Where the last line end in [start, stop) is; None where there is none."""
+    while stop > start:
+        begin = max(start, stop - _LOOK_BACK)
+        handle.seek(begin)
+        found = max(map(handle.read(stop - begin).rfind, _ENDS))
+        if found >= 0:
+            return begin + found
+        stop = begin
+    return None

@@ -1,0 +1,77 @@
+"""A landed file asks for no more than is declared, whatever is packed in it, and however its lines are cut."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from streaming.sources import file_bounds
+from streaming.sources.file_bounds import FileBounds
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "zst": zstandard.compress,
+    "deflate": zlib.compress,
+    "several.gz": lambda content: gzip.compress(content[:7]) + gzip.compress(content[7:]),
+    "txt": bytes,
+}
+LINES = st.lists(st.tuples(st.integers(0, 30), st.sampled_from([b"\n", b"\r", b"\r\n", b""])), max_size=12)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("landed")
+
+
+def exceeded(folder: Path, name: str, content: bytes, bounds: FileBounds) -> str | None:
+    (folder / name).write_bytes(content)
+    return bounds.exceeded(fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()), name)
+
+
+@pytest.mark.parametrize("kind", PACKED)
+@given(lines=LINES, longest=st.integers(1, 25), look_back=st.integers(1, 9))
+def test_the_longest_line_is_found_wherever_it_is(
+    folder: Path, kind: str, lines: list[tuple[int, bytes]], longest: int, look_back: int
+) -> None:
+    content = b"".join(b"x" * length + end for length, end in lines)
+    too_long = max(map(len, re.split(rb"[\r\n]", content))) > longest
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_bounds, "_LOOK_BACK", look_back)
+        found = exceeded(folder, f"lines.{kind}", PACKED[kind](content), FileBounds(longest, 10_000))
+    assert found == (f"has a line of more than longest_line={longest} bytes" if too_long else None)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PACKED if kind != "txt"])
+def test_a_bomb_is_known_by_what_it_unpacks_to_and_costs_no_more_than_the_bound(folder: Path, kind: str) -> None:
+    bomb = PACKED[kind](b"\n" * 3_000_000)
+    bounds = FileBounds(1_000, 200_000)
+    assert len(bomb) < 10_000 and bounds.may_exceed(f"bomb.{kind}", len(bomb))
+    assert exceeded(folder, f"bomb.{kind}", bomb, bounds) == "unpacks to more than largest_unpacked=200,000 bytes"
+    assert exceeded(folder, f"bomb.{kind}", bomb, FileBounds(1_000, 3_000_000)) is None
+
+
+@given(st.integers(0, 100_000), st.integers(1, 200_000))
+def test_a_file_is_left_alone_only_where_it_can_exceed_nothing(length: int, bound: int) -> None:
+    # Nothing packs better than one byte over and over.
+    for kind in ("gz", "deflate", "txt"):
+        size = len(PACKED[kind](b"x" * length))
+        assert length <= bound or FileBounds(bound, 10**9).may_exceed(f"f.{kind}", size)
+        assert length <= bound or kind == "txt" or FileBounds(10**9, bound).may_exceed(f"f.{kind}", size)
+    assert FileBounds(bound, bound).may_exceed("f.bz2", 50)
+
+
+def test_what_is_not_packed_as_its_name_says_is_an_error(folder: Path) -> None:
+    for kind in ("gz", "bz2", "zst", "deflate"):
+        with pytest.raises(OSError):
+            exceeded(folder, f"plain.{kind}", b"plain\n" * 100, FileBounds(10, 10))

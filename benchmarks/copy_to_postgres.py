@@ -47,7 +47,7 @@ def copied(connection: str, rows: pa.Table, table: str) -> None:
     """COPY on one connection, a tuple a row."""
     given = rows.select(["id", "at", "value", "ratio"])
     with psycopg.connect(connection) as there, there.cursor() as cursor, cursor.copy(_COPY.format(table)) as copy:
-        for batch in _batches(given):
+        for batch in batches(given):
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 copy.write_row(row)
 
@@ -65,7 +65,7 @@ def copied_as_csv(connection: str, rows: pa.Table, table: str) -> None:
     given, options = rows.select(["id", "at", "value", "ratio"]), WriteOptions(include_header=False)
     statement = f"{_COPY.format(table)} with (format csv)"
     with psycopg.connect(connection) as there, there.cursor() as cursor, cursor.copy(statement) as copy:
-        for batch in _batches(given):
+        for batch in batches(given):
             text = pa.BufferOutputStream()
             write_csv(batch, text, options)
             copy.write(text.getvalue().to_pybytes())
@@ -75,12 +75,13 @@ def delivered(connection: str, rows: pa.Table, table: str, key: tuple[str, ...])
     """The target, in batches."""
     name = f"bench/{table}"
     sink = Postgres(table, key=key, connection=connection).connect(Lake("/nowhere"), Delivered(name, key=key))
-    for number, batch in enumerate(_batches(rows)):
+    for number, batch in enumerate(batches(rows)):
         sink.deliver(NumberedBatch(name, 0, number, batch), lambda refused: None)
     sink.close()
 
 
-def _batches(rows: pa.Table) -> Iterator[pa.Table]:
+def batches(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows as they are delivered: ten thousand at a time."""
     return (rows.slice(first, _BATCH) for first in range(0, rows.num_rows, _BATCH))
 
 

@@ -30,7 +30,7 @@ from streaming.declare import (
     micros,
 )
 from streaming.declare import aggregates as agg
-from streaming.formats import Avro, Csv, Debezium, Json, Text
+from streaming.formats import Avro, Csv, Debezium, Json, Protobuf, Text
 
 # A room of operators says what runs them when it is imported.
 from streaming.joins import JoinedRuntime as JoinedRuntime
@@ -159,6 +159,7 @@ __all__ = [
     "Pipeline",
     "Postgres",
     "PostgresLookup",
+    "Protobuf",
     "Punctuated",
     "PurgingTrigger",
     "Received",

@@ -12,7 +12,7 @@ from streaming.base import utc_now
 from streaming.deliveries import DeliveryRuntime
 from streaming.operations import redeliver_days
 
-BY_DAY = "Each day of its table is a partition; to materialize some delivers their rows again, as they stand."
+BY_DAY = "Each day of its table is a partition: materialize some, and their rows are delivered again as they stand."
 
 
 def redelivery_asset(pipeline: Pipeline, delivery: Delivery, spec: dg.AssetSpec) -> dg.AssetsDefinition:

@@ -86,7 +86,7 @@ class ChangesOutbox(Outbox):
         )
 
     def begin_anew(self, *, again: bool) -> None:
-        """The next look compares all results; `again` repeats what is the same as well."""
+        """The next look compares all results; `again` repeats what is the same, and what was deleted, as well."""
         table = delta.open_table(self._uri)
         if table is not None:
             before = Seen.of(table)
@@ -120,8 +120,8 @@ class ChangesOutbox(Outbox):
         if table is None:
             return _on(current, days).withColumn(CHANGE, F.lit(UPSERT))
         told = _newest(_on(delta.read(spark, self._uri, table.version()), days), self._of)
-        # Of the days that are told again also what had been deleted: the target may have it back.
-        held = told.where((F.col(CHANGE) == UPSERT) | _is_on(F.col(DAY), again or frozenset()))
+        # Of what is told again also what had been deleted: the target may have it back.
+        held = told.where((F.col(CHANGE) == UPSERT) | _is_told_again(F.col(DAY), again))
         return changes_between(held, _on(current, days), self._of, again)
 
     def _fence(self, before: Seen) -> Callable[[DeltaTable], None]:
@@ -146,7 +146,7 @@ def changes_between(
     same = [F.col(name).eqNullSafe(F.col(f"_old_{name}")) for name in of.identity]
     both = current.withColumn("_is", F.lit(True)).join(old.withColumn("_was", F.lit(True)), same, "full_outer")
     days = [F.col(name) for name in (DAY, f"_old_{DAY}")]
-    unequal = F.lit(True) if again is None else _is_on(days[0], again) | _is_on(days[1], again)
+    unequal = _is_told_again(days[0], again) | _is_told_again(days[1], again)
     for name in of.columns:
         if name not in of.identity:
             unequal = unequal | ~_comparable(current, name).eqNullSafe(_comparable(old, f"_old_{name}"))
@@ -178,6 +178,11 @@ def _newest(changes: DataFrame, of: Changing) -> DataFrame:
 
 def _on(frame: DataFrame, days: frozenset[date] | None) -> DataFrame:
     return frame if days is None else frame.where(_is_on(F.col(DAY), days))
+
+
+def _is_told_again(day: Column, again: frozenset[date] | None) -> Column:
+    """Whether `day` is one of those that are told again, which with None are all."""
+    return F.lit(True) if again is None else _is_on(day, again)
 
 
 def _is_on(day: Column, days: frozenset[date]) -> Column:

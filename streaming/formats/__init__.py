@@ -6,6 +6,7 @@ from streaming.formats.csv import Csv
 from streaming.formats.debezium import Debezium
 from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG, Format
 from streaming.formats.json import Json
+from streaming.formats.protobuf import Protobuf
 from streaming.formats.text import Text
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Debezium",
     "Format",
     "Json",
+    "Protobuf",
     "Text",
     "parsed_schema",
 ]

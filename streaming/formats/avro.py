@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
-from streaming.base import DeclarationError, check_column_name, sql
+from streaming.base import check_column_name, sql
 from streaming.formats.avro_types import columns_of, parsed
-from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG, Format
+from streaming.formats.decoder import check_registry, decoded
+from streaming.formats.format import Format
 
 
 @dataclass(frozen=True)
@@ -34,10 +32,7 @@ class Avro(Format):
     registry: str | None = None
 
     def __post_init__(self) -> None:
-        if self.registry is not None and not self.registry.startswith(("http://", "https://")):
-            raise DeclarationError(
-                f"registry={self.registry!r} of Avro is no URL; write one, such as 'http://localhost:8081'."
-            )
+        check_registry("Avro", self.registry)
         for column in self.columns:
             check_column_name(column.name)
 
@@ -50,16 +45,6 @@ class Avro(Format):
         """As the contract says; in Python workers, as Spark's own decoder takes bytes that are none of the schema."""
         from streaming.formats.avro_decoder import AvroDecoder
 
-        declared = ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
-        added = StructType.fromDDL(f"{declared}, {UNREADABLE} string, {UNKNOWN} array<string>")
-        assert isinstance(added, StructType)
-        decoder = AvroDecoder(
-            parsed(self.schema),
-            None if self.registry is None else {"url": self.registry},
-            to_arrow_schema(added, timezone="UTC"),
-            tuple(column.name for column in self.columns),
-        )
-        decoded = raw.mapInArrow(decoder.batches, StructType([*raw.schema.fields, *added.fields]))
-        names = [column.name for column in self.columns]
-        nothing = F.struct(*(F.lit(None).cast("string").alias(name) for name in names)).alias(WRONG)
-        return decoded.select(*raw.columns, *(F.col(f"`{name}`") for name in names), UNREADABLE, nothing, UNKNOWN)
+        names = tuple(column.name for column in self.columns)
+        reader, registry = parsed(self.schema), self.registry
+        return decoded(raw, self.columns, lambda types: AvroDecoder(names, types, registry, reader))

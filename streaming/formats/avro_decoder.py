@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
@@ -12,14 +11,12 @@ import fastavro
 import pyarrow as pa
 
 from streaming.formats.avro_types import Parsed
-
-_MAGIC, _HEAD = 0, 5
-_NOT_FOUND = 404
+from streaming.formats.decoder import Decoder, Row, Unreadable, schema_of
 
 
 @dataclass
-class Writer:
-    """The schema that a payload was written with: parsed, or why it is none that can be used."""
+class _Writer:
+    """The schema that a payload was written with, with the fields nobody declared; or why it cannot be used."""
 
     schema: Parsed = None
     refused: str | None = None
@@ -27,82 +24,49 @@ class Writer:
 
 
 @dataclass
-class AvroDecoder:
-    """Makes rows of Arrow out of payloads; what cannot be read has a reason instead of values.
-
-    `registry`: options of the client of a schema registry, where payloads name their schema by its id; without it all
-    are written with `reader`, the declared schema. `types`: those of the declared columns and of `_unreadable` and
-    `_unknown`, as Arrow has them.
-    """
+class AvroDecoder(Decoder):
+    """Reads records by the `reader`, the declared schema, which without a registry all were written with."""
 
     reader: Parsed
-    registry: Mapping[str, Any] | None
-    types: pa.Schema
-    columns: tuple[str, ...]
-    _writers: dict[int, Writer] = field(default_factory=dict)
+    _writers: dict[int, _Writer] = field(default_factory=dict)
 
-    def batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches with the decoded columns behind their own."""
-        client = None
-        if self.registry is not None:
-            from confluent_kafka.schema_registry import SchemaRegistryClient
+    @property
+    def name(self) -> str:
+        return "avro"
 
-            client = SchemaRegistryClient(dict(self.registry))
-        for batch in batches:
-            rows = [self._row(payload, client) for payload in batch.column("_raw").to_pylist()]
-            decoded = [pa.array([row[place] for row in rows], type_.type) for place, type_ in enumerate(self.types)]
-            names = [*batch.schema.names, *self.types.names]
-            yield pa.RecordBatch.from_arrays([*batch.columns, *decoded], names=names)
-
-    def _row(self, payload: bytes | str | None, client: Any) -> tuple[Any, ...]:
-        nothing = (None,) * len(self.columns)
-        if payload is None:
-            return (*nothing, None, None)
-        content = payload.encode() if isinstance(payload, str) else payload
-        writer = Writer(self.reader)
-        if client is not None:
-            if len(content) < _HEAD or content[0] != _MAGIC:
-                return (*nothing, "avro: the payload does not begin with the id of a schema", None)
-            writer = self._writer(int.from_bytes(content[1:_HEAD]), client)
-            content = content[_HEAD:]
+    def row(self, content: bytes, identity: int | None, client: Any) -> Row:
+        writer = _Writer(self.reader) if identity is None else self._writer(identity, client)
         if writer.refused is not None:
-            return (*nothing, writer.refused, None)
+            raise Unreadable(writer.refused)
         stream = BytesIO(content)
         try:
             record: Any = fastavro.schemaless_reader(stream, writer.schema, self.reader)
-            values = tuple(record[name] for name in self.columns)
+            values = [record[name] for name in self.columns]
             # Arrow refuses a value that its type cannot keep, and would take the whole batch with it.
             for value, type_ in zip(values, self.types, strict=False):
                 pa.scalar(value, type_.type)
         # Bytes that are none of the schema make the decoder raise whatever they lead it to.
         except Exception as error:
-            return (*nothing, f"avro: the payload is no record of its schema ({error or type(error).__name__})", None)
+            raise Unreadable(f"the payload is no record of its schema ({error or type(error).__name__})") from error
         left = len(content) - stream.tell()
         if left:
-            return (*nothing, f"avro: {left} bytes follow the record", None)
-        return (*values, None, writer.unknown)
+            raise Unreadable(f"{left} bytes follow the record")
+        return Row(values, unknown=writer.unknown)
 
-    def _writer(self, identity: int, client: Any) -> Writer:
+    def _writer(self, identity: int, client: Any) -> _Writer:
         if identity not in self._writers:
-            self._writers[identity] = self._asked(identity, client)
+            try:
+                self._writers[identity] = self._asked(identity, client)
+            except Unreadable as error:
+                self._writers[identity] = _Writer(refused=str(error))
         return self._writers[identity]
 
-    def _asked(self, identity: int, client: Any) -> Writer:
-        from confluent_kafka.schema_registry.error import SchemaRegistryError
-
+    def _asked(self, identity: int, client: Any) -> _Writer:
+        text = schema_of(identity, client, "AVRO")
         try:
-            schema = client.get_schema(identity)
-        except SchemaRegistryError as error:
-            # A registry that is away, or refuses, is nothing that a row could be blamed for.
-            if error.http_status_code != _NOT_FOUND:
-                raise
-            return Writer(refused=f"avro: the registry has no schema {identity}")
-        if (schema.schema_type or "AVRO") != "AVRO":
-            return Writer(refused=f"avro: schema {identity} of the registry is of type {schema.schema_type}")
-        try:
-            written = fastavro.parse_schema(json.loads(schema.schema_str))
+            written = fastavro.parse_schema(json.loads(text))
         except Exception as error:
-            return Writer(refused=f"avro: schema {identity} of the registry cannot be read ({error})")
+            raise Unreadable(f"schema {identity} of the registry cannot be read ({error})") from error
         fields = written.get("fields", []) if isinstance(written, dict) else []
         unknown = sorted(each["name"] for each in fields if each["name"] not in self.columns)
-        return Writer(written, unknown=unknown or None)
+        return _Writer(written, unknown=unknown or None)

@@ -131,8 +131,9 @@ def correct(
         )
     generation = generation_of(delta.open_table(lake.first(view)))
     check_declaration(lake, view)
-    log = read_log(spark, lake, view.of)
+    # The log last: it then holds every batch up to the one that the correction is said to go through.
     newest = head(lake, view.of)
+    log = read_log(spark, lake, view.of)
     assert newest is not None
     corrected: dict[date, int] = {}
     for day in sorted(set(days)):

@@ -12,11 +12,22 @@ from pyspark.sql import SparkSession
 from streaming import Lake, drain
 from streaming.audit.deliveries import audit_deliveries
 from streaming.deliveries.runtime import DeliveryRuntime
+from streaming.operations.redeliver import redeliver_days
 from tests.support.crash import crash
 from tests.support.delivering import pipeline, reading, readings
-from tests.support.delivery_crash import BUCKET, CONNECTION, POINTS, SERVERS, TOPIC_POINTS, deliveries, to_topic
+from tests.support.delivery_crash import (
+    BUCKET,
+    CONNECTION,
+    DAY_POINTS,
+    POINTS,
+    SERVERS,
+    TOPIC_POINTS,
+    by_value,
+    deliveries,
+    to_topic,
+)
 from tests.support.feeds import land
-from tests.support.instants import NOW
+from tests.support.instants import NOW, at
 from tests.support.kafka import Broker
 from tests.support.object_store import Bucket
 from tests.support.postgres import rows, run
@@ -88,3 +99,24 @@ def test_x9_killed_in_mid_batch_all_ids_arrive_and_a_reader_of_committed_rows_se
     assert len(everything) > len(arrived), "what was killed had sent rows that nobody sees"
     letters = DeliveryRuntime(of.deliveries[0], lake, lambda: NOW).dead_letters.pending(0, len(TOPIC_POINTS))
     assert [json.loads(letter["payload"])["value"] for letter in letters] == dead
+
+
+def test_a_day_that_is_delivered_again_is_whole_and_has_no_row_twice_wherever_a_process_is_killed(
+    spark: SparkSession, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, delivery = Lake(str(tmp_path / "lake")), by_value(postgres)
+    monkeypatch.setenv(CONNECTION, postgres)
+    land(readings.source.location(lake), [reading("a", value, value) for value in range(7)])
+    assert drain(spark, lake, pipeline(delivery), now=lambda: NOW).waiting == {}
+    run(postgres, "delete from k where value in (0, 3, 6)", "update k set id = 'damaged'")
+    before = rows(postgres, "select batch from tidemark_progress")[0][0]
+    for name in DAY_POINTS:
+        died = crash(tmp_path, name, "tests.support.delivery_crash")
+        assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
+        damaged = rows(postgres, "select count(*) from k where id = 'damaged'")[0][0]
+        assert damaged > 0, "it is killed in the middle"
+
+    assert redeliver_days(spark, lake, pipeline(delivery), delivery, [at(0).date()], now=lambda: NOW).done
+    assert rows(postgres, "select id, value from k order by value") == [("a", value) for value in range(7)]
+    sent = rows(postgres, "select batch from tidemark_progress")[0][0] - before
+    assert sent == 4, "seven rows, two in a batch: no batch was sent twice"

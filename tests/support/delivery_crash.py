@@ -12,13 +12,14 @@ import sys
 
 from streaming import Lake, drain, start_session
 from streaming.declare.delivery import Delivery
+from streaming.operations.redeliver import redeliver_days
 from streaming.sinks.files import JsonLines
 from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.together import Together
 from tests.support.crash import Point, armed
 from tests.support.delivering import pipeline, readings
-from tests.support.instants import NOW
+from tests.support.instants import NOW, at
 from tests.support.object_store import Bucket
 
 CONNECTION, BUCKET, SERVERS = "TEST_POSTGRES", "TEST_BUCKET", "TEST_KAFKA"
@@ -52,6 +53,18 @@ TOPIC_POINTS: dict[str, Point] = {
 }
 """The same for a topic, in a lake of its own."""
 
+DAY_POINTS: dict[str, Point] = {
+    "a day again: rows of its second batch sent, not committed": Point("", _POSTGRES, "advance", 2, after=True),
+    "a day again: that batch committed there, not noted here": Point("", _POSTGRES, "deliver", 1, after=True),
+}
+"""Of a delivery that repeats the day of all rows, two in a batch; each attempt goes on where the one before ended."""
+
+
+def by_value(connection: str) -> Delivery:
+    """Rows into a table with one for each value."""
+    table = Postgres("k", key=("value",), connection=connection)
+    return Delivery("by_value", readings, table, select=("id", "value"), batch=2)
+
 
 def to_topic(servers: str) -> Delivery:
     """Rows into a topic of one partition, which takes none of those that ask for another."""
@@ -72,15 +85,18 @@ def deliveries(connection: str, bucket: str) -> tuple[Delivery, ...]:
 
 
 def main() -> None:
-    """Drain the pipeline and die."""
+    """Drain the pipeline, or deliver the day again, and die."""
     root, name = sys.argv[1:]
-    if name in TOPIC_POINTS:
-        delivered: tuple[Delivery, ...] = (to_topic(os.environ[SERVERS]),)
-    else:
-        delivered = deliveries(os.environ[CONNECTION], os.environ[BUCKET])
-    spark = start_session()
-    with armed((POINTS | TOPIC_POINTS)[name], lambda: os.killpg(0, signal.SIGKILL)):
-        drain(spark, Lake(root), pipeline(*delivered), now=lambda: NOW)
+    spark, lake = start_session(), Lake(root)
+    with armed((POINTS | TOPIC_POINTS | DAY_POINTS)[name], lambda: os.killpg(0, signal.SIGKILL)):
+        if name in DAY_POINTS:
+            again = by_value(os.environ[CONNECTION])
+            redeliver_days(spark, lake, pipeline(again), again, [at(0).date()], now=lambda: NOW)
+        elif name in TOPIC_POINTS:
+            drain(spark, lake, pipeline(to_topic(os.environ[SERVERS])), now=lambda: NOW)
+        else:
+            of = pipeline(*deliveries(os.environ[CONNECTION], os.environ[BUCKET]))
+            drain(spark, lake, of, now=lambda: NOW)
 
 
 if __name__ == "__main__":

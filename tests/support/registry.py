@@ -10,14 +10,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def registry(schemas: Mapping[int, str]) -> Iterator[str]:
-    """Its URL, while it answers."""
+def registry(schemas: Mapping[int, str], of: str | None = None) -> Iterator[str]:
+    """Its URL, while it answers; the schemas are of Avro, or `of` another type."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             identity = self.path.partition("?")[0].rpartition("/")[2]
             known = identity.isdigit() and int(identity) in schemas
-            self.answer({"schema": schemas[int(identity)]} if known else None, 404)
+            told = {} if of is None else {"schemaType": of}
+            self.answer({"schema": schemas[int(identity)], **told} if known else None, 404)
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]

@@ -114,7 +114,7 @@ def test_a_process_that_dies_anywhere_within_days_goes_on_where_it_was(
     assert rows(postgres, "select batch from tidemark_progress")[0][0] == before + 4, "eight rows, two in a batch"
 
 
-def test_results_of_a_day_are_told_again_with_a_new_revision_and_what_vanished_is_deleted_again(
+def test_results_of_a_day_or_of_all_are_told_again_with_a_new_revision_and_what_vanished_is_deleted_again(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:
     delivery = Delivery(
@@ -141,6 +141,12 @@ def test_results_of_a_day_are_told_again_with_a_new_revision_and_what_vanished_i
     after = rows(postgres, held)
     assert [row[:2] for row in after] == [("b", 1), ("a", -1)], "the second day is as it was left"
     assert after[0][2] > max(row[2] for row in whole)
+
+    run(postgres, "update w set total = -1", back)
+    courier.runtime.begin_anew(again=True)
+    courier.deliver()
+    everything = rows(postgres, held)
+    assert [row[:2] for row in everything] == [("b", 1), ("a", 7)], "everything again is also what vanished"
 
 
 def test_a_row_that_is_refused_again_keeps_its_place_and_what_is_dead_already_stays_so(

@@ -273,13 +273,15 @@ SCHEMA = """{"type": "record", "name": "Order", "fields": [
 def test_records_of_avro_are_what_our_own_reader_reads(kafka: Broker, topic: str) -> None:
     kafka.create(topic)
     columns = [("id", pa.string()), ("amount", pa.int32()), ("at", pa.timestamp("us", "UTC"))]
-    types = pa.schema([*columns, ("_unreadable", pa.string()), ("_unknown", pa.list_(pa.string()))])
+    reasons = pa.struct([(name, pa.string()) for name, _ in columns])
+    added = [("_unreadable", pa.string()), ("_wrong", reasons), ("_unknown", pa.list_(pa.string()))]
     instant = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [{"id": "a", "amount": 1, "at": instant}, {"id": "b", "amount": 2**40, "at": instant}]
     with registry({7: SCHEMA}) as url:
         refused = send(to(kafka, topic, format=Avro(SCHEMA, registry=url)), *rows)
         raw = pa.record_batch({"_raw": [record.value for record in received(kafka, topic)]})
-        (read,) = AvroDecoder(parsed(SCHEMA), {"url": url}, types, ("id", "amount", "at")).batches(iter([raw]))
+        decoder = AvroDecoder(("id", "amount", "at"), pa.schema([*columns, *added]), url, parsed(SCHEMA))
+        (read,) = decoder.batches(iter([raw]))
     assert [(row.position, row.error[:38]) for row in refused] == [(1, "avro: the row is no record of the sche")]
     assert read.select(["id", "amount", "at", "_unreadable"]).to_pylist() == [{**rows[0], "_unreadable": None}]
     assert received(kafka, topic)[0].value is not None

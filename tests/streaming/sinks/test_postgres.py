@@ -136,6 +136,15 @@ def test_a_row_that_the_table_cannot_hold_is_put_aside_and_the_others_arrive(
     assert rows(postgres, "select name from names order by 1") == [("b",), ("c",), ("d",), ("e",), ("taken",)]
 
 
+def test_bytes_that_are_no_utf8_arrive_as_they_are_or_as_what_a_table_of_text_makes_of_them(postgres: str) -> None:
+    damaged = b"caf\xe9\x00"
+    run(postgres, "create table texts (payload text)")
+    for number, table in enumerate(("bytes", "texts")):
+        assert send(Postgres(table, connection=postgres), number, {"payload": damaged, REVISION: 0}) == []
+    assert rows(postgres, "select payload from bytes") == [(damaged,)]
+    assert rows(postgres, "select payload from texts") == [(f"\\x{damaged.hex()}",)]
+
+
 @pytest.mark.parametrize(
     ("table", "told"),
     [

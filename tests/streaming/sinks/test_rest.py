@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -95,6 +96,11 @@ def test_no_answer_in_time_and_nobody_there_mean_away(server: HttpServer) -> Non
     def hangs(posted: Posted) -> int:
         raise Hangs
 
+    answered = Event()
+    server.answer = lambda posted: 200 if answered.wait(60) else 500
+    with pytest.raises(SinkError, match="is away: ReadTimeout"):
+        send(Rest(server.url, timeout="200 milliseconds"), 1)
+    answered.set()
     server.answer = hangs
     with pytest.raises(SinkError, match="is away: RemoteProtocolError"):
         send(Rest(server.url), 1)

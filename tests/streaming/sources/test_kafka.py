@@ -252,6 +252,24 @@ def test_values_and_keys_may_be_null_or_long_and_compressed_in_any_way(
     assert (told[8]["_rejected"], told[8]["key"]) == (["json: the payload is not one JSON object"], "empty")
 
 
+def test_record_times_of_a_clock_that_is_wrong_are_rejected_ahead_and_late_behind_and_move_no_watermark(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+) -> None:
+    # Brokers refuse what is an hour ahead, unless they are told that clocks may be.
+    kafka.create(topic, message_timestamp_after_max_ms=str(2**63 - 1))
+    pipeline = piped(Kafka(kafka.servers, topic), derived={"sent_at": "_origin.timestamp"}, event_time="sent_at")
+    years = 20 * 365 * 86_400
+    for batch in ({0: 0, 1: years, 2: 7_200}, {3: 7_200, 4: -years}):
+        kafka.send(topic, [Message(event(number).encode(), at=at(seconds)) for number, seconds in batch.items()])
+        run(spark, lake, pipeline)
+    rows = {
+        row["value"]: row for row in log.read_log(spark, lake, pipeline.stream).where("value is not null").collect()
+    }
+    reasons = {number: row["_rejected"] for number, row in rows.items() if row["_rejected"]}
+    assert [*reasons] == [1] and "sent_at" in reasons[1][0]
+    assert {rows[number]["_watermark"] for number in (3, 4)} == {at(3_600).replace(tzinfo=None)}
+
+
 def test_an_older_copy_of_the_checkpoint_is_refused_and_without_it_nothing_is_lost(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:

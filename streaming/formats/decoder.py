@@ -1,0 +1,131 @@
+"""Binary payloads to values, in the Python workers of Spark: what Avro and Protobuf have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from streaming.base import DeclarationError, sql
+from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG
+
+_MAGIC, _HEAD = 0, 5
+_NOT_FOUND = 404
+
+
+class Unreadable(Exception):
+    """The payload as a whole cannot be read; the text is the reason."""
+
+
+@dataclass
+class Row:
+    """What a payload says: a value for each column, the reasons against some of them, and fields nobody declared."""
+
+    values: Sequence[Any]
+    wrong: Mapping[str, str] | None = None
+    unknown: Sequence[str] | None = None
+
+
+@dataclass
+class Decoder(ABC):
+    """Makes rows of Arrow out of payloads; what cannot be read has a reason instead of values.
+
+    `columns` are the names of the declared ones. `types`: those of the columns that `decoded` adds, as Arrow has them.
+    `registry`: the URL of a schema registry, whose ids payloads begin with.
+    """
+
+    columns: tuple[str, ...]
+    types: pa.Schema
+    registry: str | None
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the format, with which reasons begin."""
+
+    @abstractmethod
+    def row(self, content: bytes, identity: int | None, client: Any) -> Row:
+        """Read a payload without its head; `identity` names the schema that it was written with in the registry.
+
+        Raises:
+            Unreadable: it is none of the declared schema.
+        """
+
+    def batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches with the decoded columns behind their own."""
+        client = None
+        if self.registry is not None:
+            from confluent_kafka.schema_registry import SchemaRegistryClient
+
+            client = SchemaRegistryClient({"url": self.registry})
+        for batch in batches:
+            # As bytes, since text may be no UTF-8.
+            payloads = batch.column("_raw").cast(pa.binary()).to_pylist()
+            rows = [self._row(payload, client) for payload in payloads]
+            decoded = [pa.array([row[place] for row in rows], type_.type) for place, type_ in enumerate(self.types)]
+            names = [*batch.schema.names, *self.types.names]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *decoded], names=names)
+
+    def _row(self, content: bytes | None, client: Any) -> tuple[Any, ...]:
+        nothing = (None,) * len(self.columns)
+        if content is None:
+            return (*nothing, None, None, None)
+        identity = None
+        try:
+            if client is not None:
+                if len(content) < _HEAD or content[0] != _MAGIC:
+                    raise Unreadable("the payload does not begin with the id of a schema")
+                identity, content = int.from_bytes(content[1:_HEAD]), content[_HEAD:]
+            row = self.row(content, identity, client)
+        except Unreadable as error:
+            return (*nothing, f"{self.name}: {error}", None, None)
+        return (*row.values, None, row.wrong, row.unknown)
+
+
+def decoded(raw: DataFrame, columns: Sequence[sql.Column], decoder_of: Callable[[pa.Schema], Decoder]) -> DataFrame:
+    """`raw` with what a decoder, made for the types of Arrow, adds to it: as the contract of formats says."""
+    declared = ", ".join(f"`{column.name}` {column.type}" for column in columns)
+    reasons = ", ".join(f"`{column.name}`: string" for column in columns)
+    added = StructType.fromDDL(f"{declared}, {UNREADABLE} string, {WRONG} struct<{reasons}>, {UNKNOWN} array<string>")
+    assert isinstance(added, StructType)
+    decoder = decoder_of(to_arrow_schema(added, timezone="UTC"))
+    return raw.mapInArrow(decoder.batches, StructType([*raw.schema.fields, *added.fields]))
+
+
+def schema_of(identity: int, client: Any, type_: str, form: str | None = None) -> str:
+    """The schema that a registry has under a number, in the `form` that it is to tell it in.
+
+    Raises:
+        Unreadable: it has none, or one of another type.
+        SchemaRegistryError: it does not answer as it should, which is nothing that a row could be blamed for.
+    """
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+    try:
+        schema = client.get_schema(identity, fmt=form)
+    except SchemaRegistryError as error:
+        if error.http_status_code != _NOT_FOUND:
+            raise
+        raise Unreadable(f"the registry has no schema {identity}") from error
+    # A registry leaves out the type of a schema of Avro.
+    if (schema.schema_type or "AVRO") != type_:
+        raise Unreadable(f"schema {identity} of the registry is of type {schema.schema_type or 'AVRO'}")
+    return str(schema.schema_str)
+
+
+def check_registry(format_: str, registry: str | None) -> None:
+    """Refuse what is no URL of a registry.
+
+    Raises:
+        DeclarationError: with what to write.
+    """
+    if registry is not None and not registry.startswith(("http://", "https://")):
+        raise DeclarationError(
+            f"registry={registry!r} of {format_} is no URL; write one, such as 'http://localhost:8081'."
+        )

@@ -2,7 +2,7 @@
 
 from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, Bench, Stage, bench
 from streaming.operations.class_sharing import make_class_archive
-from streaming.operations.cuts import lake_as_of
+from streaming.operations.cuts import lake_as_of, recomputed
 from streaming.operations.doctor import Ailment, examine, heal
 from streaming.operations.left import LeftTable, drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
@@ -45,6 +45,7 @@ __all__ = [
     "needs_maintenance",
     "preview",
     "rebuild",
+    "recomputed",
     "redeliver",
     "redeliver_days",
     "repair",

@@ -16,7 +16,7 @@ from quality.verdicts import Subject
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import version_after
-from streaming.operators import open_beside
+from streaming.operators import open_beside, runtime_of
 from streaming.tables import delta
 
 
@@ -79,6 +79,8 @@ class Pins:
 def pin(lake: Lake, pipeline: Pipeline, through: Mapping[str, int] | None = None) -> Pins:
     """The newest versions of logs and of all that is current; of the logs as they were after the batches `through`.
 
+    Of a lake with a cut those that readers see there.
+
     Raises:
         NotBuiltYet: there is no log or no view yet, so nothing can be reported.
         SuiteError: as `suites_for`.
@@ -89,11 +91,16 @@ def pin(lake: Lake, pipeline: Pipeline, through: Mapping[str, int] | None = None
     absent: list[str] = []
     # The others of an operator are those that go with its own table as it was opened here.
     own = {operator.name: delta.open_table(lake.table(operator)) for operator in pipeline.operators}
+    as_of = {each.name: runtime_of(each, lake).versions() for each in pipeline.operators if lake.cut is not None}
     # The logs are pinned last: every row of the others was computed from log rows committed earlier, so they hold them.
     optional = optional_roles(pipeline)
     for role, (operator, table) in result_tables(pipeline).items():
         uri = lake.table(operator, table.suffix)
-        newest = _pin(lake, role, uri, open_beside(own[operator.name], uri) if table.suffix else own[operator.name])
+        if lake.cut is None:
+            opened = open_beside(own[operator.name], uri) if table.suffix else own[operator.name]
+        else:
+            opened = delta.open_table(uri, as_of[operator.name][table.suffix])
+        newest = _pin(lake, role, uri, opened)
         if newest is not None:
             pins.append(newest)
         elif role in optional:

@@ -26,6 +26,7 @@ COMMANDS = {
     "savepoints": "savepoints",
     "restore": "savepoints",
     "fork": "savepoints",
+    "erase": "erase",
     "show": "show",
     "explain": "explain",
     "lateness": "lateness",
@@ -54,7 +55,7 @@ COMMANDS = {
 """Each command, which is a function of its name, and the module beside this one that has it."""
 
 _PANELS = {
-    "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver", "savepoints"),
+    "Bring a pipeline on": ("pipelines", "repair", "rebuild", "redeliver", "savepoints", "erase"),
     "Look, check, publish": ("show", "explain", "lateness", "bench", "audit", "doctor", "reports"),
     "Streams that run on and on": ("receive", "streams", "status", "metrics"),
     "The demo, and a project of your own": ("demonstration", "setup", "settings", "scaffold"),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from platform_assets.cli.context import AsJson, PipelineName, console, current_lake, spark_session
+from platform_assets.cli.context import AsJson, AsOf, PipelineName, console, read_lake, spark_session
 from platform_assets.cli.documents import AuditDocument
 from platform_assets.cli.exit_codes import ExitCode
 from platform_assets.cli.next_steps import after_audit
@@ -14,6 +14,7 @@ from platform_assets.cli.render import next_step, print_findings
 from streaming.audit import audit as audit_laws
 from streaming.audit import audit_deliveries
 from streaming.declare import find_pipeline
+from streaming.operations import recomputed
 
 
 def audit(
@@ -25,17 +26,21 @@ def audit(
             help="Only the deliveries, and not only how many rows there are: reads every row of table and target.",
         ),
     ] = False,
+    as_of: AsOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every law by recomputing all results from the log.
 
-    On the lake as it stands, also while its stream runs; exits with 3 if a law is broken.
+    On the lake as it stands, also while its stream runs, or as it stood; exits with 3 if a law is broken.
     """
-    pipeline, lake = find_pipeline(pipeline_name), current_lake()
+    pipeline = find_pipeline(pipeline_name)
+    lake = read_lake(pipeline, as_of)
+    if deliveries and as_of is not None:
+        raise typer.BadParameter("--deliveries and --as-of exclude each other: a target holds what came up to now.")
     if deliveries and not pipeline.deliveries:
         raise typer.BadParameter(f"{pipeline.name} declares no delivery; `tidemark new delivery NAME` writes one.")
-    with spark_session() as spark:
-        findings = audit_deliveries(spark, lake, pipeline) if deliveries else audit_laws(spark, lake, pipeline)
+    with spark_session() as spark, recomputed(spark, lake, pipeline.operators) as there:
+        findings = audit_deliveries(spark, lake, pipeline) if deliveries else audit_laws(spark, there, pipeline)
         if as_json:
             document = AuditDocument.of(lake.root, pipeline.name, list(findings))
             document.print()

@@ -16,6 +16,7 @@ from platform_assets.cli.interrupts import leave_at_once, on_interrupt
 from streaming.base import DeclarationError
 from streaming.declare import Operator, Pipeline, broken_modules, declared_pipelines
 from streaming.lake import Lake, Settings
+from streaming.operations import lake_as_of
 from streaming.spark import are_there, jars_of, start_session
 
 console = Console()
@@ -46,12 +47,21 @@ AnyNames = Annotated[
         autocompletion=pipeline_names,
     ),
 ]
+AsOf = Annotated[
+    str | None,
+    typer.Option(metavar="WHEN", help="As of a batch, an instant such as 2026-03-02T09:00 (UTC), or a savepoint."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
 def current_lake() -> Lake:
     """The lake at `TIDEMARK_HOME`."""
     return Settings().lake
+
+
+def read_lake(pipeline: Pipeline, as_of: str | None) -> Lake:
+    """The lake at `TIDEMARK_HOME`, as of what `as_of` names of the pipeline."""
+    return current_lake() if as_of is None else lake_as_of(current_lake(), pipeline, as_of)
 
 
 def find_operator(name: str) -> tuple[Pipeline, Operator]:

@@ -15,6 +15,7 @@ from platform_assets.reports.publish import Published
 from platform_assets.reports.report import Report
 from quality import Reason
 from streaming.base import interval
+from streaming.lake import Lake
 from streaming.lateness import Outcome, Profile, Spread
 from streaming.operators import Finding
 
@@ -141,7 +142,10 @@ class ReasonDocument(BaseModel):
 
 
 class ReportDocument(Document):
-    """`tidemark report --json`: the rows of each section where it was `published`, otherwise the `reasons` why not."""
+    """`tidemark report --json`: the rows of each section where it was `published`, otherwise the `reasons` why not.
+
+    With `as_of`, batches by stream, it is as it would have been then, and nothing was judged or published.
+    """
 
     lake: str
     report: str
@@ -157,6 +161,22 @@ class ReportDocument(Document):
     chart: str | None = None
     verdicts: list[VerdictDocument] = []
     reasons: list[ReasonDocument] = []
+    as_of: dict[str, int] | None = None
+
+    @classmethod
+    def past(
+        cls, lake: Lake, report: Report, footnotes: Sequence[str], sections: Mapping[str, list[dict[str, Any]]]
+    ) -> ReportDocument:
+        """The document of a report as of the batches of the lake's cut."""
+        return cls(
+            lake=lake.root,
+            report=report.name,
+            pipeline=report.pipeline.name,
+            published=False,
+            as_of=dict(lake.cut or {}),
+            sections=dict(sections),
+            footnotes=list(footnotes),
+        )
 
     @classmethod
     def of(

@@ -11,13 +11,16 @@ from uuid import uuid4
 import typer
 
 from platform_assets.cli.completion import beginning, silent
-from platform_assets.cli.context import AsJson, console, current_lake, spark_session
+from platform_assets.cli.context import AsJson, AsOf, console, read_lake, spark_session
 from platform_assets.cli.documents import ReportDocument
 from platform_assets.cli.render import next_step, print_table
 from platform_assets.cli.rows import json_lines
-from platform_assets.reports.publish import Published, judge_and_publish
+from platform_assets.reports.publish import Published, judge_and_publish, sources_as_of
 from platform_assets.reports.registry import declared_reports, find_report
+from platform_assets.reports.report import Report
 from quality import GateClosed
+from streaming.lake import Lake
+from streaming.operations import recomputed
 
 
 @silent
@@ -34,12 +37,17 @@ ReportName = Annotated[
 ]
 
 
-def report(name: ReportName, as_json: AsJson = False) -> None:
+def report(name: ReportName, as_of: AsOf = None, as_json: AsJson = False) -> None:
     """Judge what a report reads, and publish it if its gate opens.
 
-    Exits with 4 if the gate is closed: the report before this one stays as it was.
+    Exits with 4 if the gate is closed: the report before this one stays as it was. With --as-of it is only
+    printed, as it would have been then: nothing is judged, and what is published stays.
     """
-    declared, lake = find_report(name), current_lake()
+    declared = find_report(name)
+    lake = read_lake(declared.pipeline, as_of)
+    if as_of is not None:
+        _print_as_of(declared, lake, as_of, as_json)
+        return
     with spark_session() as spark:
         try:
             published = judge_and_publish(spark, lake, declared, run_id=f"cli-{uuid4().hex[:12]}")
@@ -61,6 +69,24 @@ def report(name: ReportName, as_json: AsJson = False) -> None:
     for path in _files(published):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     next_step(console, f"tidemark audit {declared.pipeline.name}", "proves every number again from the log.")
+
+
+def _print_as_of(declared: Report, lake: Lake, as_of: str, as_json: bool) -> None:
+    with spark_session() as spark, recomputed(spark, lake, declared.pipeline.operators) as there:
+        sources = sources_as_of(spark, there, declared)
+        frames = {section.table: section.rows(sources) for section in declared.sections}
+        tables = {title: frame.toArrow() for title, frame in frames.items()}
+        if as_json:
+            sections = {title: [json.loads(line) for line in json_lines(frame)] for title, frame in frames.items()}
+            ReportDocument.past(lake, declared, sources.footnotes, sections).print()
+            return
+        notes = sources.footnotes
+    for title, table in tables.items():
+        print_table(console, table, f"{title} as of {as_of}")
+    for note in notes:
+        console.print(f"note: {note}", highlight=False)
+    console.print("Nothing was judged or published: this is how it was then.", highlight=False)
+    next_step(console, f"tidemark report {declared.name}", "judges and publishes what is current now.")
 
 
 def _files(published: Published) -> Iterable[str]:

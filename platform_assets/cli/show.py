@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from platform_assets.cli.completion import readable_names
-from platform_assets.cli.context import PipelineName, ViewName, console, current_lake, spark_session
+from platform_assets.cli.context import AsOf, PipelineName, ViewName, console, read_lake, spark_session
 from platform_assets.cli.render import next_step, print_frame
 from platform_assets.cli.rows import csv_lines, json_lines
 from platform_assets.cli.selection import Selection
-from platform_assets.cli.tables import read_named
+from platform_assets.cli.tables import OF_STREAM, read_named
 from streaming.declare import find_pipeline
-from streaming.operations import lake_as_of
+from streaming.operations import recomputed
 
 
 def show(
@@ -36,10 +36,7 @@ def show(
     limit: Annotated[
         int | None, typer.Option(help="Rows to print; 20, or 5 if they are too wide for a table.", min=1)
     ] = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option(metavar="WHEN", help="As of a batch, an instant such as 2026-03-02T09:00 (UTC), or a savepoint."),
-    ] = None,
+    as_of: AsOf = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per row: all of them.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header: all rows.")] = False,
 ) -> None:
@@ -47,10 +44,11 @@ def show(
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv exclude each other; give one of them.")
     pipeline, selection = find_pipeline(pipeline_name), Selection(columns, where, sort, key)
-    lake = current_lake() if as_of is None else lake_as_of(current_lake(), pipeline, as_of)
-    title, read = read_named(lake, pipeline, pipeline.operator(view), what)
-    with spark_session() as spark:
-        frame = read(spark)
+    lake, operator = read_lake(pipeline, as_of), pipeline.operator(view)
+    title, _ = read_named(lake, pipeline, operator, what)
+    shown = [] if what in OF_STREAM else [operator]
+    with spark_session() as spark, recomputed(spark, lake, shown) as there:
+        frame = read_named(there, pipeline, operator, what)[1](spark)
         chosen = selection.of(frame)
         with selection.computing(frame):
             if as_json or as_csv:

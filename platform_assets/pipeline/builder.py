@@ -20,6 +20,7 @@ from platform_assets.pipeline.jobs import corrections_job, drain_job, report_job
 from platform_assets.pipeline.maintenance import maintenance_job
 from platform_assets.pipeline.repair import repair_job
 from platform_assets.pipeline.reports import dimension_assets, report_asset, report_checks
+from platform_assets.pipeline.savepoints import savepoint_jobs
 from platform_assets.pipeline.schedules import corrections_schedule, maintenance_schedule
 from platform_assets.pipeline.sensors import backlog_sensor, report_sensor
 from platform_assets.pipeline.sources import arrivals_sensor, source_assets
@@ -53,7 +54,15 @@ def pipeline_definitions(pipeline: Pipeline, reports: Sequence[Report] = ()) -> 
             alert_checks(pipeline),
             *delivery_checks(pipeline),
         ],
-        jobs=[drain, corrections, repair_job(pipeline), stream, control_job(pipeline), maintenance],
+        jobs=[
+            drain,
+            corrections,
+            repair_job(pipeline),
+            stream,
+            control_job(pipeline),
+            maintenance,
+            *savepoint_jobs(pipeline),
+        ],
         sensors=[
             arrivals_sensor(pipeline, drain),
             backlog_sensor(pipeline, corrections),

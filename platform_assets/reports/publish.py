@@ -76,6 +76,16 @@ def judge_and_publish(
     return publish(spark, lake, report, pins, run_id, now)
 
 
+def sources_as_of(spark: SparkSession, lake: Lake, report: Report) -> Sources:
+    """What a report may read of a lake with a cut: nothing is judged, and nothing may be published of it.
+
+    Raises:
+        NotBuiltYet: there was no data yet.
+    """
+    dimensions = {dimension.name: land_dimension(lake, dimension) for dimension in report.dimensions}
+    return Sources(spark, lake, report.pipeline, pin(lake, report.pipeline), dimensions)
+
+
 def publish(
     spark: SparkSession, lake: Lake, report: Report, pins: Pins, run_id: str, now: Callable[[], datetime] = utc_now
 ) -> Published:

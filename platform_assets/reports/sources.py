@@ -12,17 +12,21 @@ from pyspark.sql import functions as F
 
 from platform_assets.reports.errors import DimensionError
 from quality import NotBuiltYet, Pin, Pins, role_of_corrections, role_of_log, role_of_updates
-from streaming.base import literal
+from streaming.base import BATCH, literal
 from streaming.declare import Joined, Operator, Pipeline, Stream, TableSpec, TwoSided, Windowed
 from streaming.lake import Lake
-from streaming.log import valid
-from streaming.operators import runtime_of
+from streaming.log import read_log, valid
+from streaming.operators import Reached, runtime_of
 from streaming.tables import delta
+from streaming.views import read_updates
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The tables of a pipeline, and the dimensions, at exactly the pinned versions, as batch frames."""
+    """The tables of a pipeline, and the dimensions, at exactly the pinned versions, as batch frames.
+
+    Of a lake with a cut they are as of its batches.
+    """
 
     spark: SparkSession
     lake: Lake
@@ -37,29 +41,36 @@ class Sources:
 
     def log_of(self, stream: Stream) -> DataFrame:
         """The event log of a stream."""
-        return self._read(role_of_log(self.pipeline, stream))
+        return read_log(self.spark, self.lake, stream, self._require(role_of_log(self.pipeline, stream)).version)
 
     def first(self, operator: Operator) -> DataFrame:
         """The operator's own table: of views, window joins and co-groups the first results, of a join its pairs."""
-        return self._read(operator.name)
+        return runtime_of(operator, self.lake).first_at(self.spark, self._require(operator.name).version)
 
     def output(self, operator: Operator, suffix: str) -> DataFrame:
         """Another table of the operator that holds results, such as the `unmatched` rows of a join."""
-        return self._read(operator.table_name(suffix))
+        rows = self._read(operator.table_name(suffix))
+        newest = self.lake.batch_read(operator.reads[0]) if len(operator.reads) == 1 else None
+        # Where rows tell their batch, newer ones may be there as of an older batch; other tables have a version of it.
+        return rows if newest is None or BATCH not in rows.columns else rows.where(F.col(BATCH) <= newest)
 
     def corrections(self, operator: Operator) -> DataFrame | None:
         """The corrections of an operator, or None while there are none."""
-        return self._read_if_there(role_of_corrections(operator.name)) if operator.corrected else None
+        if not operator.corrected:
+            return None
+        version = self._version(role_of_corrections(operator.name))
+        return runtime_of(operator, self.lake).corrections_at(self.spark, version)
 
     def updates(self, view: Windowed) -> DataFrame | None:
         """The updates of a view, or None while there are none."""
-        return self._read_if_there(role_of_updates(view.name)) if view.updated else None
+        if not view.updated:
+            return None
+        return read_updates(self.spark, self.lake, view, self._version(role_of_updates(view.name)))
 
     def current(self, operator: Operator) -> DataFrame:
         """What is current: first results overlaid with updates and corrections, pairs with rows that have none."""
         self._require(operator.name)
-        pins = {table.suffix: self.pins.pin(operator.table_name(table.suffix)) for table in _results(operator)}
-        versions = {suffix: delta.BEFORE if pin is None else pin.version for suffix, pin in pins.items()}
+        versions = {table.suffix: self._version(operator.table_name(table.suffix)) for table in _results(operator)}
         return runtime_of(operator, self.lake).current_at(self.spark, versions)
 
     def dimension(self, name: str) -> DataFrame:
@@ -94,7 +105,10 @@ class Sources:
         """
         timed = [of for of in self.pipeline.operators if isinstance(of, Windowed | TwoSided | Joined)]
         pinned = [(operator, self.pins.pin(operator.name)) for operator in timed]
-        marks = [runtime_of(of, self.lake).watermark_at(pin.version) for of, pin in pinned if pin is not None]
+        if self.lake.cut is None:
+            marks = [runtime_of(of, self.lake).watermark_at(pin.version) for of, pin in pinned if pin is not None]
+        else:
+            marks = [Reached.at_heads(self.lake, operator).watermark for operator in timed]
         reached = [mark for mark in marks if mark is not None]
         if len(reached) < len(marks) or not reached:
             return ()
@@ -103,9 +117,9 @@ class Sources:
         over = days.where(F.date_add("_day", 1).cast("timestamp") <= literal(min(reached)))
         return tuple(row["_day"] for row in over.orderBy("_day").collect())
 
-    def _read_if_there(self, role: str) -> DataFrame | None:
+    def _version(self, role: str) -> int:
         pin = self.pins.pin(role)
-        return None if pin is None else pin.read(self.spark)
+        return delta.BEFORE if pin is None else pin.version
 
     def _read(self, role: str) -> DataFrame:
         return self._require(role).read(self.spark)

@@ -68,6 +68,10 @@ class ViewError(StreamingError):
     """A view has not been built yet, or was asked for something it does not hold."""
 
 
+class NoVersionError(ViewError):
+    """The tables of a view have no version as of the batch that was asked for."""
+
+
 class SinkError(StreamingError):
     """A target refused a batch as a whole, or is away; the same batch is delivered again.
 
@@ -109,6 +113,10 @@ class FunctionError(StreamingError):
 
 class SavepointError(StreamingError):
     """A savepoint cannot be taken, is not there, or cannot be restored where it was asked for."""
+
+
+class ErasureError(StreamingError):
+    """What somebody asked to be erased cannot be, or is not gone yet."""
 
 
 class QueryFailed(StreamingError):

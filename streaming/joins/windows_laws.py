@@ -54,13 +54,14 @@ def audit_two_sided(
     else:
         heads = Reached.of(operator, None).after({name: log.batches for name, log in logs.items()})
         table = delta.open_table(lake.corrections(operator), pinned.versions[CORRECTIONS])
-        waiting = {entry.day for entry in pending(rows, operator, heads, table)}
+        # As of older batches corrections are computed for them, so that none waits.
+        waiting = {entry.day for entry in pending(rows, operator, heads, table)} if lake.cut is None else set()
         settled = ~F.col("_day").isin(*waiting) if waiting else F.lit(True)
         current = current_results(first, numbered(corrections), operator).where(settled & published).select(*columns)
         every = results(counted).where(settled).select(*columns)
         compared = "rows: current = batch, all rows" + (f"; {len(waiting)} days wait" if waiting else "")
         yield Finding("convergence", operator.name, every.count(), differing_rows(current, every), compared)
-    if corrections is not None:
+    if corrections is not None and lake.cut is None:
         stored = corrections.drop("_corrected_at")
         again = _recomputed(rows, operator, corrections, logs, lake, pinned).select(*stored.columns)
         broken = differing_rows(stored, again)
@@ -75,7 +76,8 @@ def _partition(operator: TwoSided, counted: DataFrame, logs: Mapping[str, LogAtV
     for name, log in logs.items():
         by = counted_by(operator, streams[name])
         unaware = max((batch.number for batch in log.batches if _late_in(batch, operator, by) is None), default=-1)
-        in_commits[name] = sum(_late_in(batch, operator, by) or 0 for batch in log.batches if batch.number > unaware)
+        known = [batch for batch in log.batches if batch.number > unaware]
+        in_commits[name] = sum((_late_in(each, operator, by) or 0) - each.erased_late(operator.name) for each in known)
         sides = [side.name for side in operator.sides if side.stream.name == name]
         aware = aware | (F.col(SIDE).isin(*sides) & (F.col("_batch") > unaware))
     row = counted.agg(

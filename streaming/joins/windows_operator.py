@@ -70,6 +70,12 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
             "corrections": self._corrections,
         }
 
+    def first_at(self, spark: SparkSession, version: int) -> DataFrame:
+        return read_first(spark, self.lake, self.operator, version)
+
+    def corrections_at(self, spark: SparkSession, version: int) -> DataFrame | None:
+        return read_corrections(spark, self.lake, self.operator, version)
+
     def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
         corrections = read_corrections(spark, self.lake, self.operator, versions.get(CORRECTIONS, delta.BEFORE))
         first = read_first(spark, self.lake, self.operator, versions[""])

@@ -128,6 +128,9 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
             }
         return {**shown, **late, STATE: partial(self._read, STATE)}
 
+    def corrections_at(self, spark: SparkSession, version: int) -> DataFrame | None:
+        return read_corrections(spark, self.lake, self.operator, "", version)
+
     def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
         keyed = self.operator
         if not keyed.corrected:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -40,6 +40,8 @@ class Lake:
     root: str
     cut: FrozenMapping[str, int] | None = None
     """Where it is read as of: the newest batch of each stream's log; None for as it is now."""
+    recomputed: FrozenMapping[str, str] = field(default_factory=lambda: FrozenMapping({}))
+    """Of operators that had no version there: the folder with the tables that were computed for it, by their place."""
 
     def __post_init__(self) -> None:
         # delta-rs decodes a path as if it were an address, and Spark reads patterns in it: half of a table would land
@@ -76,7 +78,13 @@ class Lake:
 
     def table(self, operator: Placed, suffix: str = "") -> str:
         """A table of an operator; without a suffix its own."""
-        return self.path(operator.folder, f"{operator.name}_{suffix}" if suffix else operator.name)
+        folder = self.recomputed.get(self.path(operator.folder, operator.name), operator.folder)
+        return self.path(folder, f"{operator.name}_{suffix}" if suffix else operator.name)
+
+    def with_recomputed(self, operators: Iterable[Placed], folder: str) -> Lake:
+        """The same lake, in which the tables of `operators` are those in a `folder` of their own."""
+        places = {self.path(operator.folder, operator.name): f"{folder}/{operator.folder}" for operator in operators}
+        return replace(self, recomputed=FrozenMapping({**self.recomputed, **places}))
 
     def first(self, view: Placed) -> str:
         """The first results of a view."""

@@ -4,7 +4,15 @@ from streaming.log import validate
 from streaming.log.append import append_batch
 from streaming.log.archive import archived_through
 from streaming.log.batch import Batch
-from streaming.log.batches import archive_batches, batches_after, head, newest_late, read_batches, version_after
+from streaming.log.batches import (
+    archive_batches,
+    batches_after,
+    head,
+    newest_late,
+    note_erased,
+    read_batches,
+    version_after,
+)
 from streaming.log.clock_history import clock_history
 from streaming.log.files import LogFiles
 from streaming.log.heartbeat import append_heartbeat
@@ -37,6 +45,7 @@ __all__ = [
     "head",
     "newest_late",
     "next_state",
+    "note_erased",
     "place",
     "read_batches",
     "read_log",

@@ -26,7 +26,9 @@ class Batch:
     says. `source_times`: instants by which the source had half, a twentieth and a
     hundredth of the rows (null for others). `unknown`: rows per field that the payload has and nobody declared (see
     `streaming.log.unknown`). `source`: what the source remembers after the batch (see `streaming.sources.Memory`).
-    `pins`: how far the control streams were that the stream pins, by name.
+    `pins`: how far the control streams were that the stream pins, by name. `erased`: per erasure, by its id, how many
+    `valid` and `rejected` rows of the batch it took out of the log, and per view how many `late` pairs these had made;
+    the other numbers stay what they were when the batch came.
     """
 
     number: int
@@ -44,6 +46,7 @@ class Batch:
     unknown: dict[str, int] | None = None
     source: Memory = field(default_factory=dict)
     pins: Mapping[str, Pin] = field(default_factory=dict)
+    erased: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     after: ClockState = field(default_factory=ClockState, compare=False)
 
     def __post_init__(self) -> None:
@@ -57,9 +60,25 @@ class Batch:
             return "source"
         return "repair" if self.summary.rows else "heartbeat"
 
+    @property
+    def erased_valid(self) -> int:
+        """The valid rows that erasures took out of the log since."""
+        return sum(each["valid"] for each in self.erased.values())
+
+    @property
+    def erased_rejected(self) -> int:
+        """The rejected ones."""
+        return sum(each["rejected"] for each in self.erased.values())
+
+    def erased_late(self, view: str) -> int:
+        """The late pairs that the erased rows had made of a view."""
+        return sum(each["late"].get(view, 0) for each in self.erased.values())
+
     def to_json(self) -> dict[str, Any]:
         """The commit's `userMetadata`."""
+        erased = {"erased": {each: dict(told) for each, told in self.erased.items()}} if self.erased else {}
         return {
+            **erased,
             "batch": self.number,
             "query": self.query,
             "query_batch": self.query_batch,
@@ -97,6 +116,7 @@ class Batch:
             unknown=value.get("unknown") or {},
             source=value.get("source") or {},
             pins=pins_from_json(value.get("pins") or {}),
+            erased=value.get("erased") or {},
             after=ClockState.from_json(value["after"]) if "after" in value else ClockState(),
             source_times=None if times is None else tuple(from_micros(time) for time in times),
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -11,7 +12,7 @@ from deltalake import DeltaTable
 from streaming.base import LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log.archive import archive, archived, archived_through, newest_archived
+from streaming.log.archive import archive, archived, archived_through, newest_archived, replace_archived
 from streaming.log.batch import Batch
 from streaming.tables import commits_of, delta, newest_commits
 
@@ -35,6 +36,9 @@ def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list
     newest = max(live, default=None)
     past = {number for number in kept.keys() - live.keys() if newest is None or number < newest}
     batches = live | {number: Batch.from_json(kept[number]) for number in past}
+    # Only the archive tells what was erased since.
+    erased = {number: kept[number]["erased"] for number in batches.keys() & kept.keys() if "erased" in kept[number]}
+    batches |= {number: replace(batches[number], erased=told) for number, told in erased.items()}
     if not batches:
         _refuse_forgotten(lake, stream, commits)
     until = lake.batch_read(stream)
@@ -52,6 +56,16 @@ def archive_batches(lake: Lake, stream: Stream) -> int:
     through = archived_through(lake, stream)
     new = takewhile(lambda batch: through is None or batch.number > through, _described(newest_commits(table)))
     return archive(lake, stream, {batch.number: batch.to_json() for batch in new})
+
+
+def note_erased(lake: Lake, stream: Stream, erasure: str, by_batch: Mapping[int, Mapping[str, Any]]) -> None:
+    """Note in the archive what an erasure takes out of each batch, as `Batch.erased` says; it may be noted again.
+
+    All batches have to be archived.
+    """
+    kept = archived(lake, stream)
+    told = {number: {**kept[number].get("erased", {}), erasure: dict(each)} for number, each in by_batch.items()}
+    replace_archived(lake, stream, {number: {**kept[number], "erased": each} for number, each in told.items()})
 
 
 def late_numbers(batch: Batch) -> dict[str, int]:
@@ -99,7 +113,8 @@ def batches_after(lake: Lake, stream: Stream, number: int) -> list[Batch]:
         if any(each not in kept for each in range(number + 1, first)):
             raise _forgotten(lake, stream)
         newer = [Batch.from_json(kept[each]) for each in range(number + 1, first)] + newer
-    return newer
+    until = lake.batch_read(stream)
+    return [batch for batch in newer if until is None or batch.number <= until]
 
 
 def _number_after(lake: Lake, stream: Stream, table: DeltaTable) -> int:

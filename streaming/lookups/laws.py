@@ -38,16 +38,18 @@ def audit_enriched(
             f"{enriched.folder}` first."
         )
     stood = Reached.of(delta.open_table(lake.table(enriched, PENDING), pinned.versions[PENDING]))
+    newest = lake.batch_read(enriched.of)
+    through = stood.place.through if newest is None else min(stood.place.through, newest)
     tables = {to: delta.read(spark, lake.table(enriched, to), version) for to, version in pinned.versions.items()}
     outputs = tables[""].select(BATCH, ORIGIN, STEP_COLUMN).unionAll(tables[FAILED].select(BATCH, ORIGIN, STEP_COLUMN))
     # A process that died, or works on, may have written rows that its table of pending ones still has.
     later = outputs.where(F.col(STEP_COLUMN) > stood.step).select(BATCH, ORIGIN)
     waits = tables[PENDING].join(later, [BATCH, ORIGIN], "left_anti")
-    selected = select_rows(enriched, valid(log.rows)).where(F.col(BATCH) <= stood.place.through)
+    selected = select_rows(enriched, valid(log.rows)).where(F.col(BATCH) <= through)
     names = [f"`{name}`" for name in selected.columns]
 
     def followed(rows: DataFrame) -> DataFrame:
-        return rows.where(F.col(BATCH) <= stood.place.through).select(*names)
+        return rows.where(F.col(BATCH) <= through).select(*names)
 
     stored = followed(tables[""]).unionAll(followed(tables[FAILED])).unionAll(followed(waits))
     checked, differing = stored.count(), differing_rows(stored, selected)

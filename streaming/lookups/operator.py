@@ -30,6 +30,7 @@ from streaming.operators import (
     check_declaration,
     check_followed,
     runtime_of,
+    versions_now,
 )
 from streaming.sources import PlacedRows, check_has_side, placed_rows
 from streaming.tables import delta
@@ -102,6 +103,13 @@ class EnrichedRuntime(OperatorRuntime):
     def pin(self, spark: SparkSession) -> PinnedTables[Enriched]:
         return pin_enriched(self.lake, self.operator)
 
+    def versions(self) -> Mapping[str, int]:
+        # As of an older batch the newest rows are read: an answer stays as it is.
+        return versions_now(self.lake, self.operator)
+
+    def first_at(self, spark: SparkSession, version: int) -> DataFrame:
+        return self._as_of(super().first_at(spark, version))
+
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[Enriched], logs: Mapping[str, LogAtVersion]
     ) -> Iterator[Finding]:
@@ -122,12 +130,16 @@ class EnrichedRuntime(OperatorRuntime):
                 f"enrichment {enriched.name!r} has no table {uri!r} yet; run `tidemark run {enriched.folder}` first, "
                 "or point TIDEMARK_HOME to the lake that has it."
             )
-        rows, newest = delta.read(spark, uri), self.lake.batch_read(enriched.of)
-        if newest is not None:
-            check_followed(enriched, self.through()[enriched.of.name], head(self.lake, enriched.of))
-            # An answer stays as it is, so that those to older rows are those that were there then, or came later.
-            rows = rows.where(F.col(BATCH) <= newest)
-        return rows.orderBy(BATCH, ORIGIN)
+        return self._as_of(delta.read(spark, uri)).orderBy(BATCH, ORIGIN)
+
+    def _as_of(self, rows: DataFrame) -> DataFrame:
+        """Those of the batches up to that of which the lake is read."""
+        enriched, newest = self.operator, self.lake.batch_read(self.operator.of)
+        if newest is None:
+            return rows
+        check_followed(enriched, self.through()[enriched.of.name], head(self.lake, enriched.of))
+        # An answer stays as it is, so that those to older rows are those that were there then, or came later.
+        return rows.where(F.col(BATCH) <= newest)
 
     def _step(self, steps: EnrichedSteps, piece: Piece) -> Written:
         try:

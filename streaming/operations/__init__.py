@@ -2,8 +2,9 @@
 
 from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, Bench, Stage, bench
 from streaming.operations.class_sharing import make_class_archive
-from streaming.operations.cuts import lake_as_of
+from streaming.operations.cuts import lake_as_of, recomputed
 from streaming.operations.doctor import Ailment, examine, heal
+from streaming.operations.erasure import Erased, Erasure, ErasurePreview, Person, erase, erasures, preview_erasure
 from streaming.operations.left import LeftTable, drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
 from streaming.operations.rebuild import RebuildListener, rebuild
@@ -21,8 +22,12 @@ __all__ = [
     "Ailment",
     "Bench",
     "ChangedWindow",
+    "Erased",
+    "Erasure",
+    "ErasurePreview",
     "LeftTable",
     "Maintained",
+    "Person",
     "Preview",
     "RebuildListener",
     "Redelivered",
@@ -33,6 +38,8 @@ __all__ = [
     "bench",
     "drop",
     "drop_savepoint",
+    "erase",
+    "erasures",
     "examine",
     "find_savepoint",
     "fork",
@@ -44,7 +51,9 @@ __all__ = [
     "make_class_archive",
     "needs_maintenance",
     "preview",
+    "preview_erasure",
     "rebuild",
+    "recomputed",
     "redeliver",
     "redeliver_days",
     "repair",

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
-from streaming.base import LogError, SavepointError
-from streaming.declare import Pipeline
+from pyspark.sql import SparkSession
+
+from streaming.base import LogError, NoVersionError, SavepointError, utc_now
+from streaming.declare import Operator, Pipeline
 from streaming.lake import Lake
 from streaming.log import head, read_batches
 from streaming.operations.savepoints import Savepoint, savepoints
+from streaming.operators import runtime_of
+from streaming.tables import storage
+
+_FOLDER = "_as_of"
 
 
 def lake_as_of(lake: Lake, pipeline: Pipeline, when: str) -> Lake:
@@ -34,6 +43,49 @@ def lake_as_of(lake: Lake, pipeline: Pipeline, when: str) -> Lake:
             f"{pipeline.name!r}; savepoints are: {names}."
         ) from error
     return lake.as_of(_by_then(lake, pipeline, instant if instant.tzinfo else instant.replace(tzinfo=UTC)))
+
+
+@contextmanager
+def recomputed(spark: SparkSession, lake: Lake, operators: Iterable[Operator]) -> Iterator[Lake]:
+    """A lake with a cut in which each of `operators` can be read: what has no version there is computed from the logs.
+
+    By today's declaration, in steps as ever, into a folder that is removed afterwards. A lake without a cut is handed
+    back as it is.
+
+    Raises:
+        ViewError: an operator does not follow the logs so far yet.
+    """
+    lacking = [] if lake.cut is None else [each for each in operators if _lacks_version(lake, each)]
+    if not lacking:
+        yield lake
+        return
+    folder = lake.path(_FOLDER, uuid.uuid4().hex)
+    there = lake.with_recomputed(lacking, folder)
+    try:
+        for operator in lacking:
+            with closing(runtime_of(operator, there)) as runtime:
+                for step in runtime.steps(spark, utc_now):
+                    step.run()
+        yield there
+    finally:
+        storage.remove_folder(folder)
+
+
+def forget_recomputed(lake: Lake, before: datetime | None = None) -> None:
+    """Remove what processes have left that died while they computed: what was written `before`, or all of it."""
+    for name in list(storage.folders(lake.path(_FOLDER))):
+        folder = lake.path(_FOLDER, name)
+        written = (info.mtime for _, info in storage.walked(folder, lambda name: True))
+        if before is None or max(written, default=before) <= before:
+            storage.remove_folder(folder)
+
+
+def _lacks_version(lake: Lake, operator: Operator) -> bool:
+    try:
+        runtime_of(operator, lake).versions()
+    except NoVersionError:
+        return True
+    return False
 
 
 def _batch(lake: Lake, pipeline: Pipeline, number: int) -> dict[str, int]:

@@ -12,6 +12,7 @@ from streaming import log
 from streaming.base import utc_now
 from streaming.declare import CHANGES, DEAD, Pipeline
 from streaming.lake import Lake
+from streaming.operations.cuts import forget_recomputed
 from streaming.operations.maintained import MaintainedVersions
 from streaming.operations.savepoints import Pinned, pinned
 from streaming.service import forget_progress
@@ -75,6 +76,7 @@ def maintain(
     at = now()
     again_after = min(retention, entry_retention)
     forget_progress(lake, pipeline, at - _MONTH)
+    forget_recomputed(lake, at - _WEEK)
     versions, kept = MaintainedVersions.read(lake, pipeline), pinned(lake, pipeline)
     done: list[Maintained] = []
     # One to which nobody has sent anything yet, such as a stream of rules, has no log.

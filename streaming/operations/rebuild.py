@@ -22,6 +22,7 @@ from streaming.operators import (
     ready_generation,
     remove_next,
     runtime_of,
+    switch,
 )
 from streaming.service import Lease, Run, explained, holder_of, take_lease
 from streaming.tables import delta
@@ -114,6 +115,23 @@ def rebuild(
     built = delta.open_table(uri)
     assert built is not None
     return Rebuilt(uri, built.count(), corrected)
+
+
+def rebuild_held(spark: SparkSession, lake: Lake, operator: Operator, now: Callable[[], datetime]) -> None:
+    """Build the tables of an operator anew and put them in place, by whoever holds the pipeline's lease.
+
+    What was being built beside them is thrown away before.
+
+    Raises:
+        LeaseError: another process builds the same.
+    """
+    beside = next_of(operator)
+    with built_beside(lake, beside):
+        remove_next(lake, operator)
+        _follow(spark, runtime_of(beside, lake), now, RebuildListener())
+        if delta.exists(lake.table(beside)):
+            make_ready(lake, operator)
+            switch(spark, lake, operator)
 
 
 def built_beside(lake: Lake, beside: Operator) -> AbstractContextManager[Lease]:

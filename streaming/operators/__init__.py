@@ -1,6 +1,6 @@
 """The contract of what runs an operator, and how it is found."""
 
-from streaming.operators.as_of import check_followed, version_read, version_through
+from streaming.operators.as_of import check_followed, version_read, version_through, versions_read
 from streaming.operators.comparison import differing_rows
 from streaming.operators.corrected import Corrected, corrected_numbers, same_generation
 from streaming.operators.declaration import (
@@ -20,6 +20,7 @@ from streaming.operators.generations import (
     open_beside,
     open_side,
     require_table,
+    versions_now,
 )
 from streaming.operators.outputs import Outputs
 from streaming.operators.pinned import PinnedTables
@@ -83,4 +84,6 @@ __all__ = [
     "switch",
     "version_read",
     "version_through",
+    "versions_now",
+    "versions_read",
 ]

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from deltalake import DeltaTable
 
-from streaming.base import ViewError
+from streaming.base import NoVersionError, ViewError
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.tables import newest_commits
+from streaming.operators.generations import generation_of, versions_now
+from streaming.tables import delta, newest_commits
 
 _NAMED = 5
 
@@ -32,34 +33,62 @@ def version_read(lake: Lake, operator: Operator, table: DeltaTable) -> int:
     """The version of an open table of the operator that a reader of the lake sees: the newest, or that as of its cut.
 
     Raises:
-        ViewError: there is none as of the cut.
+        NoVersionError: there is none as of the cut.
     """
     return table.version() if lake.cut is None else version_through(lake, operator, table)
+
+
+def versions_read(lake: Lake, operator: Operator, *others: str) -> dict[str, int]:
+    """The versions of its tables, and of those with the suffixes `others`, that readers of the lake see, by suffix.
+
+    `delta.BEFORE` for a table that is not there. As of a cut there are no corrections: they are computed for it.
+
+    Raises:
+        NoVersionError: a table has none as of the cut.
+    """
+    if lake.cut is None:
+        return versions_now(lake, operator, *others)
+    streamed = [spec.suffix for spec in operator.tables if spec.written_by == "stream"]
+    opened = {suffix: delta.open_table(lake.table(operator, suffix)) for suffix in streamed}
+    found = {to: version_through(lake, operator, table) for to, table in opened.items() if table is not None}
+    return {**dict.fromkeys((*(spec.suffix for spec in operator.tables), *others), delta.BEFORE), **found}
 
 
 def version_through(lake: Lake, operator: Operator, table: DeltaTable) -> int:
     """The version of an open table of the operator that follows its logs up to the batches that the lake is read as of.
 
-    A step may follow several batches, so not every batch has a version.
+    A step may follow several batches, so not every batch has a version, and one from before the tables were built anew
+    is of another declaration.
 
     Raises:
-        ViewError: there is none; with the nearest that there are.
+        NoVersionError: there is none; with the nearest that there are.
     """
     wanted = {stream.name: lake.batch_read(stream) or 0 for stream in operator.follows}
     there: list[dict[str, int]] = []
     for commit in newest_commits(table):
         through = _through(operator, commit["userMetadata"])
         if through == wanted:
-            return int(commit["version"])
+            found = int(commit["version"])
+            if _can_be_read(table, found):
+                return found
+            break
         if through is not None:
             there.append(through)
     nearest = sorted(there, key=lambda each: sum(abs(each[name] - number) for name, number in wanted.items()))
     named = ", ".join(map(_named, nearest[:_NAMED])) or "none"
-    raise ViewError(
+    raise NoVersionError(
         f"operator {operator.name!r} has no version as of {_named(wanted)}: it has stepped over it, or the version was "
-        f"cleaned away. It has those of: {named}. Choose one of them; `tidemark restore --to` and `tidemark run` show "
-        "any batch that a savepoint lies before."
+        f"cleaned away. It has those of: {named}. Choose one of them; or let it be computed from the log, as `tidemark "
+        "show --as-of` does and, in Python, `with recomputed(spark, lake, operators) as there`."
     )
+
+
+def _can_be_read(table: DeltaTable, version: int) -> bool:
+    """Whether a version is of the generation of an open table, and has its files."""
+    if version == table.version():
+        return True
+    then = delta.open_table(table.table_uri, version)
+    return then is not None and generation_of(then) == generation_of(table) and not delta.missing_files(then)
 
 
 def _through(operator: Operator, said: object) -> dict[str, int] | None:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from streaming.declare import Operator
 from streaming.lake import Lake
-from streaming.operators.generations import versions_now
+from streaming.operators.as_of import versions_read
 
 Of = TypeVar("Of", bound=Operator)
 
@@ -22,5 +22,8 @@ class PinnedTables(Generic[Of]):
 
     @classmethod
     def now(cls, lake: Lake, operator: Of, *others: str) -> PinnedTables[Of]:
-        """As it is now; `others` are suffixes of tables that an earlier declaration of the operator may have made."""
-        return cls(operator, versions_now(lake, operator, *others))
+        """As readers of the lake see it now.
+
+        `others` are suffixes of tables that an earlier declaration of the operator may have made.
+        """
+        return cls(operator, versions_read(lake, operator, *others))

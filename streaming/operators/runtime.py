@@ -15,6 +15,7 @@ from streaming.base import DeclarationError, ViewError
 from streaming.declare import Operator, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts, batches_after
+from streaming.operators.as_of import versions_read
 from streaming.operators.filtered import FilterCounts
 from streaming.operators.finding import Finding
 from streaming.tables import delta
@@ -146,9 +147,25 @@ class OperatorRuntime(ABC):
         A function raises ViewError where its table is not there.
         """
 
+    def versions(self) -> Mapping[str, int]:
+        """The versions of its tables that readers of the lake see, by suffix; `delta.BEFORE` for those not there.
+
+        Raises:
+            NoVersionError: there are none as of the batches that the lake is read as of.
+        """
+        return versions_read(self.lake, self.operator)
+
+    def first_at(self, spark: SparkSession, version: int) -> DataFrame:
+        """Its own table at a Delta version, as of the batches that the lake is read as of."""
+        return delta.read(spark, self.lake.table(self.operator), version)
+
+    def corrections_at(self, spark: SparkSession, version: int) -> DataFrame | None:
+        """Its corrections at a Delta version, or those that the lake's cut calls for; None where there are none."""
+        return None
+
     def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
         """What is current of its tables at Delta `versions`, by suffix; `delta.BEFORE` for those that are not there."""
-        return delta.read(spark, self.lake.table(self.operator), versions[""])
+        return self.first_at(spark, versions[""])
 
     def watermark_at(self, version: int) -> datetime | None:
         """The watermark by which its own table at a Delta version is done; None for none, and where that means nothing.

@@ -16,14 +16,13 @@ from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.operators.declaration import DECLARATION, recorded_declaration
 from streaming.operators.generations import GENERATION, GONE, SUPERSEDED, generation_of, is_gone
-from streaming.tables import delta, location, numbers_of, storage
+from streaming.tables import bounded_columns, delta, location, numbers_of, storage
 
 NEXT = "next"
 """What the name of an operator gets appended while its tables are built anew."""
 
 _READY = "ready"
 _APPEND_ONLY = "delta.appendOnly"
-_LEAST = "min."
 _FORGOTTEN = -1
 """What a number of an older generation becomes, which no table can be without again."""
 
@@ -88,16 +87,9 @@ def _take_over(spark: SparkSession, source: str, uri: str, generation: int, oper
     delta.create(uri, rows.schema, append_only=False, description=about, properties=declaration)
     DeltaTable(location(uri)).alter.set_table_properties(declaration, raise_if_not_exists=False)
     numbers = {name: number for name, number in numbers_of(built).items() if name != _READY}
-    _replace(rows, uri, generation, numbers, _with_bounds(built))
+    _replace(rows, uri, generation, numbers, bounded_columns(built))
     if metadata.configuration.get(_APPEND_ONLY) == "true":
         DeltaTable(location(uri)).alter.set_table_properties({_APPEND_ONLY: "true"})
-
-
-def _with_bounds(table: DeltaTable) -> list[str]:
-    """The columns of which the files of an open table have bounds."""
-    added = table.get_add_actions(flatten=True)
-    least = {name: added[name].to_pylist() for name in added.schema.names if name.startswith(_LEAST)}
-    return [name.removeprefix(_LEAST) for name, bounds in least.items() if any(bound is not None for bound in bounds)]
 
 
 def _replace(

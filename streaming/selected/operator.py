@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -26,7 +25,8 @@ from streaming.operators import (
     require_table,
     rows_by_batch,
     runtime_of,
-    version_through,
+    version_read,
+    versions_now,
 )
 from streaming.selected.explained import explain
 from streaming.selected.laws import audit_selected
@@ -64,6 +64,16 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 
+    def versions(self) -> Mapping[str, int]:
+        # Of one log, rows as of an older batch are told by themselves.
+        return super().versions() if len(self.operator.reads) > 1 else versions_now(self.lake, self.operator)
+
+    def first_at(self, spark: SparkSession, version: int) -> DataFrame:
+        return self._rows(spark, "", version)
+
+    def pin(self, spark: SparkSession) -> PinnedTables[Selected]:
+        return PinnedTables(self.operator, self.versions())
+
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[Selected], logs: Mapping[str, LogAtVersion]
     ) -> Iterator[Finding]:
@@ -76,19 +86,21 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
             ViewError: nothing is selected yet.
         """
         selected = self.operator
-        rows = self._as_of(spark, suffix, require_table(self.lake, selected, suffix))
+        table = require_table(self.lake, selected, suffix)
+        of_one = len(selected.reads) == 1
+        version = table.version() if of_one else version_read(self.lake, selected, table)
+        rows = self._rows(spark, suffix, version)
         return rows.orderBy(BATCH, ORIGIN, *([ELEMENT] if selected.makes_many(suffix) else []))
 
-    def _as_of(self, spark: SparkSession, suffix: str, table: DeltaTable) -> DataFrame:
-        """The rows of an open output, up to the batches as of which the lake is read."""
-        selected, uri = self.operator, self.lake.table(self.operator, suffix)
-        if self.lake.cut is None:
-            return delta.read(spark, uri, table.version())
-        if len(selected.reads) > 1:
-            return delta.read(spark, uri, version_through(self.lake, selected, table))
+    def _rows(self, spark: SparkSession, suffix: str, version: int) -> DataFrame:
+        """The rows of an output at a version, up to the batches as of which the lake is read."""
+        selected, rows = self.operator, delta.read(spark, self.lake.table(self.operator, suffix), version)
+        if self.lake.cut is None or len(selected.reads) > 1:
+            return rows
         newest = head(self.lake, selected.reads[0])
+        table = delta.open_table(self.lake.table(selected, suffix), version)
         check_followed(selected, Reached.of(selected, table).batch, newest)
-        return delta.read(spark, uri, table.version()).where(F.col(BATCH) <= (-1 if newest is None else newest.number))
+        return rows.where(F.col(BATCH) <= (-1 if newest is None else newest.number))
 
     def _begun(self, spark: SparkSession) -> SelectedSteps:
         return SelectedSteps(spark, self.lake, self.operator)

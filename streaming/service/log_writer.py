@@ -79,8 +79,8 @@ class LogWriter:
         check_checkpoint(
             self._lake.log(stream),
             checkpoint,
-            "Restore the checkpoint from a backup; or, to begin a new log, move both the old log and what is left of "
-            "the checkpoint away.",
+            "Restore the checkpoint from a backup; `tidemark doctor` tells whether it can be made again from the log. "
+            "Or, to begin a new log, move both the old log and what is left of the checkpoint away.",
             may_begin_anew=stream.source.may_begin_anew(reading.memory),
         )
         ingest = Ingest(self._spark, self._lake, stream, self._counts, self._now, self._pinned)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, SourceError, check_number
+from streaming.base import DeclarationError, SourceError, check_number, to_micros
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.file_bounds import FileBounds
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.sources.files_comparison import compare_files
-from streaming.sources.files_moved import move_files, recorded_folder
+from streaming.sources.files_moved import move_files, recorded_folder, taken_uri
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
 from streaming.sources.taken_files import relative_path
-from streaming.spark import exists, planned, size_of
+from streaming.spark import TakenFile, exists, make_checkpoint, planned, size_of
 from streaming.tables import storage
 
 _DESCRIBED = 20
@@ -60,6 +60,7 @@ class Files(Source):
     largest_unpacked: int = 10_000_000_000
 
     origin: ClassVar[str] = "struct<path: string, modified: timestamp, size: bigint, position: bigint>"
+    can_remake_checkpoint: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("files_per_batch", "bytes_per_batch"):
@@ -192,6 +193,15 @@ class Files(Source):
         One that is declared by an absolute path or URI is read from where it is.
         """
         return move_files(checkpoint, recorded, self.location(there), self.location(to))
+
+    def remake_checkpoint(
+        self, checkpoint: str, lake: Lake, query: str, query_batch: int, origins: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """A batch takes whole files, so that each of which the log has a row was taken."""
+        landing = self.location(lake)
+        taken = {taken_uri(landing, self.path, origin["path"]): origin["modified"] for origin in origins}
+        files = (TakenFile(0, path, to_micros(at) // 1000) for path, at in sorted(taken.items()))
+        make_checkpoint(checkpoint, query, query_batch, files)
 
     def recorded(self, checkpoint: str, lake: Lake) -> str | None:
         """The folder of the files that were taken, where the lake was moved since."""

@@ -63,6 +63,17 @@ def _copy(there: str, to: str, name: str, info: fs.FileInfo) -> None:
     target.move(hidden, f"{place}/{last}")
 
 
+def taken_uri(landing: str, path: str, told: str) -> str:
+    """A file of the landing folder by the URI that Spark's source knows it by, where rows tell it as `told`.
+
+    The folder is declared as `path`; where it was another one when the file was read, the lake was moved since.
+    """
+    name, below = path_of(unquote(told)), f"{path_of(landing)}/"
+    if name.startswith(below):
+        return _uri(landing, name.removeprefix(below))
+    return _uri(landing, name.rpartition(f"/{path.strip('/')}/")[2])
+
+
 def _uri(folder: str, name: str) -> str:
     """The file as Spark's source writes it: an encoded URI."""
     path = f"{folder}/{name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -81,6 +81,9 @@ class Source(ABC):
 
     knows_its_rows: ClassVar[bool] = False
     """Whether it knows a row that the log holds wherever it begins to read, so that a checkpoint may be given up."""
+
+    can_remake_checkpoint: ClassVar[bool] = False
+    """Whether the rows of the log tell all that its checkpoint does, so that a lost one can be made again."""
 
     @property
     @abstractmethod
@@ -187,6 +190,15 @@ class Source(ABC):
 
         What was removed after it was ingested is no difference.
         """
+
+    def remake_checkpoint(
+        self, checkpoint: str, lake: Lake, query: str, query_batch: int, origins: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Make the checkpoint of a query again that ends with `query_batch`; `origins` are those of the log's rows.
+
+        Only where `can_remake_checkpoint`.
+        """
+        raise NotImplementedError
 
     def recorded(self, checkpoint: str, lake: Lake) -> str | None:
         """The place that a checkpoint tells of, where that is another one than the source has now; else None."""

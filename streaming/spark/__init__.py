@@ -16,6 +16,7 @@ from streaming.spark.checkpoint import (
     unreadable_files,
 )
 from streaming.spark.checkpoint_copy import copy_checkpoint, rename_taken
+from streaming.spark.checkpoint_made import make_checkpoint
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.files import FileInfo, exists, is_visible, size_of, visible_files
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, JarGroup
@@ -46,6 +47,7 @@ __all__ = [
     "jars_of",
     "java",
     "lenient_session",
+    "make_checkpoint",
     "mark_tasks",
     "newest_committed",
     "newest_compaction",

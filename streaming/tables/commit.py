@@ -76,7 +76,7 @@ def commit_rows(
     encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
     partition = partition_of(frame.columns)
     frame.write.partitionBy(*partition).options(**encoding).parquet(f"{uri}/{folder}")
-    properties = _properties(metadata(), _transactions(txn, numbers()))
+    properties = commit_properties(metadata(), _transactions(txn, numbers()))
     actions, rows = added_files(table, folder, statistics)
     for attempt in attempts(table):
         with attempt:
@@ -124,7 +124,7 @@ def commit_files(
                 mode=mode,
                 schema=schema or table.schema(),
                 partition_by=table.metadata().partition_columns,
-                commit_properties=_properties(metadata, _transactions(None, numbers)),
+                commit_properties=commit_properties(metadata, _transactions(None, numbers)),
             )
     table.update_incremental()
     write_checksum(table)
@@ -153,7 +153,8 @@ def is_written(table: DeltaTable, txn: Txn) -> bool:
     return written is not None and written >= txn.version
 
 
-def _properties(metadata: Mapping[str, Any], transactions: list[Transaction] | None) -> CommitProperties:
+def commit_properties(metadata: Mapping[str, Any], transactions: list[Transaction] | None = None) -> CommitProperties:
+    """What a commit says of itself."""
     return CommitProperties(
         custom_metadata={"userMetadata": json.dumps(metadata)},
         app_transactions=transactions,

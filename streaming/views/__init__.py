@@ -10,6 +10,7 @@ from streaming.views.corrections import (
 )
 from streaming.views.current import current_results, current_with_reasons
 from streaming.views.first_results import read_first
+from streaming.views.kept_numbers import keep_days
 from streaming.views.kinds import OfWindows, kind_of
 from streaming.views.late import late_pairs, late_rows
 from streaming.views.laws import PinnedView
@@ -35,6 +36,7 @@ __all__ = [
     "ended_since",
     "ends_within",
     "group",
+    "keep_days",
     "kind_of",
     "late_pairs",
     "late_rows",

@@ -24,6 +24,7 @@ from streaming.operators import (
     rows_per_step,
     runtime_of,
     slices,
+    versions_now,
 )
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan, read_corrections
@@ -112,6 +113,16 @@ class WindowedRuntime(OperatorRuntime):
                 "window_start", *view.by
             ),
         }
+
+    def versions(self) -> Mapping[str, int]:
+        # As of an older batch the newest rows are read, and those that were there then are told by themselves.
+        return versions_now(self.lake, self.operator)
+
+    def first_at(self, spark: SparkSession, version: int) -> DataFrame:
+        return read_first(spark, self.lake, self.operator, version)
+
+    def corrections_at(self, spark: SparkSession, version: int) -> DataFrame | None:
+        return read_corrections(spark, self.lake, self.operator, version)
 
     def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
         view, first = self.operator, read_first(spark, self.lake, self.operator, versions[""])

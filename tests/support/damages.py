@@ -225,6 +225,7 @@ DAMAGES: dict[str, tuple[str, Damage, set[str]]] = {
     ),
 }
 HEALED = {
+    "checkpoint missing",
     "checkpoint newer than the log",
     "checkpoint hint broken",
     "history cleaned by others",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from streaming.base import LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log import QUERY, head
+from streaming.log import QUERY, Batch, head, read_batches
 from streaming.operations.doctor.ailment import Ailment
 from streaming.sources import Memory
 from streaming.spark import forget_after, newest_committed, newest_planned, query_id, unreadable_files
@@ -39,7 +45,7 @@ def examine_checkpoint(lake: Lake, stream: Stream) -> Iterator[Ailment]:
     written = None if query is None else log.transaction_version(query)
     if query is None or written is None:
         if log.version() and not knows_its_rows:
-            yield _not_its_own(checkpoint, query)
+            yield _not_its_own(lake, stream, checkpoint, query)
         return
     planned = newest_planned(checkpoint)
     if committed is not None and committed > written:
@@ -80,15 +86,55 @@ def _memory(lake: Lake, stream: Stream) -> Memory:
     return {} if newest is None else newest.source
 
 
+def _batches(lake: Lake, stream: Stream) -> list[Batch]:
+    try:
+        return read_batches(lake, stream)
+    except LogError:
+        return []
+
+
 def _moved(stream: Stream, checkpoint: str, recorded: str, lake: Lake) -> None:
     stream.source.move(checkpoint, recorded, lake, lake)
 
 
-def _not_its_own(checkpoint: str, query: str | None) -> Ailment:
+def _not_its_own(lake: Lake, stream: Stream, checkpoint: str, query: str | None) -> Ailment:
     kind, what = "checkpoint of another query", f"it belongs to query {query}, which has written nothing into the log"
     if query is None:
-        kind, what = "checkpoint missing", "there is none, so nobody knows which files are in the log"
-    return Ailment(kind, checkpoint, f"{what}; runs are refused, as they would repeat or lose rows", _FROM_BACKUP)
+        kind, what = "checkpoint missing", "there is none, so Spark does not know which files are in the log"
+    means = f"{what}; runs are refused, as they would repeat or lose rows"
+    batches = _batches(lake, stream)
+    newest = next((batch for batch in batches if batch.query is not None), None)
+    # That of another query may be somebody's: where it belongs is for people to decide.
+    if query is not None or not stream.source.can_remake_checkpoint or newest is None:
+        return Ailment(kind, checkpoint, means, _FROM_BACKUP)
+    if any(batch.erased for batch in batches):
+        # A file of which nothing is left in the log would be taken for a new one.
+        return Ailment(kind, checkpoint, f"{means}. Rows were erased, which would come back", _FROM_BACKUP)
+    return Ailment(
+        kind,
+        checkpoint,
+        means,
+        "let it be made again of the files that rows of the log come from",
+        partial(_remake, lake, stream, checkpoint, newest),
+    )
+
+
+def _remake(lake: Lake, stream: Stream, checkpoint: str, newest: Batch) -> None:
+    assert newest.query is not None and newest.query_batch is not None
+    log = delta.open_table(lake.log(stream))
+    assert log is not None
+    stream.source.remake_checkpoint(checkpoint, lake, newest.query, newest.query_batch, _origins(log))
+
+
+def _origins(log: DeltaTable) -> Iterator[Mapping[str, Any]]:
+    """The different origins in each file of the log, but for the rows' positions."""
+    files = storage.files_of(log)
+    for path in log.get_add_actions()["path"].to_pylist():
+        with files.open_input_file(unquote(path)) as handle:
+            origins = pq.read_table(handle, columns=["_origin"])["_origin"].combine_chunks()
+        fields = [name for name in ("path", "modified") if origins.type.get_field_index(name) >= 0]
+        table = pa.table({name: origins.field(name) for name in fields})
+        yield from (row for row in table.group_by(fields).aggregate([]).to_pylist() if None not in row.values())
 
 
 def _damaged(lake: Lake, stream: Stream, checkpoint: str, damaged: list[str]) -> Iterator[Ailment]:

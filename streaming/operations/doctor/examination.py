@@ -13,7 +13,7 @@ from streaming.operations.doctor.checkpoints import examine_checkpoint
 from streaming.operations.doctor.logs import HISTORY_GONE, examine_log
 from streaming.operations.doctor.operators import examine_delivery, examine_operator
 from streaming.operations.doctor.permissions import FORBIDDEN, examine_permissions
-from streaming.operations.doctor.processes import examine_lease, examine_savepoints
+from streaming.operations.doctor.processes import examine_erasures, examine_lease, examine_savepoints
 from streaming.operations.doctor.tables import examine_tables
 from streaming.service import take_lease
 
@@ -71,3 +71,4 @@ def _examine(lake: Lake, pipeline: Pipeline, now: datetime) -> Iterator[Ailment]
         if not unreadable:
             yield from examine_delivery(lake, pipeline, delivery)
     yield from examine_savepoints(lake, pipeline)
+    yield from examine_erasures(lake, pipeline)

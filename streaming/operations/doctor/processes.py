@@ -8,6 +8,7 @@ from functools import partial
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.operations.doctor.ailment import Ailment
+from streaming.operations.erasure import erasures
 from streaming.operations.restore import lost_tables
 from streaming.operations.savepoints import Savepoint, savepoints
 from streaming.service import has_left_record
@@ -46,4 +47,17 @@ def examine_savepoints(lake: Lake, pipeline: Pipeline) -> Iterator[Ailment]:
                 "a process died while it was taken; it is none, and costs space",
                 "remove it",
                 partial(storage.remove_folder, lake.savepoint(pipeline, name)),
+            )
+
+
+def examine_erasures(lake: Lake, pipeline: Pipeline) -> Iterator[Ailment]:
+    """Erasures that died: what is noted of them may not be gone yet."""
+    for erasure in erasures(lake):
+        if erasure.pipeline == pipeline.name and erasure.done_at is None:
+            yield Ailment(
+                "erasure unfinished",
+                f"erasure {erasure.id}",
+                f"it was begun at {erasure.begun_at.isoformat(timespec='seconds')}, and something of it is left; until "
+                "it is done the audit may count rows as erased that are there",
+                f"run the same command again: `tidemark erase {pipeline.name} --key {erasure.column}=...`",
             )

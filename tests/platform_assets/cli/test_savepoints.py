@@ -32,6 +32,11 @@ def test_a_savepoint_is_taken_listed_forked_read_restored_and_dropped(
     drain(spark, lake, pipeline)
     code, text = tidemark("show flights first --as-of early")
     assert code == 0 and "no rows" in text
+    code, text = tidemark("audit flights --as-of early")
+    assert code == 0 and "flights" in text and "BROKEN" not in text
+    code, text = tidemark("report on_time_performance --as-of 1")
+    assert code == 0 and "on_time_performance as of 1" in text and "Nothing was judged or published" in text
+    assert not Path(lake.path("reports")).exists()
     code, text = tidemark("show flights first --as-of yesterday")
     assert code == 1 and "'yesterday' is no batch, no instant" in text and "savepoints are: early" in text
 
@@ -55,4 +60,4 @@ def test_a_savepoint_is_taken_listed_forked_read_restored_and_dropped(
     assert code == 0 and "healed checkpoint hint broken" in text
     shutil.rmtree(lake.checkpoint(flights, "log"))
     code, text = tidemark("doctor flights --fix")
-    assert code == 3 and "checkpoint missing" in text and "What to do: restore the checkpoint" in text
+    assert code == 0 and "healed checkpoint missing" in text

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from platform_assets.reports import publish as publish_module
 from platform_assets.reports.errors import NothingToReport
 from platform_assets.reports.publication import outdated_files, read_publication, read_report
-from platform_assets.reports.publish import is_up_to_date, judge_and_publish, publish
+from platform_assets.reports.publish import is_up_to_date, judge_and_publish, publish, sources_as_of
 from platform_assets.reports.report import Report, Section
 from platform_assets.reports.sources import Sources
 from quality import GateClosed, NotBuiltYet, Pins, Suite, always, pin, unique, verdicts_for
@@ -68,6 +68,12 @@ def test_e21_periodic_report(spark: SparkSession, lake: Lake) -> None:
         "revenue_modest": "passed",
     }
     assert not list(Path(lake.path("reports")).glob(".*"))
+
+    # As of a batch it is what it was then; nothing is published by it.
+    cut = lake.as_of({"orders": 0})
+    assert [tuple(row) for row in revenue(sources_as_of(spark, cut, report)).collect()] == []
+    assert sources_as_of(spark, lake.as_of({"orders": 1}), report).finished_days == (DAY,)
+    assert revenue(sources_as_of(spark, lake.as_of({"orders": 1}), report)).count() == 1
 
     # Blocked by a late order: the report before it stays as it was.
     run(spark, lake, pipeline, [order("c", "2025-12-01T11:00:00Z", 1.00)])

@@ -38,6 +38,7 @@ from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.log import validate
+from streaming.operations.doctor import examine
 from streaming.views.corrections import correct, plan, read_corrections
 from tests.support.feeds import land, land_all, readings
 from tests.support.instants import NOW, T0, at
@@ -256,6 +257,20 @@ def test_a_checkpoint_deleted_while_the_log_has_rows_is_refused_and_a_view_comes
 
     assert tuples(log.read_log(spark, lake, stream)) == logged
     assert tuples(read_current(spark, lake, count_by_sensor)) == first == [("a", at(0), at(10), 1, T0.date(), False)]
+
+    # Lost for good, it is made again from the origins in the log: what was taken is taken no more, and what comes is.
+    run(spark, lake, pipeline, [*readings("a@21"), b"broken"], readings("a@22"))
+    shutil.rmtree(checkpoint)
+    (missing,) = [each for each in examine(lake, pipeline) if each.kind == "checkpoint missing"]
+    assert missing.heal is not None
+    missing.heal()
+    assert [each.kind for each in examine(lake, pipeline) if not each.note] == []
+    before = [batch.number for batch in log.read_batches(lake, stream)]
+    run(spark, lake, pipeline)
+    assert [batch.number for batch in log.read_batches(lake, stream)] == before
+    run(spark, lake, pipeline, readings("a@25"), readings("a@26"))
+    assert log.valid(log.read_log(spark, lake, stream)).count() == 6
+    assert [finding.law for finding in audit(spark, lake, pipeline) if not finding.holds] == []
 
 
 def test_a_lake_that_cannot_be_written_is_an_error_that_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:

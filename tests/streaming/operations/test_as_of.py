@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming import agg
+from streaming.audit.laws import audit
 from streaming.base.errors import LeaseError, LogError, SavepointError, ViewError
+from streaming.base.intervals import utc_now
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.selected import Selected
 from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
 from streaming.log.read import read_log
-from streaming.operations.cuts import lake_as_of
+from streaming.operations.cuts import forget_recomputed, lake_as_of, recomputed
 from streaming.operations.savepoint import savepoint
 from streaming.operators.runtime import runtime_of
+from streaming.operators.state import clean_state
 from streaming.service.drain import drain
 from streaming.service.lease import take_lease
 from streaming.views.corrections import correct, plan
@@ -82,7 +87,13 @@ def test_what_is_read_as_of_a_batch_equals_what_was_shown_when_it_was_the_newest
     assert len({str(read["tens", "current"]) for read in then.values()}) == len(BATCHES)
 
     for number, expected in then.items():
-        assert everything(spark, lake.as_of({"readings": number})) == expected, number
+        cut = lake.as_of({"readings": number})
+        assert everything(spark, cut) == expected, number
+        assert not [finding for finding in audit(spark, cut, pipeline) if not finding.holds], number
+        # What is pinned, as a report pins it, is the same.
+        for operator in pipeline.operators:
+            runtime = runtime_of(operator, cut)
+            assert len(tuples(runtime.current_at(spark, runtime.versions()))) == len(expected[operator.name, "current"])
 
     # An instant and a savepoint name a batch too; nothing runs in a lake that is read as of one.
     assert lake_as_of(lake, pipeline, "second") == lake_as_of(lake, pipeline, "1") == lake.as_of({"readings": 1})
@@ -97,6 +108,13 @@ def test_what_is_read_as_of_a_batch_equals_what_was_shown_when_it_was_the_newest
     with pytest.raises(SavepointError, match=r"no savepoint of pipeline 'readings'; savepoints are: second"):
         lake_as_of(lake, pipeline, "third")
 
+    # Somebody takes a result of the first batch away: the audit as of it finds that, and that of the newest too.
+    table = DeltaTable(lake.table(warm))
+    table.alter.set_table_properties({"delta.appendOnly": "false"})
+    table.delete("_batch = 0")
+    broken = [finding.subject for finding in audit(spark, lake.as_of({"readings": 0}), pipeline) if not finding.holds]
+    assert broken == ["warm"]
+
     # Two batches in one step: what has no rows to tell its batches by has no version of the first.
     land_all(lake, readings, payloads("a@70=1"), payloads("a@80=1"))
     drain(spark, lake, Pipeline(readings, (sums,)), now=lambda: NOW)
@@ -105,3 +123,27 @@ def test_what_is_read_as_of_a_batch_equals_what_was_shown_when_it_was_the_newest
     ):
         shown(spark, lake.as_of({"readings": 3}), sums, "current")
     assert shown(spark, lake.as_of({"readings": 2}), sums, "current") == then[2]["sums", "current"]
+
+    # Then it is computed from the log, beside the tables, and nothing is left of it.
+    three, two = lake.as_of({"readings": 3}), lake.as_of({"readings": 2})
+    with recomputed(spark, three, [sums]) as there:
+        assert all(finding.holds for finding in audit(spark, there, Pipeline(readings, (sums,))))
+        at_three = shown(spark, there, sums, "current")
+        assert len(shown(spark, lake, sums, "current")) > len(at_three) > len(then[2]["sums", "current"])
+    assert not Path(lake.path("_as_of"), Path(there.table(sums)).parts[-3]).exists()
+    with recomputed(spark, two, pipeline.operators) as there:
+        assert there == two
+    # What a process has left that died meanwhile goes with the maintenance of a later week.
+    left = Path(lake.path("_as_of", "dead", "rows"))
+    left.parent.mkdir(parents=True)
+    left.write_text("of a process that died")
+    forget_recomputed(lake, utc_now() - timedelta(days=7))
+    assert left.exists()
+    forget_recomputed(lake, utc_now() + timedelta(days=7))
+    assert not left.exists()
+    # So it is where the versions of old were cleaned away.
+    clean_state(lake.table(sums, "state"), utc_now() + timedelta(days=1))
+    for number in (0, 1):
+        with recomputed(spark, lake.as_of({"readings": number}), [sums]) as there:
+            assert shown(spark, there, sums, "current") == then[number]["sums", "current"]
+            assert there.table(sums) != lake.table(sums)

@@ -1,0 +1,230 @@
+"""Erases a person: all rows with a value of one column leave a pipeline, its history, and what was computed of them.
+
+1. Whoever erases holds the pipeline's lease, and what is under way is finished first: deliveries have delivered.
+2. An erasure is begun in the table `erasures`, under a digest. What dies goes on from there when it is run again.
+3. The archive of each log notes how many rows of which batch go: read = valid + rejected + erased.
+4. Rows of enrichments, which follow from no log, go by batch and origin; then those of the logs, in one rewrite each.
+5. All other operators that read such a log are built anew from it, as a new generation: so what aggregates several
+   people is computed without the person. Or a view is left as published (`keep_numbers`), and the audit knows its days.
+6. Deliveries go on with the new generation; of what is current they send what changed, deletes too, as long as it is
+   known. Those of anything else are named: what their targets have, nobody here can take back.
+7. Dead letters, what deliveries wrote down, and tables that nobody declares any more are rewritten by their columns.
+8. Old versions go: files that no newest version needs, entries of the Delta logs, whose bounds may name a value.
+9. Savepoints pin old versions, so they are dropped before, if that is asked for, or the erasure is refused.
+10. The proof reads every file that is left; only then the erasure is done, and says what was removed of which table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from streaming.base import BATCH, ORIGIN, ErasureError, utc_now
+from streaming.declare import PENDING, Operator, Pipeline, Windowed
+from streaming.lake import Lake
+from streaming.log import archive_batches, note_erased, read_log
+from streaming.operations.cuts import forget_recomputed
+from streaming.operations.erasure.delivered import check_delivered, tell_deliveries
+from streaming.operations.erasure.found import (
+    WITHOUT_ROWS,
+    InLog,
+    affected,
+    can_be_kept,
+    check_known,
+    days_touched,
+    in_logs,
+    of_rows,
+)
+from streaming.operations.erasure.history import forget_history
+from streaming.operations.erasure.person import Person
+from streaming.operations.erasure.proof import prove, tables_of
+from streaming.operations.erasure.record import Erasure, erasures
+from streaming.operations.rebuild import rebuild_held
+from streaming.operations.savepoints import drop_savepoint, savepoints
+from streaming.operators import generation_of, remove_next, runtime_of
+from streaming.service import take_lease
+from streaming.tables import Split, delta, take_out, taken_rows
+from streaming.views import keep_days
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What an erasure did.
+
+    `told`: deliveries of what is current, whose targets have the changes. `to_tell`: deliveries whose targets have
+    rows of the person that nothing takes back. `rebuilt`: operators that were computed without them.
+    """
+
+    erasure: Erasure
+    rebuilt: tuple[str, ...]
+    told: tuple[str, ...]
+    to_tell: tuple[str, ...]
+
+
+def erase(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    person: Person,
+    *,
+    keep_numbers: bool = False,
+    with_savepoints: bool = False,
+    now: Callable[[], datetime] = utc_now,
+    listener: Callable[[str], None] = lambda what: None,
+) -> Erased:
+    """Take all rows of a person out of a pipeline that does not run, and prove it; `listener` is told what is done.
+
+    Whatever kills it, nothing is lost of anybody else, and running it again finishes it.
+
+    Raises:
+        ErasureError: no stream has the column, savepoints pin old versions, a target is away, or something is left.
+        ChangedDeclaration: an operator is not the one that made its tables.
+        LeaseError: the pipeline runs.
+    """
+    check_known(pipeline, person)
+    with ExitStack() as held:
+        held.enter_context(take_lease(lake, pipeline, "erase"))
+        _release_savepoints(lake, pipeline, with_savepoints)
+        _check_operators(lake, pipeline)
+        begun = next((each for each in erasures(lake) if each.done_at is None and each.is_of(pipeline, person)), None)
+        if begun is None:
+            check_delivered(spark, lake, pipeline, now)
+        erasure = (begun or Erasure.begun(pipeline, person, now())).write(lake)
+        listener("looking through the logs")
+        found = in_logs(spark, lake, pipeline, person)
+        erasure = _noted(spark, lake, pipeline, person, found, erasure, keep_numbers).write(lake)
+        for table, split in _theirs(spark, lake, pipeline, found):
+            listener(f"taking rows out of {table}")
+            erasure = _taken_out(spark, lake, erasure, table, split)
+        rebuilt = [each for each in affected(pipeline, erasure.streams) if each.name not in erasure.kept]
+        for operator in rebuilt:
+            if generation_of(delta.open_table(lake.table(operator))) < erasure.generations.get(operator.name, 0):
+                listener(f"{operator.name} is computed anew")
+                rebuild_held(spark, lake, operator, now)
+        listener("telling deliveries")
+        told, to_tell = tell_deliveries(spark, lake, pipeline, erasure, person, now)
+        for table in _others(spark, lake, pipeline, person, erasure):
+            erasure = _taken_out(spark, lake, erasure, table, person.split())
+        listener("removing history")
+        forget_recomputed(lake)
+        for table in tables_of(lake, pipeline):
+            erasure = erasure.removed(table, vacuumed=forget_history(lake.path(table), erasure.id))
+        erasure = _proved(lake, pipeline, person, erasure, listener)
+        erasure = replace(erasure, done_at=now()).write(lake)
+    return Erased(erasure, tuple(each.name for each in rebuilt), told, to_tell)
+
+
+def _release_savepoints(lake: Lake, pipeline: Pipeline, with_savepoints: bool) -> None:
+    pinning = [each.name for each in savepoints(lake, pipeline)]
+    if pinning and not with_savepoints:
+        raise ErasureError(
+            f"savepoints of pipeline {pipeline.name!r} keep old versions: {', '.join(pinning)}. Drop them with "
+            f"`tidemark savepoint {pipeline.name} NAME --drop`, or let this command do it with --with-savepoints. "
+            "Nothing was erased."
+        )
+    for name in pinning:
+        drop_savepoint(lake, pipeline, name)
+
+
+def _check_operators(lake: Lake, pipeline: Pipeline) -> None:
+    for operator in pipeline.operators:
+        runtime = runtime_of(operator, lake)
+        runtime.check()
+        pending = delta.row_count(delta.open_table(lake.table(operator, PENDING)))
+        if operator.never_rebuilt and runtime.waiting() > pending:
+            raise ErasureError(
+                f"{operator.kind_name} {operator.name!r} has not taken all rows of its log, and counts those "
+                f"of a batch, which an erasure would change; run `tidemark run {pipeline.name}` first. Nothing was "
+                "erased."
+            )
+
+
+def _noted(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    person: Person,
+    found: list[InLog],
+    erasure: Erasure,
+    keep_numbers: bool,
+) -> Erasure:
+    """What is about to be taken out is noted where the audit looks for it, and in the record."""
+    for each in found:
+        archive_batches(lake, each.stream)
+        if each.by_batch:
+            note_erased(lake, each.stream, erasure.id, each.by_batch)
+    streams = dict.fromkeys([*erasure.streams, *(each.stream.name for each in found if each.valid)])
+    kept, generations = dict(erasure.kept), dict(erasure.generations)
+    for operator in affected(pipeline, streams):
+        table = delta.open_table(lake.table(operator))
+        newly = any(each.valid and each.stream in operator.reads for each in found)
+        if table is None or not newly:
+            continue
+        if keep_numbers and isinstance(operator, Windowed) and can_be_kept(lake, operator, person):
+            in_view = next(each for each in found if each.stream == operator.of)
+            days = days_touched(operator, in_view, read_log(spark, lake, operator.of))
+            keep_days(lake, operator, days)
+            kept[operator.name] = sorted({*kept.get(operator.name, []), *(day.isoformat() for day in days)})
+        elif operator.name not in kept:
+            generations[operator.name] = generation_of(table) + 1
+    return replace(erasure, streams=tuple(streams), kept=kept, generations=generations)
+
+
+def _theirs(spark: SparkSession, lake: Lake, pipeline: Pipeline, found: list[InLog]) -> Iterator[tuple[str, Split]]:
+    """The tables of enrichments, then the logs that their rows came from, with what is to be taken out of each."""
+    for each in found:
+        for operator in pipeline.operators:
+            if operator.never_rebuilt and operator.reads[0] == each.stream and each.valid:
+                keys = each.split.taken(read_log(spark, lake, each.stream)).select(BATCH, ORIGIN)
+                yield from ((table, of_rows(keys)) for table in _tables(lake, operator))
+        if each.by_batch:
+            yield f"{each.stream.name}/log", each.split
+
+
+def _others(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person, erasure: Erasure) -> Iterator[str]:
+    """Tables that tell by their own columns: dead letters, changes, answers, and what nobody declares any more."""
+    for operator in pipeline.operators:
+        remove_next(lake, operator)
+    logs = {f"{stream.name}/log" for stream in pipeline.streams}
+    computed = {table for each in affected(pipeline, erasure.streams) for table in _tables(lake, each)}
+    for table in tables_of(lake, pipeline):
+        if table in logs | computed or table.rpartition("/")[2] in WITHOUT_ROWS:
+            continue
+        if person.is_told_by(delta.read(spark, lake.path(table))):
+            yield table
+
+
+def _taken_out(spark: SparkSession, lake: Lake, erasure: Erasure, table: str, split: Split) -> Erasure:
+    """The record with what was taken out of a table; how many rows is noted before, so that no kill forgets it."""
+    uri = lake.path(table)
+    rows = taken_rows(spark, uri, split)
+    if not rows:
+        return erasure
+    erasure = erasure.found(table, rows).write(lake)
+    return erasure.removed(table, rewritten=take_out(spark, uri, split, {"erasure": erasure.id})).write(lake)
+
+
+def _tables(lake: Lake, operator: Operator) -> list[str]:
+    """The tables of an operator that are there, by their places in the lake."""
+    suffixes = ("", *operator.reserved_suffixes)
+    there = [suffix for suffix in suffixes if delta.exists(lake.table(operator, suffix))]
+    return [f"{operator.folder}/{operator.table_name(suffix)}" for suffix in there]
+
+
+def _proved(
+    lake: Lake, pipeline: Pipeline, person: Person, erasure: Erasure, listener: Callable[[str], None]
+) -> Erasure:
+    listener("looking through all files that are left")
+    proof = prove(lake, pipeline, person)
+    if proof.places:
+        raise ErasureError(
+            f"{person.column} is still found in {len(proof.places):,} files: {', '.join(proof.places[:5])}. What is "
+            "erased so far stays erased. Run the command again; if it names them again, these tables are not of this "
+            "pipeline's declaration: remove them with `tidemark drop`, or report it as a defect."
+        )
+    checked = {"tables": proof.tables, "data files": proof.data_files, "log entries": proof.entries}
+    return replace(erasure, checked=checked)

@@ -1,0 +1,63 @@
+"""What an erasure would do, counted beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from streaming.declare import Pipeline
+from streaming.lake import Lake
+from streaming.operations.erasure.found import (
+    WITHOUT_ROWS,
+    affected,
+    can_be_kept,
+    check_known,
+    in_logs,
+    unread_rejected,
+)
+from streaming.operations.erasure.person import Person
+from streaming.operations.erasure.proof import tables_of
+from streaming.operations.savepoints import savepoints
+from streaming.tables import delta, taken_rows
+
+
+@dataclass(frozen=True)
+class ErasurePreview:
+    """What an erasure would do: rows by table, operators built anew, views kept, and savepoints in the way.
+
+    `unread`: rejected payloads of each stream that are no JSON, in which a person is told by the value alone.
+    """
+
+    rows: dict[str, int]
+    rebuilt: tuple[str, ...]
+    kept: tuple[str, ...]
+    savepoints: tuple[str, ...]
+    unread: dict[str, int]
+
+
+def preview_erasure(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person, *, keep_numbers: bool = False
+) -> ErasurePreview:
+    """Count what is there of a person; changes nothing, and the pipeline may run.
+
+    Raises:
+        ErasureError: no stream has the column.
+    """
+    check_known(pipeline, person)
+    found = in_logs(spark, lake, pipeline, person)
+    rows = {f"{each.stream.name}/log": each.valid + each.rejected for each in found}
+    for table in tables_of(lake, pipeline):
+        if table not in rows and table.rpartition("/")[2] not in WITHOUT_ROWS:
+            uri = lake.path(table)
+            if person.is_told_by(delta.read(spark, uri)):
+                rows[table] = taken_rows(spark, uri, person.split())
+    rebuilt = affected(pipeline, [each.stream.name for each in found if each.valid])
+    kept = [operator.name for operator in rebuilt if keep_numbers and can_be_kept(lake, operator, person)]
+    return ErasurePreview(
+        {table: count for table, count in rows.items() if count},
+        tuple(operator.name for operator in rebuilt if operator.name not in kept),
+        tuple(kept),
+        tuple(each.name for each in savepoints(lake, pipeline)),
+        unread_rejected(spark, lake, pipeline),
+    )

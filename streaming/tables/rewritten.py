@@ -1,0 +1,105 @@
+"""Rows taken out of a table: the files that hold them are written anew without them, in one commit."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.tables.added_files import added_files
+from streaming.tables.commit import attempts, commit_properties, partition_of
+from streaming.tables.listed_files import read_files
+from streaming.tables.storage import location
+from streaming.tables.version_checksum import write_checksum
+
+_FILE = "_file"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which rows of a frame are `taken` out, and which are `kept`; both with all columns of the frame."""
+
+    taken: Callable[[DataFrame], DataFrame]
+    kept: Callable[[DataFrame], DataFrame]
+
+
+def taken_rows(spark: SparkSession, uri: str, split: Split) -> int:
+    """How many rows `take_out` would take out of the table at `uri`."""
+    return sum(_files_of_taken(spark, DeltaTable(location(uri)), uri, split).values())
+
+
+def take_out(spark: SparkSession, uri: str, split: Split, metadata: Mapping[str, Any]) -> int:
+    """Take rows out of the table at `uri`, and return how many files were written anew; others stay as they are.
+
+    The commit is a rewrite, as compaction's is: append-only tables take it, and who follows the table by its versions
+    passes over it. Where another commit came between, the table is looked at anew.
+    """
+    table = DeltaTable(location(uri))
+    for attempt in attempts(table):
+        with attempt:
+            found = _files_of_taken(spark, table, uri, split)
+            if not found:
+                return 0
+            _rewrite(spark, table, uri, split, list(found), metadata)
+            return len(found)
+    raise AssertionError("attempts end with a result or an error")
+
+
+def _rewrite(
+    spark: SparkSession, table: DeltaTable, uri: str, split: Split, files: list[str], metadata: Mapping[str, Any]
+) -> None:
+    kept, folder = split.kept(read_files(spark, table, uri, files)), f"data/{uuid.uuid4().hex}"
+    kept.write.partitionBy(*partition_of(kept.columns)).parquet(f"{uri}/{folder}")
+    added, _ = added_files(table, folder, bounded_columns(table))
+    now, sizes = int(time.time() * 1000), _partitions(table)
+    actions: list[AddAction | RemoveAction] = [
+        replace(action, data_change=False) for action in added if isinstance(action, AddAction)
+    ]
+    actions += [RemoveAction(path, False, now, *sizes[path]) for path in files]
+    table.create_write_transaction(
+        actions,
+        mode="append",
+        schema=table.schema(),
+        partition_by=table.metadata().partition_columns,
+        commit_properties=commit_properties(metadata),
+    )
+    table.update_incremental()
+    write_checksum(table)
+
+
+def bounded_columns(table: DeltaTable) -> list[str]:
+    """The columns of which the files of an open table have bounds."""
+    added = table.get_add_actions(flatten=True)
+    least = {name: added[name].to_pylist() for name in added.schema.names if name.startswith("min.")}
+    return [name.removeprefix("min.") for name, bounds in least.items() if any(bound is not None for bound in bounds)]
+
+
+def _files_of_taken(spark: SparkSession, table: DeltaTable, uri: str, split: Split) -> dict[str, int]:
+    """The files, by their paths in the table, that hold rows to be taken out, and how many each holds."""
+    paths = [str(path) for path in table.get_add_actions()["path"].to_pylist()]
+    if not paths:
+        return {}
+    by_end = {unquote(path): path for path in paths}
+    rows = read_files(spark, table, uri, paths).withColumn(_FILE, F.input_file_name())
+    counted = split.taken(rows).groupBy(_FILE).count().collect()
+    root = unquote(uri).rstrip("/").partition("://")[2] or unquote(uri).rstrip("/")
+    return {by_end[unquote(row[_FILE]).partition(f"{root}/")[2]]: row["count"] for row in counted}
+
+
+def _partitions(table: DeltaTable) -> dict[str, tuple[int, dict[str, str | None]]]:
+    added = table.get_add_actions(flatten=True)
+    columns = [name for name in added.schema.names if name.startswith("partition.")]
+    names = [name.removeprefix("partition.") for name in columns]
+    found = {}
+    for path, size, *days in zip(*(added[name].to_pylist() for name in ("path", "size_bytes", *columns)), strict=True):
+        texts = (None if day is None else str(day) for day in days)
+        found[str(path)] = (int(size), dict(zip(names, texts, strict=True)))
+    return found

@@ -92,8 +92,8 @@ def _check(servers: str, topic: str, rows: pa.Table) -> None:
         for message in consumer.consume(10_000, timeout=1.0):
             ended = ended or message.error() is not None
             if message.error() is None:
-                total += json.loads(message.value())["value"]
-                keys.append(message.key())
+                total += json.loads(message.value() or b"")["value"]
+                keys.append(message.key() or b"")
     consumer.close()
     found, should = (len(keys), len(set(keys)), total), (rows.num_rows, rows.num_rows, sum(range(rows.num_rows)))
     if found != should:

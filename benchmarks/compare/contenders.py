@@ -38,7 +38,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 def plain(source: Path, work: Path, files_per_batch: int) -> Result:
     """JSON to Parquet, and nothing else: what Spark cannot do for less."""
-    spark = session()
+    spark = _session()
     started = time.monotonic()
     query = (
         spark.readStream.schema(FIELDS)
@@ -54,20 +54,20 @@ def plain(source: Path, work: Path, files_per_batch: int) -> Result:
     took = time.monotonic() - started
     # Spark reads a damaged line as a row of nulls, so damaged lines are counted, too.
     rows, total = spark.read.parquet(str(work / "rows")).agg(F.count("*"), F.sum("value")).first() or (0, 0)
-    return {"rows": rows, "sum": total, "seconds": took, **batches_of(query)}
+    return {"rows": rows, "sum": total, "seconds": took, **_batches(query)}
 
 
 def log(source: Path, work: Path, files_per_batch: int) -> Result:
     """Tidemark's event log: parsed, validated, stamped, committed."""
-    spark, lake, pipeline = session(), Lake(str(work)), declared(str(source), files_per_batch)
+    spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
     started = time.monotonic()
-    query = ingested(spark, lake, pipeline)
-    return {**logged(lake, pipeline), "seconds": time.monotonic() - started, **batches_of(query)}
+    query = _ingest(spark, lake, pipeline)
+    return {**_logged(lake, pipeline), "seconds": time.monotonic() - started, **_batches(query)}
 
 
 def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -> Result:
     """Tidemark: log, first results, late and rejected rows."""
-    spark, lake, pipeline = session(), Lake(str(work)), declared(str(source), files_per_batch, windows)
+    spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch, windows)
     started = time.monotonic()
     drain(spark, lake, pipeline, end_of_input=True)
     took = time.monotonic() - started
@@ -76,7 +76,7 @@ def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -
     batches = [batch for batch in read_batches(lake, pipeline.stream) if batch.cause == "source"]
     late = sum(sum((batch.late or {}).values()) for batch in batches)
     return {
-        **logged(lake, pipeline),
+        **_logged(lake, pipeline),
         "counted": counted,
         "late": late,
         "windows_of_a_row": windows,
@@ -92,10 +92,10 @@ def sliding(source: Path, work: Path, files_per_batch: int) -> Result:
 
 def first(source: Path, work: Path, files_per_batch: int) -> Result:
     """Tidemark from the start of its process to its first commit, in seconds."""
-    spark, lake, pipeline = session(), Lake(str(work)), declared(str(source), files_per_batch)
-    ingested(spark, lake, pipeline)
+    spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
+    _ingest(spark, lake, pipeline)
     *_, batch, _ = commit_history(lake.log(pipeline.stream))
-    return {**logged(lake, pipeline), "seconds": batch["timestamp"] / 1000 - psutil.Process().create_time()}
+    return {**_logged(lake, pipeline), "seconds": batch["timestamp"] / 1000 - psutil.Process().create_time()}
 
 
 def bare(source: Path, work: Path, files_per_batch: int) -> Result:
@@ -115,7 +115,7 @@ def bare(source: Path, work: Path, files_per_batch: int) -> Result:
 
 def usual(source: Path, work: Path, files_per_batch: int) -> Result:
     """As it is written by hand: a query each for valid rows, rejected rows and windows, each parsing for itself."""
-    spark = session()
+    spark = _session()
     # Spark's default, which our own session does not keep.
     spark.conf.set("spark.sql.shuffle.partitions", "200")
     # What whoever knows Spark sets first.
@@ -157,19 +157,18 @@ def usual(source: Path, work: Path, files_per_batch: int) -> Result:
         "sum": valid_sum,
         "in_no_window": lost,
         "seconds": took,
-        "batches": batches_of(queries[0])["batches"],
+        "batches": _batches(queries[0])["batches"],
     }
 
 
-def session() -> SparkSession:
-    """A session that tells of all batches of a query."""
+def _session() -> SparkSession:
     # By default Spark keeps the progress of the last hundred batches only.
     spark = start_session()
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
     return spark
 
 
-def ingested(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> StreamingQuery:
+def _ingest(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> StreamingQuery:
     """Everything from the source to the log; the query, which has ended."""
     run = Run(spark, lake, pipeline, utc_now, lambda query, written, batch: None)
     (query,) = run.start_ingest(availableNow=True).values()
@@ -177,8 +176,7 @@ def ingested(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> StreamingQu
     return query
 
 
-def logged(lake: Lake, pipeline: Pipeline) -> Result:
-    """What is in the log: rows, damaged and valid ones, and the sum of values."""
+def _logged(lake: Lake, pipeline: Pipeline) -> Result:
     batches = read_batches(lake, pipeline.stream)
     rejected, rows = sum(batch.rejected for batch in batches), sum(batch.summary.rows for batch in batches)
     total = _total(lake.log(pipeline.stream), "value")
@@ -200,7 +198,7 @@ def _rows(table: Path | str) -> Dataset:
     return opened.to_pyarrow_dataset(filesystem=files_of(opened))
 
 
-def batches_of(query: StreamingQuery) -> Result:
+def _batches(query: StreamingQuery) -> Result:
     """How many there were, and what each took, from its trigger to its commit."""
     took = [entry.durationMs["triggerExecution"] / 1000 for entry in query.recentProgress if entry.numInputRows]
     return {"batches": len(took), "took": took}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Sliding, Stream, Tumbling, Windowed, agg
-from streaming.sources import Source
 
 FIELDS = "id string, at timestamp, value double, unit string, site string, note string"
 DELAY = "10 seconds"
@@ -13,14 +12,9 @@ PLAUSIBLE = "value between 0 and 1000"
 
 def declared(landing: str, files_per_batch: int, windows: int = 1) -> Pipeline:
     """The pipeline over the files of `landing`; every row is in so many windows."""
-    return over(Files(landing, files_per_batch=files_per_batch), windows)
-
-
-def over(source: Source, windows: int = 1) -> Pipeline:
-    """The same over any source of such lines."""
     readings = Stream(
         name="readings",
-        source=source,
+        source=Files(landing, files_per_batch=files_per_batch),
         format=Json(FIELDS),
         event_time="at",
         clock=BoundedOutOfOrderness(DELAY),

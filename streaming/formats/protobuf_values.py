@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
-from google.protobuf.unknown_fields import UnknownFieldSet
+from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-not-found]
 
 from streaming.formats.protobuf_types import ANY_JSON, TIMESTAMP, WRAPPERS, is_map
 
@@ -42,7 +42,7 @@ def reader_of(field: FieldDescriptor) -> Callable[[Message], Any]:
 
 def undeclared(message: Message) -> set[int]:
     """The numbers of the fields in a message that the library could not read by its descriptor."""
-    return {each.field_number for each in UnknownFieldSet(message)}  # type: ignore[attr-defined]
+    return {each.field_number for each in UnknownFieldSet(message)}
 
 
 def _value_of(field: FieldDescriptor) -> Value:

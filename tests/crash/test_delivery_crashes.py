@@ -13,9 +13,8 @@ from streaming import Lake, drain
 from streaming.audit.deliveries import audit_deliveries
 from streaming.deliveries.runtime import DeliveryRuntime
 from tests.support.crash import crash
-from tests.support.delivering import pipeline, reading, readings
+from tests.support.delivering import ingested, pipeline, reading
 from tests.support.delivery_crash import BUCKET, CONNECTION, POINTS, SERVERS, TOPIC_POINTS, deliveries, to_topic
-from tests.support.feeds import land
 from tests.support.instants import NOW
 from tests.support.kafka import Broker
 from tests.support.object_store import Bucket
@@ -37,9 +36,9 @@ def test_every_row_arrives_once_wherever_a_process_is_killed(
     for number, name in enumerate(POINTS):
         fed = [10 * number + each for each in range(5)]
         # Every other row lies in the next hour, hence in a second file.
-        land(readings.source.location(lake), [reading("a", 3600 * (value % 2), value) for value in fed])
+        ingested(spark, lake, [reading("a", 3600 * (value % 2), value) for value in fed])
         values += fed
-        died = crash(tmp_path, name, "tests.support.delivery_crash")
+        died = crash(tmp_path, name, "tests.support.delivery_crash", lent=spark)
         assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
 
     of = pipeline(*deliveries(postgres, f"{bucket.endpoint} {bucket.name}"))
@@ -73,9 +72,9 @@ def test_x9_killed_in_mid_batch_all_ids_arrive_and_a_reader_of_committed_rows_se
     values = []
     for number, name in enumerate(TOPIC_POINTS):
         fed = [10 * number + each for each in range(5)]
-        land(readings.source.location(lake), [reading("a", value, value) for value in fed])
+        ingested(spark, lake, [reading("a", value, value) for value in fed])
         values += fed
-        died = crash(tmp_path, name, "tests.support.delivery_crash")
+        died = crash(tmp_path, name, "tests.support.delivery_crash", lent=spark)
         assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
 
     of = pipeline(to_topic(kafka.servers))

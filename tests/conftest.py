@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
 _MEMORY_OF_A_WORKER = 3 * 2**30
 """Bytes: a worker with its JVM takes up to 2 GB, and the processes that its tests start take the rest."""
+
+_TESTS = Path(__file__).parent
+_LONGEST = (
+    "platform_assets/scaffold/test_project.py",
+    "streaming/service/test_supervisor.py",
+    "crash/test_crash_matrix.py",
+    "platform_assets/pipeline/test_launched_runs.py",
+    "crash/test_leader_changes.py",
+    "crash/test_delivery_crashes.py",
+    "streaming/service/test_outages.py",
+)
+"""Files that take minutes, from the longest on: one that was begun last would leave the other workers idle."""
 
 
 @pytest.fixture(scope="session")
@@ -85,8 +98,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=_turn)
 
 
-def _turn(item: pytest.Item) -> int:
+def _turn(item: pytest.Item) -> tuple[int, int]:
     """Workers begin with what takes minutes and end with what takes none, so that they end together."""
+    file = item.path.relative_to(_TESTS).as_posix()
+    longest = _LONGEST.index(file) if file in _LONGEST else len(_LONGEST)
     if item.get_closest_marker("processes"):
-        return 0
-    return 1 if "spark" in getattr(item, "fixturenames", ()) else 2
+        return longest, 0
+    return longest, 1 if "spark" in getattr(item, "fixturenames", ()) else 2

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 _COLLECTOR = "-XX:+UseSerialGC"
 # With the default of 48 MB for one compiler, what was compiled is dropped and compiled again, over and over.
 _ROOM_FOR_CODE = "-XX:ReservedCodeCacheSize=512m"
-_EVERY_JVM = f"{_COLLECTOR} {_ROOM_FOR_CODE}"
+# With the default of 21 MB the whole heap is collected for the sake of the classes that Spark loads at its start.
+_ROOM_FOR_CLASSES = "-XX:MetaspaceSize=256m"
+_EVERY_JVM = f"{_COLLECTOR} {_ROOM_FOR_CODE} {_ROOM_FOR_CLASSES}"
 JVM_OPTIONS = f"-XX:TieredStopAtLevel=1 {_EVERY_JVM}"
 """Options of a JVM that lives for minutes: compiling once more, for speed, takes longer than it saves."""
 _MANY_TESTS = 500

@@ -14,7 +14,7 @@ from platform_assets.cli.context import PipelineName, console, current_lake, fet
 from platform_assets.cli.interrupts import stopping_between_batches
 from platform_assets.cli.next_steps import FEEDS, shows_results, when_nothing_arrived
 from platform_assets.cli.render import next_step
-from platform_assets.pipeline.maintenance import told
+from platform_assets.texts.maintenance import told
 from streaming.base import StreamingError, counted, utc_now
 from streaming.declare import Keyed, Pipeline, find_pipeline
 from streaming.feeds import feed_flights

@@ -6,6 +6,7 @@ import dagster as dg
 from platform_assets import keys
 from platform_assets.resources import LakeResource
 from platform_assets.tags import MAINTENANCE_TAG
+from platform_assets.texts.maintenance import told
 from streaming import Pipeline, maintain
 from streaming.operations import Maintained
 
@@ -37,15 +38,6 @@ def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
         keep_tidy()
 
     return maintenance
-
-
-def told(entry: Maintained) -> str:
-    """One line on what was done to a table."""
-    removed = f"{entry.files_removed:,} old files and {entry.entries_removed:,} log entries removed"
-    return (
-        f"{entry.table}: {entry.files_before:,} files of {entry.bytes_before:,} bytes are {entry.files_after:,} of "
-        f"{entry.bytes_after:,}; {removed}"
-    )
 
 
 _COLUMNS = ("table", "files_before", "files_after", "bytes_before", "bytes_after", "files_removed", "entries_removed")

@@ -6,14 +6,16 @@ import io
 from collections.abc import Sequence
 from html import escape
 from string import Template
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
-from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FileFormat = Literal["csv", "parquet", "html"]
 FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)

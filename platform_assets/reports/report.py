@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from matplotlib.figure import Figure
 from pyspark.sql import DataFrame
 
 from platform_assets.reports.dimension import Dimension
@@ -15,6 +15,10 @@ from platform_assets.reports.sources import Sources
 from quality import Suite
 from streaming.base import DeclarationError, check_tuple
 from streaming.declare import Pipeline
+
+if TYPE_CHECKING:
+    # Importing it takes a moment, which commands that draw nothing need not pay.
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)

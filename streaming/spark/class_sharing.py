@@ -31,5 +31,6 @@ def archive_path() -> Path | None:
         return None
     launcher = Path(java).resolve()
     spark = f"{Path(pyspark.__file__).parent} {pyspark.__version__}"
-    identity = f"{launcher} {launcher.stat().st_mtime_ns} {spark} {COORDINATES}"
+    # Java uses an archive only with the class path that it was made with.
+    identity = f"{launcher} {launcher.stat().st_mtime_ns} {spark} {COORDINATES} on the class path"
     return jars_folder() / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"

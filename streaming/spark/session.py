@@ -42,7 +42,6 @@ def spark_conf(settings: Settings) -> dict[str, str]:
     conf = {
         "spark.master": settings.master,
         "spark.app.name": "tidemark",
-        "spark.jars": ",".join(map(str, delta)),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -71,9 +70,12 @@ def spark_conf(settings: Settings) -> dict[str, str]:
     if settings.master.partition("[")[0] == "local":
         # Spark's driver listens for executors, though there are none; by itself where every machine reaches it.
         conf |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-        # Hadoop looks for the class where Spark's own are, which is here, and not on the workers of a cluster.
-        conf["spark.driver.extraClassPath"] = str(local_files)
+        # Classes of `spark.jars` come from no class archive. Hadoop, too, looks for its own only where Spark's are.
+        conf["spark.driver.extraClassPath"] = os.pathsep.join(map(str, (*delta, local_files)))
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+    else:
+        # The workers of a cluster are sent them.
+        conf["spark.jars"] = ",".join(map(str, delta))
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)
         # Compression unpacks its native libraries there, which a killed process leaves behind.

@@ -21,7 +21,7 @@ from streaming.views.corrections import plan
 from tests.support.crash import POINTS, TORN, crash, end
 from tests.support.instants import NOW
 from tests.support.runs import read_current, tuples
-from tests.support.scenario import BY_ID, PIPELINE, REPORT, SECOND_SECTION, STAGES, STREAMED, VISITS, run_scenario
+from tests.support.scenario import BY_ID, PIPELINE, REPORT, SECOND_SECTION, STAGES, VISITS, run_scenario
 
 pytestmark = pytest.mark.processes
 
@@ -111,7 +111,7 @@ def test_o8_crash_matrix(spark: SparkSession, tmp_path: Path, undisturbed: Left)
         # An hour later than the process that died, so that no stamp can owe anything to the time of the second attempt.
         run_scenario(spark, lake, NOW + timedelta(hours=1), STAGES[done:stage])
         published = read_report(lake, REPORT)
-        if point.stage in STREAMED:
+        if point.killed:
             died = crash(tmp_path, name)
             assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
         else:

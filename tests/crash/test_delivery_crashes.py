@@ -14,7 +14,7 @@ from streaming.audit.deliveries import audit_deliveries
 from streaming.deliveries.runtime import DeliveryRuntime
 from streaming.operations.redeliver import redeliver_days
 from tests.support.crash import crash
-from tests.support.delivering import pipeline, reading, readings
+from tests.support.delivering import ingested, pipeline, reading, readings
 from tests.support.delivery_crash import (
     BUCKET,
     CONNECTION,
@@ -48,9 +48,9 @@ def test_every_row_arrives_once_wherever_a_process_is_killed(
     for number, name in enumerate(POINTS):
         fed = [10 * number + each for each in range(5)]
         # Every other row lies in the next hour, hence in a second file.
-        land(readings.source.location(lake), [reading("a", 3600 * (value % 2), value) for value in fed])
+        ingested(spark, lake, [reading("a", 3600 * (value % 2), value) for value in fed])
         values += fed
-        died = crash(tmp_path, name, "tests.support.delivery_crash")
+        died = crash(tmp_path, name, "tests.support.delivery_crash", lent=spark)
         assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
 
     of = pipeline(*deliveries(postgres, f"{bucket.endpoint} {bucket.name}"))
@@ -84,9 +84,9 @@ def test_x9_killed_in_mid_batch_all_ids_arrive_and_a_reader_of_committed_rows_se
     values = []
     for number, name in enumerate(TOPIC_POINTS):
         fed = [10 * number + each for each in range(5)]
-        land(readings.source.location(lake), [reading("a", value, value) for value in fed])
+        ingested(spark, lake, [reading("a", value, value) for value in fed])
         values += fed
-        died = crash(tmp_path, name, "tests.support.delivery_crash")
+        died = crash(tmp_path, name, "tests.support.delivery_crash", lent=spark)
         assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
 
     of = pipeline(to_topic(kafka.servers))
@@ -111,7 +111,7 @@ def test_a_day_that_is_delivered_again_is_whole_and_has_no_row_twice_wherever_a_
     run(postgres, "delete from k where value in (0, 3, 6)", "update k set id = 'damaged'")
     before = rows(postgres, "select batch from tidemark_progress")[0][0]
     for name in DAY_POINTS:
-        died = crash(tmp_path, name, "tests.support.delivery_crash")
+        died = crash(tmp_path, name, "tests.support.delivery_crash", lent=spark)
         assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
         damaged = rows(postgres, "select count(*) from k where id = 'damaged'")[0][0]
         assert damaged > 0, "it is killed in the middle"

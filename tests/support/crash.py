@@ -2,7 +2,8 @@
 
 Where a stream runs, a process dies by a real SIGKILL: `python -m tests.support.crash <lake> <point>` runs one stage of
 the scenario and dies in it. Elsewhere one thread writes, and the lake as it lies at that instant is all that a kill
-would leave: the stage ends in the process of the test, and the lake is put back as it lay then.
+would leave: the stage ends in the process of the test, and the lake is put back as it lay then. Of the points that lie
+between two commits of a step, one is reached by such a kill all the same.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from pyspark.sql import SparkSession
 
 from streaming import Lake, start_session
 from tests.support.instants import NOW
+from tests.support.lent import lending
 from tests.support.processes import short_lived
-from tests.support.scenario import STREAMED, run_scenario
+from tests.support.scenario import run_scenario
 
 _ROOT = Path(__file__).parents[2]
 _ALIVE_AT_MOST_SECONDS = 180
@@ -39,6 +41,7 @@ class Point:
     """Where to end: in a stage, before or after the `nth` call there of a function, of those that concern `table`.
 
     `owner` names the module or class that holds the function, as `module:Class`.
+    `killed`: a process dies there; it must be so where a stream runs.
     `alone`: only the Python process dies, and its JVM notices; otherwise both die at once, as in a power cut.
     """
 
@@ -48,6 +51,7 @@ class Point:
     nth: int
     table: str = ""
     after: bool = False
+    killed: bool = False
     alone: bool = False
 
 
@@ -59,15 +63,17 @@ _PUBLISH = "platform_assets.reports.publish"
 # In the order in which one lake meets them: each attempt goes on where the one before it ended, and `nth` counts the
 # calls of this attempt alone.
 POINTS: dict[str, Point] = {
-    "log created, its first batch not committed": Point("morning", *_COMMIT, 1, _LOG),
-    "before the log commit": Point("morning", *_COMMIT, 2, _LOG),
-    "after the log commit, before the checkpoint's": Point("morning", *_COMMIT, 1, _LOG, after=True),
+    "log created, its first batch not committed": Point("morning", *_COMMIT, 1, _LOG, killed=True),
+    "before the log commit": Point("morning", *_COMMIT, 2, _LOG, killed=True),
+    "after the log commit, before the checkpoint's": Point("morning", *_COMMIT, 1, _LOG, after=True, killed=True),
     "after the last batch, before the first step": Point("morning", "streaming.service.run:Run", "step_all", 1),
     "before the view's commit": Point("morning", *_COMMIT, 1, _VIEW),
     "after the view's commit": Point("morning", *_COMMIT, 1, _VIEW, after=True),
-    "after the sessions' commit, before that of their state": Point("morning", *_COMMIT, 1, _SESSIONS, after=True),
+    "after the sessions' commit, before that of their state": Point(
+        "morning", *_COMMIT, 1, _SESSIONS, after=True, killed=True
+    ),
     "after a log commit, and its JVM lives on for a moment": Point(
-        "evening", "streaming.log.ingest:Ingest", "__call__", 1, after=True, alone=True
+        "evening", "streaming.log.ingest:Ingest", "__call__", 1, after=True, killed=True, alone=True
     ),
     "after the heartbeat of the end of input": Point("evening", *_COMMIT, 2, _LOG, after=True),
     "before the commit of the sessions' state": Point("evening", *_COMMIT, 1, _STATE),
@@ -82,10 +88,12 @@ POINTS: dict[str, Point] = {
 }
 
 
-def crash(root: Path, point: str, module: str = __name__) -> subprocess.CompletedProcess[str]:
+def crash(
+    root: Path, point: str, module: str = __name__, lent: SparkSession | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a stage in a process of its own that dies at `point`; back when nothing of that process is left alive.
 
-    `module` is run with the lake and the point.
+    `module` is run with the lake and the point. It may borrow the session that is `lent`, whose JVM lives on.
     """
     scratch = root / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
@@ -95,6 +103,7 @@ def crash(root: Path, point: str, module: str = __name__) -> subprocess.Complete
         "TIDEMARK_SPARK_DRIVER_MEMORY": "1g",
         "SPARK_LOCAL_DIRS": str(scratch),
         **short_lived(f"-Djava.io.tmpdir={scratch}"),
+        **({} if lent is None else lending(lent)),
     }
     # Waits for the end of the output, which the JVM holds open as well.
     return subprocess.run(
@@ -117,11 +126,11 @@ class _Ended(BaseException):
 def end(spark: SparkSession, lake: Lake, name: str) -> None:
     """Run a stage in this process up to the point; back when the lake is as it was at that instant."""
     point, aside = POINTS[name], Path(f"{lake.root}-aside")
-    assert point.stage not in STREAMED, (
-        "a stream writes in several threads and processes: only a kill ends them at once"
-    )
 
     def put_aside_and_end() -> None:
+        assert not spark.streams.active, (
+            f"{name}: a stream writes in several threads and processes, so that only a kill ends them at once"
+        )
         shutil.copytree(lake.root, aside)
         raise _Ended
 

@@ -1,5 +1,7 @@
 """Deliveries that end by a real SIGKILL at a named point: `python -m tests.support.delivery_crash <lake> <point>`.
 
+What is delivered lies in the log already. The session is lent: a delivery reads through Spark and writes in Python.
+
 The environment variables TEST_POSTGRES, TEST_BUCKET and TEST_KAFKA hold the connection string of a database, endpoint
 and name of a bucket, and the servers of a broker.
 """
@@ -10,9 +12,11 @@ import os
 import signal
 import sys
 
-from streaming import Lake, drain, start_session
+from streaming import Lake
 from streaming.declare.delivery import Delivery
 from streaming.operations.redeliver import redeliver_days
+from streaming.service.delivering import Delivering
+from streaming.service.lease import take_lease
 from streaming.sinks.files import JsonLines
 from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.postgres import Postgres
@@ -20,6 +24,7 @@ from streaming.sinks.together import Together
 from tests.support.crash import Point, armed
 from tests.support.delivering import pipeline, readings
 from tests.support.instants import NOW, at
+from tests.support.lent import borrowed_session
 from tests.support.object_store import Bucket
 
 CONNECTION, BUCKET, SERVERS = "TEST_POSTGRES", "TEST_BUCKET", "TEST_KAFKA"
@@ -29,7 +34,7 @@ _ATTEMPTS, _OBJECTS = "streaming.sinks.file_sink:Attempts", "streaming.sinks.obj
 _TOPIC, _PRODUCER = "streaming.sinks.kafka.sink:KafkaSink", "streaming.sinks.kafka.producer:RecordProducer"
 _LEDGER = "streaming.deliveries.ledger_table:LedgerTable"
 
-# In the order in which one lake meets them: each attempt has one file more to take in, and begins with what the one
+# In the order in which one lake meets them: each attempt has one batch more to deliver, and begins with what the one
 # before it left.
 POINTS: dict[str, Point] = {
     "the first ledger is there, nothing is planned": Point("", _LEDGER, "begin", 1, after=True),
@@ -85,18 +90,20 @@ def deliveries(connection: str, bucket: str) -> tuple[Delivery, ...]:
 
 
 def main() -> None:
-    """Drain the pipeline, or deliver the day again, and die."""
+    """Deliver what there is, or the day again, and die."""
     root, name = sys.argv[1:]
-    spark, lake = start_session(), Lake(root)
+    spark, lake = borrowed_session(), Lake(root)
     with armed((POINTS | TOPIC_POINTS | DAY_POINTS)[name], lambda: os.killpg(0, signal.SIGKILL)):
         if name in DAY_POINTS:
             again = by_value(os.environ[CONNECTION])
             redeliver_days(spark, lake, pipeline(again), again, [at(0).date()], now=lambda: NOW)
-        elif name in TOPIC_POINTS:
-            drain(spark, lake, pipeline(to_topic(os.environ[SERVERS])), now=lambda: NOW)
+            return
+        if name in TOPIC_POINTS:
+            of = pipeline(to_topic(os.environ[SERVERS]))
         else:
             of = pipeline(*deliveries(os.environ[CONNECTION], os.environ[BUCKET]))
-            drain(spark, lake, of, now=lambda: NOW)
+        with take_lease(lake, of):
+            Delivering.alone(spark, lake, of, lambda: NOW).deliver_all()
 
 
 if __name__ == "__main__":

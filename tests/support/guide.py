@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
-from tests.support.commands import printed
+from tests.support.commands import Typist, printed
 
+_OR_TRUE = " || true"
+_TYPED = re.compile(rf"^tidemark [\w ,-]+({re.escape(_OR_TRUE)})?$")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -27,21 +30,49 @@ def steps(guide: str) -> Iterator[Step]:
         yield Step(guide.count("\n", 0, block.start()) + 1, block[1], block[2])
 
 
-def take(step: Step, folder: Path, environment: dict[str, str]) -> None:
-    """Save a block of Python under the name that its first line is, or run it where that is no name."""
+def take(step: Step, folder: Path) -> bool:
+    """Save a block of Python under the name that its first line is; False where that is no name."""
     comment = step.text.partition("\n")[0]
-    if comment.startswith("# ") and comment.endswith(".py"):
-        target = folder / comment.removeprefix("# ")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(step.text, encoding="utf-8")
-    else:
-        execute(Step(step.line, "bash", f"python - <<'END'\n{step.text}END"), folder, environment)
+    if not (comment.startswith("# ") and comment.endswith(".py")):
+        return False
+    target = folder / comment.removeprefix("# ")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(step.text, encoding="utf-8")
+    return True
 
 
-def execute(step: Step, folder: Path, environment: dict[str, str]) -> tuple[str, Path]:
-    """Run the commands of a block in `folder`: what they print, and the folder in which they end."""
+def run_each(blocks: Sequence[Step], folder: Path, environment: Mapping[str, str]) -> None:
+    """Run blocks of Python as modules in `folder`, in one process; each is called by its line of the guide."""
+    names = [f"line_{block.line}" for block in blocks]
+    for name, block in zip(names, blocks, strict=True):
+        (folder / f"{name}.py").write_text(block.text, encoding="utf-8")
+    if names:
+        printed(folder, ["python", "-c", f"import {', '.join(names)}"], environment)
+
+
+def execute(step: Step, folder: Path, environment: Mapping[str, str], typist: Typist) -> tuple[str, Path]:
+    """Run the commands of a block in `folder`: what they print, and the folder in which they end.
+
+    The typist types those of `tidemark` that ask nothing more of the shell than that they may fail; the others, and
+    what calls `tidemark` itself, start it as a process of its own.
+    """
+    told = []
+    for is_typed, lines in groupby(step.text.splitlines(), lambda line: _TYPED.match(line) is not None):
+        if is_typed:
+            told += [_typed(line, folder, typist) for line in lines]
+        else:
+            text, folder = _in_a_shell("\n".join(lines), folder, environment)
+            told.append(text)
+    return "\n".join(told), folder
+
+
+def _typed(line: str, folder: Path, typist: Typist) -> str:
+    return typist.type(folder, line.removesuffix(_OR_TRUE), may_fail=line.endswith(_OR_TRUE))
+
+
+def _in_a_shell(text: str, folder: Path, environment: Mapping[str, str]) -> tuple[str, Path]:
     where = Path(environment["DAGSTER_HOME"]) / "folder"
-    commands = ["bash", "-euo", "pipefail", "-c", f'{step.text}\npwd > "{where}"']
+    commands = ["bash", "-euo", "pipefail", "-c", f'{text}\npwd > "{where}"']
     return printed(folder, commands, environment), Path(where.read_text().strip())
 
 

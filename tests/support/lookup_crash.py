@@ -1,15 +1,27 @@
-"""An enrichment over HTTP that ends by a real SIGKILL: `python -m tests.support.lookup_crash <lake> <point>`."""
+"""An enrichment over HTTP that ends by a real SIGKILL: `python -m tests.support.lookup_crash <lake> <point>`.
+
+What it asks about lies in the log already. The session is lent: an enrichment reads through Spark, asks and writes in
+Python.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
-from streaming import BoundedOutOfOrderness, Enriched, Files, Json, Lake, Pipeline, Stream, drain, start_session
+from pyspark.sql import SparkSession
+
+from streaming import BoundedOutOfOrderness, Enriched, Files, Json, Lake, Pipeline, Stream
+from streaming.service.lease import take_lease
+from streaming.service.query_errors import await_queries
+from streaming.service.run import Run
 from tests.support import lookups
 from tests.support.crash import Point, armed
 from tests.support.instants import NOW
+from tests.support.lent import borrowed_session
 
 events = Stream(
     name="events",
@@ -37,12 +49,29 @@ POINTS: dict[str, Point] = {
 }
 
 
+def ingest(spark: SparkSession, lake: Lake) -> None:
+    """Take what has landed to the log, and ask nothing."""
+    with _running(spark, lake) as run:
+        await_queries([*run.start_ingest(availableNow=True).values()], run.explain)
+
+
 def main() -> None:
-    """Drain the pipeline and die."""
+    """Step the enrichment and die."""
     root, name = sys.argv[1:]
-    spark = start_session()
-    with armed(POINTS[name], lambda: os.killpg(0, signal.SIGKILL)):
-        drain(spark, Lake(root), pipeline, now=lambda: NOW)
+    with (
+        _running(borrowed_session(), Lake(root)) as run,
+        armed(POINTS[name], lambda: os.killpg(0, signal.SIGKILL)),
+    ):
+        run.step_all()
+
+
+@contextmanager
+def _running(spark: SparkSession, lake: Lake) -> Iterator[Run]:
+    with (
+        take_lease(lake, pipeline),
+        closing(Run(spark, lake, pipeline, lambda: NOW, lambda query, written, batch: None)) as run,
+    ):
+        yield run
 
 
 if __name__ == "__main__":

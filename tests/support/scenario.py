@@ -47,8 +47,7 @@ BY_ID = Windowed(
 )
 VISITS = Windowed("visits", _SENSORS, SessionWindow("8 seconds"), {"readings": agg.count()}, by=("id",), late="drop")
 PIPELINE = Pipeline(_SENSORS, (BY_ID, VISITS))
-STREAMED = ("morning", "evening")
-STAGES = (*STREAMED, "repair", "correction", "report")
+STAGES = ("morning", "evening", "repair", "correction", "report")
 # Without the rule the row without a value is valid: it can be repaired.
 _LAX_SENSORS = replace(_SENSORS, rules=())
 _LAX = Pipeline(_LAX_SENSORS, (replace(BY_ID, of=_LAX_SENSORS), replace(VISITS, of=_LAX_SENSORS)))

@@ -1,4 +1,4 @@
-"""Help is there at once: it needs neither Java nor what commands need."""
+"""Help is there at once: it needs neither Java nor what commands need, and they need no more than what they do."""
 
 from __future__ import annotations
 
@@ -44,3 +44,16 @@ def test_every_command_is_there_and_says_the_same_in_the_list_and_by_itself(name
     found, command, rest = group.resolve_command(None, [name, "--x"])
     assert listed is not None and listed.help and (found, rest) == (name, ["--x"])
     assert command.help.startswith(listed.help)
+
+
+def test_only_commands_that_draw_or_show_dagster_import_what_that_takes() -> None:
+    imports = (
+        "import sys; from importlib import import_module\n"
+        "for name in sys.argv[1:]: import_module(f'platform_assets.cli.{name}')\n"
+        "sys.exit(', '.join({'dagster', 'great_expectations', 'matplotlib'} & set(sys.modules)))"
+    )
+    others = sorted({*COMMANDS.values()} - {"lateness", "demonstration"})
+    done = subprocess.run(
+        [sys.executable, "-c", imports, *others], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.strip() == ""

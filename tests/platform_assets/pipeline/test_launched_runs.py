@@ -1,6 +1,7 @@
 """Runs as Dagster launches them: a worker process each, with real signals, whose traps no run in process shows.
 
-Dagster is started once for all of them; each has a pipeline of its own.
+Dagster is started once for all of them; each has a pipeline of its own, and what sensors are to find lies there from
+the start: while one test waits for its sensors, those of the other get on.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class Dagster:
 
 
 @pytest.fixture(scope="module")
-def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
-    """What `tidemark ui` starts, with the pipelines of both tests."""
+def dagster(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
+    """What `tidemark ui` starts, with the pipelines of both tests; flights have late pairs, which nobody corrected."""
     folder = tmp_path_factory.mktemp("launched")
     lake, port, output = Lake(str(folder / "lake")), _free_port(), folder / "ui.log"
     with pytest.MonkeyPatch.context() as environment:
@@ -77,6 +78,8 @@ def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
         environment.setenv("TIDEMARK_PIPELINES", "streaming.pipelines,tests.support.pipelines")
         environment.setenv("PYTHONPATH", str(PROJECT))
         with open_instance() as instance, _ui(port, output):
+            land_all(lake, flights.stream, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
+            drain(spark, lake, flights, end_of_input=True)
             yield Dagster(lake, instance, DagsterGraphQLClient("127.0.0.1", port_number=port), output)
 
 
@@ -101,34 +104,6 @@ def _ui(port: int, output: Path) -> Iterator[None]:
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-def test_late_data_are_corrected_and_the_report_follows_without_anybody_asking(
-    spark: SparkSession, dagster: Dagster
-) -> None:
-    lake, instance = dagster.lake, dagster.instance
-    land_all(lake, flights.stream, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
-    drain(spark, lake, flights, end_of_input=True)
-
-    def finished(job: str) -> list[dg.DagsterRun]:
-        runs = instance.get_runs(dg.RunsFilter(job_name=job))
-        failed = [run for run in runs if run.status == dg.DagsterRunStatus.FAILURE]
-        assert not failed, dagster.output.read_text()[-4000:]
-        return [run for run in runs if run.status == dg.DagsterRunStatus.SUCCESS]
-
-    dagster.wait_for(lambda: finished("flights_corrections"), "correction")
-    dagster.wait_for(lambda: finished("on_time_performance"), "report")
-    # More than one where the hour has just begun: the schedule asks, too.
-    workers = {run.run_id for run in finished("flights_corrections")}
-
-    assert plan(spark, lake, departures_by_origin) == []
-    assert delta.version_of(lake.report("on_time_performance")) == 0
-    # Great Expectations ran in the worker: its verdicts carry the worker's run.
-    version = delta.version_of(lake.corrections(departures_by_origin))
-    assert version is not None
-    verdicts = verdicts_for(lake, "flights/departures_by_origin_corrections", version)
-    assert {verdict.outcome for verdict in verdicts.values()} == {"passed"}
-    assert {verdict.run_id for verdict in verdicts.values()} <= workers
 
 
 def test_a_stream_is_launched_kept_and_ended_from_dagster(dagster: Dagster) -> None:
@@ -171,6 +146,32 @@ def test_a_stream_is_launched_kept_and_ended_from_dagster(dagster: Dagster) -> N
     (told,) = instance.fetch_materializations(log_key(beats), limit=1).records
     assert told.asset_materialization is not None
     assert told.asset_materialization.metadata["state"].value == "stopped"
+
+
+def test_late_data_are_corrected_and_the_report_follows_without_anybody_asking(
+    spark: SparkSession, dagster: Dagster
+) -> None:
+    lake, instance = dagster.lake, dagster.instance
+
+    def finished(job: str) -> list[dg.DagsterRun]:
+        runs = instance.get_runs(dg.RunsFilter(job_name=job))
+        failed = [run for run in runs if run.status == dg.DagsterRunStatus.FAILURE]
+        assert not failed, dagster.output.read_text()[-4000:]
+        return [run for run in runs if run.status == dg.DagsterRunStatus.SUCCESS]
+
+    dagster.wait_for(lambda: finished("flights_corrections"), "correction")
+    dagster.wait_for(lambda: finished("on_time_performance"), "report")
+    # More than one where the hour has just begun: the schedule asks, too.
+    workers = {run.run_id for run in finished("flights_corrections")}
+
+    assert plan(spark, lake, departures_by_origin) == []
+    assert delta.version_of(lake.report("on_time_performance")) == 0
+    # Great Expectations ran in the worker: its verdicts carry the worker's run.
+    version = delta.version_of(lake.corrections(departures_by_origin))
+    assert version is not None
+    verdicts = verdicts_for(lake, "flights/departures_by_origin_corrections", version)
+    assert {verdict.outcome for verdict in verdicts.values()} == {"passed"}
+    assert {verdict.run_id for verdict in verdicts.values()} <= workers
 
 
 def _beat(second: int) -> dict[str, object]:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import sysconfig
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from platform_assets.scaffold import write_project
 from streaming.base.errors import DeclarationError
 from streaming.spark.jars import jars_folder
 from tests.support import guide
-from tests.support.commands import printed
+from tests.support.commands import Typist, printed, started_typist
 from tests.support.processes import short_lived
 
 CHECKOUT = Path(__file__).parents[3]
@@ -61,34 +62,50 @@ def done(folder: Path, command: list[str], environment: dict[str, str]) -> str:
     return " ".join(printed(folder, command, environment).split())
 
 
+@pytest.fixture(scope="module")
+def typist(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typist]:
+    """Types the commands of the wheel."""
+    python = Path(shutil.which("python", path=environment["PATH"]) or "python")
+    with started_typist(python, tmp_path_factory.mktemp("typist") / "stderr", environment) as typist:
+        yield typist
+
+
 @pytest.mark.processes
-def test_every_command_of_the_guide_prints_what_the_guide_says(environment: dict[str, str], tmp_path: Path) -> None:
+def test_every_command_of_the_guide_prints_what_the_guide_says(
+    environment: dict[str, str], typist: Typist, tmp_path: Path
+) -> None:
     folder, told = tmp_path, ""
+    snippets: list[guide.Step] = []
     for step in guide.steps((CHECKOUT / "GUIDE.md").read_text(encoding="utf-8")):
         if step.kind == "bash":
-            told, folder = guide.execute(step, folder, environment)
+            guide.run_each(snippets, folder, environment)
+            snippets.clear()
+            told, folder = guide.execute(step, folder, environment, typist)
         elif step.kind == "text":
             assert guide.missing(step.text, told) == [], f"line {step.line}; printed was:\n{told}"
-        elif step.kind == "python":
-            guide.take(step, folder, environment)
+        elif step.kind == "python" and not guide.take(step, folder):
+            snippets.append(step)
+    guide.run_each(snippets, folder, environment)
 
 
 @pytest.mark.processes
 def test_pieces_that_are_added_to_a_project_run_as_they_were_written(
-    environment: dict[str, str], tmp_path: Path
+    environment: dict[str, str], typist: Typist, tmp_path: Path
 ) -> None:
-    done(tmp_path, ["tidemark", "init", "acme"], environment)
+    def typed(command: str, folder: Path = tmp_path / "acme") -> str:
+        return " ".join(typist.type(folder, command).split())
 
-    def typed(command: str) -> str:
-        return done(tmp_path / "acme", command.split(), environment)
-
+    typed("tidemark init acme", tmp_path)
     assert "Next: tidemark run orders" in typed("tidemark new view orders_again")
     assert "Next: tidemark report by_hour" in typed("tidemark new report by_hour")
     assert "Next: tidemark run shops" in typed("tidemark new stream shops")
     assert "Next: tidemark new report NAME --of shops" in typed("tidemark new suite shops")
-    typed("make run")
+    landing = tmp_path / "acme" / "lake" / "landing" / "orders"
+    landing.mkdir(parents=True)
+    shutil.copy(tmp_path / "acme" / "samples" / "1.json", landing)
+    typed("tidemark run orders")
     assert "2026-01-05" in typed("tidemark report by_hour")
-    assert "All definitions loaded successfully" in typed("dg check defs")
+    assert "All definitions loaded successfully" in done(tmp_path / "acme", ["dg", "check", "defs"], environment)
 
 
 @pytest.mark.processes

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -8,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from streaming.base.errors import JarError, SettingsError
+from streaming.lake.settings import Settings
 from streaming.spark.jar_groups import GROUPS, KAFKA, JarGroup
 from streaming.spark.jars import COORDINATES, are_there, jars_of, spark_jars
+from streaming.spark.session import spark_conf
 
 NAMES = [
     "delta-spark_4.2_2.13-4.4.0.jar",
@@ -50,6 +53,15 @@ def test_the_projects_jars_are_there_in_the_order_of_their_coordinates() -> None
     paths = spark_jars()
     assert [path.name for path in paths] == NAMES
     assert all(zipfile.is_zipfile(path) for path in paths)
+
+
+def test_delta_is_on_the_class_path_of_one_machine_and_is_sent_to_the_workers_of_a_cluster() -> None:
+    *delta, local_files = map(str, spark_jars())
+    here, cluster = (spark_conf(Settings(master=master)) for master in ("local[2]", "spark://127.0.0.1:7077"))
+    assert here["spark.driver.extraClassPath"].split(os.pathsep) == [*delta, local_files]
+    assert "spark.jars" not in here
+    assert cluster["spark.jars"].split(",") == delta
+    assert "spark.driver.extraClassPath" not in cluster
 
 
 def test_jars_that_are_there_are_not_resolved_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from streaming.sources.files_backlog import FilesBacklog
 from streaming.sources.files_comparison import compare_files
 from streaming.sources.files_moved import move_files, recorded_folder
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
-from streaming.spark import exists, planned
+from streaming.spark import JarGroup, exists, planned, storage_jars
 
 _DESCRIBED = 20
 
@@ -61,6 +61,11 @@ class Files(Source):
             )
         if self.partition is not None:
             _check_pattern(self.partition)
+
+    @property
+    def jars(self) -> tuple[JarGroup, ...]:
+        """Those of the storage that `path` names."""
+        return storage_jars(self.path)
 
     @property
     def partitioned(self) -> bool:

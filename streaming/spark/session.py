@@ -12,14 +12,16 @@ from pyspark.sql import SparkSession
 from streaming.lake import Settings
 from streaming.spark.class_sharing import archive_options
 from streaming.spark.gateway import remember_classes
-from streaming.spark.jars import spark_jars
+from streaming.spark.jar_groups import S3
+from streaming.spark.jars import are_there, jars_of, spark_jars
 from streaming.spark.java import require_java
 from streaming.spark.sketches import silence_sketches
+from streaming.tables import s3
 
 JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Variables of the environment from which Java or Spark take options of the JVM."""
 _LOGGING = {"text": "log4j2.properties", "json": "log4j2-json.properties"}
-_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_PLAIN_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def lenient_session(spark: SparkSession) -> SparkSession:
@@ -34,12 +36,19 @@ def lenient_session(spark: SparkSession) -> SparkSession:
 
 def spark_conf(settings: Settings) -> dict[str, str]:
     """Every Spark setting of the platform, the user's own on top."""
-    *delta, local_files = spark_jars()
+    *jars, local_files = spark_jars()
+    on_s3 = s3.on_s3(settings.lake.root)
+    if on_s3:
+        s3.check_endpoint()
+    # Sources and tables of others may lie there where the lake does not; who has fetched the client, has such.
+    with_s3 = on_s3 or are_there(S3)
+    if with_s3:
+        jars += jars_of(S3)
     logging = (Path(__file__).parent / _LOGGING[settings.log_format]).as_uri()
     conf = {
         "spark.master": settings.master,
         "spark.app.name": "tidemark",
-        "spark.jars": ",".join(map(str, delta)),
+        "spark.jars": ",".join(map(str, jars)),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -65,7 +74,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={logging} {archive_options()}",
     }
-    if settings.master.partition("[")[0] == "local":
+    if _is_local(settings.master):
         # Hadoop looks for the class where Spark's own are, which is here, and not on the workers of a cluster.
         conf["spark.driver.extraClassPath"] = str(local_files)
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
@@ -73,9 +82,16 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         conf["spark.local.dir"] = str(settings.scratch)
         # Compression unpacks its native libraries there, which a killed process leaves behind.
         conf["spark.driver.extraJavaOptions"] += f" -Djava.io.tmpdir={settings.scratch}"
-    if settings.lake.local() is not None:
-        # The default manager forks dozens of processes a batch on a local disk.
-        conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
+    if settings.lake.local() is not None or on_s3:
+        # The default manager forks dozens of processes a batch on a local disk, and looks twice for each file on S3,
+        # where its renames are no more atomic than these.
+        conf["spark.sql.streaming.checkpointFileManagerClass"] = _PLAIN_CHECKPOINTS
+    if on_s3:
+        # A task's file is moved once, by the task, not twice: a move is a copy there. What a job has moved that failed,
+        # lies in a folder that nobody commits.
+        conf["spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version"] = "2"
+    if with_s3:
+        conf |= s3.hadoop_settings()
     return {**conf, **settings.spark_overrides()}
 
 
@@ -88,10 +104,12 @@ def start_session(settings: Settings | None = None) -> SparkSession:
         SettingsError: an override cannot be read.
     """
     require_java()
-    # Python workers run `python3` of the PATH unless told otherwise.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = settings or Settings()
+    # Python workers run `python3` of the PATH unless told otherwise; on other machines Python may lie elsewhere.
+    if _is_local(settings.master) or "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder
-    for key, value in spark_conf(settings or Settings()).items():
+    for key, value in spark_conf(settings).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     silence_sketches(session)
@@ -114,6 +132,11 @@ def _collector() -> str:
     # Java does not start where two are asked for.
     chosen = any("GC" in os.environ.get(name, "") for name in JVM_OPTIONS)
     return "" if chosen else "-XX:+UseParallelGC -XX:GCTimeRatio=24"
+
+
+def _is_local(master: str) -> bool:
+    """Whether there are no executors but in the driver's own process."""
+    return master.partition("[")[0] == "local"
 
 
 def _cores(master: str) -> int:

@@ -82,10 +82,10 @@ POINTS: dict[str, Point] = {
 }
 
 
-def crash(root: Path, point: str, module: str = __name__) -> subprocess.CompletedProcess[str]:
+def crash(root: Path, point: str, module: str = __name__, lake: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a stage in a process of its own that dies at `point`; back when nothing of that process is left alive.
 
-    `module` is run with the lake and the point.
+    `module` is run with the lake, by default the one in `root`, and the point.
     """
     scratch = root / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def crash(root: Path, point: str, module: str = __name__) -> subprocess.Complete
     }
     # Waits for the end of the output, which the JVM holds open as well.
     return subprocess.run(
-        [sys.executable, "-m", module, str(root / "lake"), point],
+        [sys.executable, "-m", module, lake or str(root / "lake"), point],
         cwd=scratch,
         env=environment,
         text=True,

@@ -370,7 +370,8 @@ def test_every_variable_that_is_set_is_one_that_somebody_reads() -> None:
         assert f'"{name}"' in (PROJECT / "streaming" / place).read_text()
         known.add(name)
     assert "AWS_ACCESS_KEY_ID" in (PROJECT / "streaming" / "sinks" / "objects.py").read_text()
-    known |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+    assert "AWS_REGION" in (PROJECT / "streaming" / "tables" / "s3.py").read_text()
+    known |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"}
     known |= {*VARIABLE.findall((DEPLOY / "dagster" / "dagster.yaml").read_text())}
     known |= {*VARIABLE.findall((DEPLOY / "dagster" / "workspace.yaml").read_text())}
     for path in FILES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from streaming.base import DeclarationError
 from streaming.declare import Operator, Pipeline, broken_modules, declared_pipelines
 from streaming.lake import Lake, Settings
 from streaming.operations import lake_as_of
-from streaming.spark import are_there, jars_of, start_session
+from streaming.spark import JarGroup, are_there, jars_of, start_session, storage_jars
 
 console = Console()
 
@@ -86,7 +86,11 @@ def fetch_jars(pipeline: Pipeline) -> None:
     Raises:
         JarError: a jar cannot be had.
     """
-    for group in dict.fromkeys(group for stream in pipeline.streams for group in stream.source.jars):
+    _fetch(group for stream in pipeline.streams for group in stream.source.jars)
+
+
+def _fetch(groups: Iterable[JarGroup]) -> None:
+    for group in dict.fromkeys(groups):
         if not are_there(group):
             with console.status(f"fetching the jars for {group.about}, once"):
                 jars_of(group)
@@ -94,6 +98,7 @@ def fetch_jars(pipeline: Pipeline) -> None:
 
 def start_quietly() -> SparkSession:
     """The session that runs already, or a new one; what Spark and Java say at the start goes to the command's log."""
+    _fetch(storage_jars(current_lake().root))
     # On stderr, because what a command prints may be read by a program.
     with command_log.takes_stderr() as terminal, Console(file=terminal).status("starting Spark"):
         return start_session()

@@ -56,6 +56,10 @@ class LeaseError(StreamingError):
     """Another process holds the checkpoints of this pipeline."""
 
 
+class StoreError(StreamingError, OSError):
+    """The object store on which the lake lies is away, or refuses; nothing was changed."""
+
+
 class FencedError(LogError):
     """Another process has appended to the log meanwhile, so what this one stamped must not be appended."""
 

@@ -18,9 +18,9 @@ from typing import IO
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from streaming.base import LeaseError
+from streaming.base import LeaseError, StoreError
 from streaming.lake import Lake, Named
-from streaming.tables import storage
+from streaming.tables import storage, swapped
 
 TIMEOUT = timedelta(seconds=60)
 """How long a holder on another machine is believed without a sign of life."""
@@ -61,8 +61,8 @@ class Lease:
         """The descriptor that carries the lock: as long as any process has it open, the lease is held."""
         return self._handle.fileno()
 
-    def _begin(self) -> None:
-        _write(self._lake, self._pipeline, self.holder)
+    def _begin(self, seen: swapped.Seen) -> None:
+        self._write(seen)
         self._renewing.start()
 
     def _end(self) -> None:
@@ -75,15 +75,20 @@ class Lease:
     def _renew(self) -> None:
         while not self._released.wait(_RENEWED_EVERY):
             try:
-                holder = _read(self._lake, self._pipeline)
+                seen = swapped.look(_record(self._lake, self._pipeline))
+                holder = _holder(seen.content)
                 if holder is not None and holder.token != self.holder.token:
                     self.lost.set()
                     return
                 self.holder = Holder(**{**asdict(self.holder), "renewed": _now().isoformat()})
-                _write(self._lake, self._pipeline, self.holder)
+                self._write(seen)
             except OSError as error:
                 # A full disk passes; until then, on this machine, the lock is enough.
                 _log.warning("%s: the lease could not be renewed (%s)", self._pipeline.name, error)
+
+    def _write(self, seen: swapped.Seen) -> None:
+        content = json.dumps(asdict(self.holder)).encode()
+        swapped.swap(_record(self._lake, self._pipeline), content, seen, self.holder.token)
 
 
 @contextmanager
@@ -93,11 +98,13 @@ def take_lease(
     """Hold the checkpoints and tables of a pipeline while the body runs; `wait` seconds for one that is just ending.
 
     On one machine the lock decides: it ends with its holder, whatever ends that. For others a record beside the
-    checkpoints counts, which the holder renews; one that is older than `TIMEOUT` is taken over. A holder that slept
-    through that cannot append to the log any more (`streaming.log.append_batch`).
+    checkpoints counts, which the holder renews; one that is older than `TIMEOUT` is taken over, on an object store by
+    one of those that try at once. A holder that slept through that cannot append to the log any more
+    (`streaming.log.append_batch`).
 
     Raises:
         LeaseError: another process holds it, or the folder cannot be written.
+        StoreError: the object store of the lake is away.
     """
     if lake.cut is not None:
         raise LeaseError(f"{lake.root!r} is read as of an older batch, so nothing can run there.")
@@ -121,13 +128,18 @@ def take_lease(
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise _held(lake, pipeline, _read(lake, pipeline)) from error
-        recorded = _read(lake, pipeline)
+        seen = swapped.look(_record(lake, pipeline))
+        recorded = _holder(seen.content)
         if recorded is not None and recorded.host != host and not _expired(recorded):
             raise _held(lake, pipeline, recorded)
         now = _now().isoformat()
         held = Lease(lake, pipeline, handle, Holder(host, os.getpid(), what, now, now, uuid.uuid4().hex))
         try:
-            held._begin()
+            held._begin(seen)
+        except swapped.ChangedMeanwhile as error:
+            raise _held(lake, pipeline, _read(lake, pipeline)) from error
+        except StoreError:
+            raise
         except OSError as error:
             raise _unwritable(path, error) from error
         try:
@@ -179,15 +191,14 @@ def _record(lake: Lake, pipeline: Named) -> str:
 
 
 def _read(lake: Lake, pipeline: Named) -> Holder | None:
-    content = storage.read_bytes(_record(lake, pipeline))
+    return _holder(storage.read_bytes(_record(lake, pipeline)))
+
+
+def _holder(content: bytes | None) -> Holder | None:
     try:
         return None if content is None else Holder(**json.loads(content))
     except (ValueError, TypeError):
         return None
-
-
-def _write(lake: Lake, pipeline: Named, holder: Holder) -> None:
-    storage.replace_bytes(_record(lake, pipeline), json.dumps(asdict(holder)).encode(), holder.token)
 
 
 def _expired(holder: Holder) -> bool:

@@ -39,7 +39,7 @@ from streaming.service.query_names import ingested_stream
 from streaming.service.repeated import Repeated
 from streaming.service.status import PROCESS, ControlFolder, LastWords, ProcessStatus
 from streaming.service.transient_errors import transient_cause
-from streaming.spark import start_session
+from streaming.spark import jars_of, start_session
 
 STOP, DRAIN = signal.SIGTERM, signal.SIGUSR1
 ORPHAN_STOPS_WITHIN = 10.0
@@ -79,6 +79,8 @@ class StreamProcess:
         try:
             now = self._started
             self._write_status(ProcessStatus(pid=os.getpid(), started=now, at=now, passed=now))
+            for group in dict.fromkeys(group for stream in self._pipeline.streams for group in stream.source.jars):
+                jars_of(group, _log.info)
             self._spark = start_session()
             # Spark has put handlers of its own in place.
             self._listen()

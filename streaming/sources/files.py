@@ -19,7 +19,7 @@ from streaming.sources.files_comparison import compare_files
 from streaming.sources.files_moved import move_files, recorded_folder, taken_uri
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
 from streaming.sources.taken_files import relative_path
-from streaming.spark import TakenFile, exists, make_checkpoint, planned, size_of
+from streaming.spark import JarGroup, TakenFile, exists, make_checkpoint, planned, size_of, storage_jars
 from streaming.tables import storage
 
 _DESCRIBED = 20
@@ -77,6 +77,11 @@ class Files(Source):
             check_number(f"{name}={getattr(self, name)!r}", getattr(self, name), "number of bytes")
         if self.partition is not None:
             _check_pattern(self.partition)
+
+    @property
+    def jars(self) -> tuple[JarGroup, ...]:
+        """Those of the storage that `path` names."""
+        return storage_jars(self.path)
 
     @property
     def partitioned(self) -> bool:

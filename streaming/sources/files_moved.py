@@ -55,7 +55,7 @@ def _copy(there: str, to: str, name: str, info: fs.FileInfo) -> None:
     source, root = storage.resolve(f"{there}/{folder}".rstrip("/"))
     target, place = storage.resolve(f"{to}/{folder}".rstrip("/"))
     hidden = f"{place}/.{last}"
-    target.create_dir(place, recursive=True)
+    storage.make_folder(target, place)
     with source.open_input_stream(f"{root}/{last}") as content, target.open_output_stream(hidden) as copy:
         copy.write(content.read())
     if isinstance(target, fs.LocalFileSystem):

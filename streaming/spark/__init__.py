@@ -19,8 +19,8 @@ from streaming.spark.checkpoint_copy import copy_checkpoint, rename_taken
 from streaming.spark.checkpoint_made import make_checkpoint
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.files import FileInfo, exists, is_visible, size_of, visible_files
-from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, JarGroup
-from streaming.spark.jars import add_jars, are_there, jars_folder, jars_of, spark_jars
+from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, S3, JarGroup
+from streaming.spark.jars import add_jars, are_there, jars_folder, jars_of, spark_jars, storage_jars
 from streaming.spark.java import require_java
 from streaming.spark.session import lenient_session, mark_tasks, start_session
 from streaming.spark.worker_errors import function_errors
@@ -30,6 +30,7 @@ __all__ = [
     "CORE",
     "GROUPS",
     "KAFKA",
+    "S3",
     "FileInfo",
     "JarGroup",
     "TakenFile",
@@ -60,6 +61,7 @@ __all__ = [
     "size_of",
     "spark_jars",
     "start_session",
+    "storage_jars",
     "taken_entry",
     "unreadable_files",
     "visible_files",

@@ -20,7 +20,8 @@ class JarGroup:
     """Jars that are fetched together.
 
     `jars`: for each jar the Maven coordinates that will do, the best first; the first one that can be had is taken.
-    `about` is the middle of a sentence. `with_dependencies`: everything that they need comes with them.
+    `about` is the middle of a sentence. `with_dependencies`: everything that they need comes with them, but for what
+    `without` names as `group:artifact`.
     A variable `TIDEMARK_JARS_<NAME>` replaces the coordinates of a group by its own, separated by commas.
     """
 
@@ -28,6 +29,7 @@ class JarGroup:
     about: str
     jars: tuple[tuple[str, ...], ...]
     with_dependencies: bool = False
+    without: tuple[str, ...] = ()
 
     @property
     def wanted(self) -> tuple[tuple[str, ...], ...]:
@@ -80,5 +82,20 @@ BROKER = JarGroup(
 )
 """A whole Kafka broker, for tests; without the second jar it would log nothing."""
 
-GROUPS = {group.name: group for group in (CORE, KAFKA, BROKER)}
+S3 = JarGroup(
+    "s3",
+    "files on S3",
+    (
+        ("org.apache.hadoop:hadoop-aws:3.5.0",),
+        ("software.amazon.awssdk:s3:2.35.4",),
+        ("software.amazon.awssdk:s3-transfer-manager:2.35.4",),
+        ("software.amazon.awssdk:sts:2.35.4",),
+    ),
+    with_dependencies=True,
+    # Every client of every service of Amazon, 659 MB, of which the three above are what files need.
+    without=("software.amazon.awssdk:bundle",),
+)
+"""Hadoop's client for a lake or a landing folder on S3, of the version of the Hadoop that comes with Spark."""
+
+GROUPS = {group.name: group for group in (CORE, KAFKA, S3, BROKER)}
 """Every group by its name."""

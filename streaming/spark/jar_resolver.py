@@ -11,11 +11,16 @@ from streaming.base import JarError
 
 
 def resolve(
-    wanted: Sequence[tuple[str, ...]], scratch: Path, folder: Path, with_dependencies: bool
+    wanted: Sequence[tuple[str, ...]],
+    scratch: Path,
+    folder: Path,
+    with_dependencies: bool,
+    without: Sequence[str] = (),
 ) -> dict[tuple[str, ...], list[Path]]:
     """Where Spark's resolver put the jars of each entry; of an entry's coordinates the first one that can be had.
 
-    `folder` is where the jars will be kept, for error texts.
+    `folder` is where the jars will be kept, for error texts. `without` names dependencies, as `group:artifact`, that
+    are left out.
 
     Raises:
         JarError: none of an entry's coordinates can be had.
@@ -35,20 +40,24 @@ def resolve(
             names = [coordinates[0] for coordinates in wanted]
             raise jar_error(names, folder, f"its JVM did not start: {last_words}") from error
         try:
-            return {coordinates: _first(gateway, coordinates, folder, with_dependencies) for coordinates in wanted}
+            return {
+                coordinates: _first(gateway, coordinates, folder, with_dependencies, without) for coordinates in wanted
+            }
         finally:
             gateway.shutdown()
             gateway.proc.stdin.close()
             gateway.proc.wait()
 
 
-def _first(gateway: Any, coordinates: tuple[str, ...], folder: Path, with_dependencies: bool) -> list[Path]:
+def _first(
+    gateway: Any, coordinates: tuple[str, ...], folder: Path, with_dependencies: bool, without: Sequence[str]
+) -> list[Path]:
     from py4j.protocol import Py4JJavaError
 
     reasons = []
     for coordinate in coordinates:
         try:
-            jars = _jars(gateway, coordinate, with_dependencies)
+            jars = _jars(gateway, coordinate, with_dependencies, without)
         except Py4JJavaError as error:
             reasons.append(error.java_exception.getMessage())
             continue
@@ -58,8 +67,9 @@ def _first(gateway: Any, coordinates: tuple[str, ...], folder: Path, with_depend
     raise jar_error(list(coordinates), folder, "; ".join(reasons))
 
 
-def _jars(gateway: Any, coordinate: str, with_dependencies: bool) -> list[Path]:
-    uri = gateway.jvm.java.net.URI.create(f"ivy://{coordinate}?transitive={str(with_dependencies).lower()}")
+def _jars(gateway: Any, coordinate: str, with_dependencies: bool, without: Sequence[str]) -> list[Path]:
+    excluded = f"&exclude={','.join(without)}" if without else ""
+    uri = gateway.jvm.java.net.URI.create(f"ivy://{coordinate}?transitive={str(with_dependencies).lower()}{excluded}")
     files = gateway.jvm.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(uri)
     return [Path(files.apply(place)) for place in range(files.size())]
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from streaming.base import JarError, StreamingError
-from streaming.spark.jar_groups import CORE, JarGroup
+from streaming.spark.jar_groups import CORE, S3, JarGroup
 from streaming.spark.jar_resolver import file_name, resolve
 from streaming.spark.java import require_java
+from streaming.tables import s3
 
 _log = logging.getLogger("tidemark")
 
@@ -77,6 +78,11 @@ def are_there(group: JarGroup) -> bool:
     return all(_there(folder, coordinates) for coordinates in group.wanted)
 
 
+def storage_jars(uri: str) -> tuple[JarGroup, ...]:
+    """The groups that a session needs to read and write at a path or URI, besides those of every session."""
+    return (S3,) if s3.on_s3(uri) else ()
+
+
 def add_jars(spark: SparkSession, group: JarGroup) -> None:
     """Let a running session use the jars of a group, in queries that this thread starts.
 
@@ -125,7 +131,7 @@ def _whole_group(group: JarGroup, folder: Path, telling: Callable[[str], None]) 
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder, prefix=".resolving-") as scratch:
-                resolved = resolve(group.wanted, Path(scratch), kept, with_dependencies=True)
+                resolved = resolve(group.wanted, Path(scratch), kept, with_dependencies=True, without=group.without)
                 partial = Path(scratch, "whole")
                 partial.mkdir()
                 for jar in {path for paths in resolved.values() for path in paths}:

@@ -15,14 +15,16 @@ from streaming.base import LOOPBACK
 from streaming.lake import SECRET, Settings
 from streaming.spark.class_sharing import archive_options
 from streaming.spark.gateway import remember_classes
-from streaming.spark.jars import spark_jars
+from streaming.spark.jar_groups import S3
+from streaming.spark.jars import are_there, jars_of, spark_jars
 from streaming.spark.java import require_java
 from streaming.spark.sketches import silence_sketches
+from streaming.tables import s3
 
 JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Variables of the environment from which Java or Spark take options of the JVM."""
 _LOGGING = {"text": "log4j2.properties", "json": "log4j2-json.properties"}
-_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_PLAIN_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def lenient_session(spark: SparkSession) -> SparkSession:
@@ -38,6 +40,15 @@ def lenient_session(spark: SparkSession) -> SparkSession:
 def spark_conf(settings: Settings) -> dict[str, str]:
     """Every Spark setting of the platform, the user's own on top."""
     *delta, local_files = spark_jars()
+    # The workers of a cluster are sent them.
+    jars = [] if _is_local(settings.master) else list(delta)
+    on_s3 = s3.on_s3(settings.lake.root)
+    if on_s3:
+        s3.check_endpoint()
+    # Sources and tables of others may lie there where the lake does not; who has fetched the client, has such.
+    with_s3 = on_s3 or are_there(S3)
+    if with_s3:
+        jars += jars_of(S3)
     logging = (Path(__file__).parent / _LOGGING[settings.log_format]).as_uri()
     conf = {
         "spark.master": settings.master,
@@ -67,22 +78,31 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={logging} {archive_options()}",
     }
-    if settings.master.partition("[")[0] == "local":
+    if _is_local(settings.master):
         # Spark's driver listens for executors, though there are none; by itself where every machine reaches it.
         conf |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+        # Each exchange of a query would be a job of its own, planned anew when the one before it is done, which makes
+        # small steps a sixth dearer. Here a shuffle has one part a core, so that there is nothing to gain by it.
+        conf["spark.sql.adaptive.enabled"] = "false"
         # Classes of `spark.jars` come from no class archive. Hadoop, too, looks for its own only where Spark's are.
         conf["spark.driver.extraClassPath"] = os.pathsep.join(map(str, (*delta, local_files)))
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-    else:
-        # The workers of a cluster are sent them.
-        conf["spark.jars"] = ",".join(map(str, delta))
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)
         # Compression unpacks its native libraries there, which a killed process leaves behind.
         conf["spark.driver.extraJavaOptions"] += f" -Djava.io.tmpdir={settings.scratch}"
-    if settings.lake.local() is not None:
-        # The default manager forks dozens of processes a batch on a local disk.
-        conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
+    if settings.lake.local() is not None or on_s3:
+        # The default manager forks dozens of processes a batch on a local disk, and looks twice for each file on S3,
+        # where its renames are no more atomic than these.
+        conf["spark.sql.streaming.checkpointFileManagerClass"] = _PLAIN_CHECKPOINTS
+    if on_s3:
+        # A task's file is moved once, by the task, not twice: a move is a copy there. What a job has moved that failed,
+        # lies in a folder that nobody commits.
+        conf["spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version"] = "2"
+    if with_s3:
+        conf |= s3.hadoop_settings()
+    if jars:
+        conf["spark.jars"] = ",".join(map(str, jars))
     return {**conf, **settings.spark_overrides()}
 
 
@@ -95,9 +115,11 @@ def start_session(settings: Settings | None = None) -> SparkSession:
         SettingsError: an override cannot be read.
     """
     require_java()
-    # Python workers run `python3` of the PATH unless told otherwise.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    conf = spark_conf(settings or Settings())
+    settings = settings or Settings()
+    # Python workers run `python3` of the PATH unless told otherwise; on other machines Python may lie elsewhere.
+    if _is_local(settings.master) or "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    conf = spark_conf(settings)
     _start_java({key: value for key, value in conf.items() if not SECRET.search(key)})
     builder = SparkSession.builder
     for key, value in conf.items():
@@ -134,6 +156,11 @@ def _collector() -> str:
     # Java does not start where two are asked for.
     chosen = any("GC" in os.environ.get(name, "") for name in JVM_OPTIONS)
     return "" if chosen else "-XX:+UseParallelGC -XX:GCTimeRatio=24"
+
+
+def _is_local(master: str) -> bool:
+    """Whether there are no executors but in the driver's own process."""
+    return master.partition("[")[0] == "local"
 
 
 def _cores(master: str) -> int:

@@ -1,6 +1,6 @@
 """Delta tables through delta-rs and Spark: writing, reading, history, and the storage below them."""
 
-from streaming.tables import delta, history, storage
+from streaming.tables import delta, history, s3, storage, swapped
 from streaming.tables.columns import nullable
 from streaming.tables.commit import attempts
 from streaming.tables.copies import copy_files, copy_table
@@ -37,8 +37,10 @@ __all__ = [
     "numbers_of",
     "occupied",
     "read_files",
+    "s3",
     "shifted",
     "storage",
+    "swapped",
     "take_out",
     "taken_rows",
 ]

@@ -10,7 +10,7 @@ import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 
 from streaming.tables.history import numbers_in
-from streaming.tables.storage import files_of, resolve
+from streaming.tables.storage import files_of, make_folder, resolve
 
 _ENTRY = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)$")
 _AT_ONCE = 8
@@ -38,7 +38,7 @@ def copy_files(source: pa_fs.FileSystem, names: Iterable[str], to: str) -> None:
     files, root = resolve(to)
     wanted = list(names)
     for folder in sorted({name.rpartition("/")[0] for name in wanted}):
-        files.create_dir(f"{root}/{folder}".rstrip("/"), recursive=True)
+        make_folder(files, f"{root}/{folder}".rstrip("/"))
 
     def copy(name: str) -> None:
         with source.open_input_stream(name) as content, files.open_output_stream(f"{root}/{name}") as target:

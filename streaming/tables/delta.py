@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from streaming.base import DAY
-from streaming.tables import storage
+from streaming.tables import s3, storage
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.commit import Txn as Txn
 from streaming.tables.commit import commit_files as commit_files
@@ -52,8 +52,9 @@ def contents(
 
 
 def exists(uri: str) -> bool:
-    """Whether there is a table."""
-    return DeltaTable.is_deltatable(location(uri))
+    """Whether there is a table; a store that is away, or refuses, is a `StoreError`."""
+    with s3.reaching(uri):
+        return DeltaTable.is_deltatable(location(uri))
 
 
 def open_table(uri: str, version: int | None = None) -> DeltaTable | None:
@@ -63,8 +64,7 @@ def open_table(uri: str, version: int | None = None) -> DeltaTable | None:
 
 def version_of(uri: str) -> int | None:
     """The newest version of the table, or None where there is no table."""
-    table = open_table(uri)
-    return None if table is None else table.version()
+    return None if (table := open_table(uri)) is None else table.version()
 
 
 def schema_of(uri: str) -> StructType:

@@ -9,16 +9,19 @@ from io import TextIOWrapper
 from deltalake import DeltaTable
 from pyarrow import NativeFile, fs
 
+from streaming.tables import s3
+from streaming.tables.s3 import location
 
-def location(uri: str) -> str:
-    """The URI as delta-rs and Arrow know it: Hadoop's name for S3 is another one."""
-    return "s3://" + uri.removeprefix("s3a://") if uri.startswith("s3a://") else uri
+_WHOLE = ("s3", "gcs", "abfs")
+"""Arrow's names of stores in which a file that is written is seen whole or not at all, and which have no folders."""
 
 
 def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of a path or URI, and the path in it."""
     if "://" not in uri:
         return fs.LocalFileSystem(), uri
+    if s3.on_s3(uri):
+        return s3.file_system(), location(uri).removeprefix("s3://")
     return fs.FileSystem.from_uri(location(uri))
 
 
@@ -38,10 +41,10 @@ def below(uri: str) -> fs.FileSystem:
 
 
 def read_bytes(uri: str) -> bytes | None:
-    """The content of a small file, or None where there is none."""
+    """The content of a small file, or None where there is none; a store that is away is a `StoreError`."""
     files, path = resolve(uri)
     try:
-        with files.open_input_stream(path) as handle:
+        with s3.reaching(uri), files.open_input_stream(path) as handle:
             return bytes(handle.read())
     except FileNotFoundError:
         return None
@@ -72,9 +75,11 @@ def _lines(stream: NativeFile) -> Iterator[str]:
 def replace_bytes(uri: str, content: bytes, token: str) -> None:
     """Put a small file in place whole; `token` keeps two writers' unfinished files apart."""
     files, path = resolve(uri)
+    if files.type_name in _WHOLE:
+        _write(files, path, content)
+        return
     hidden = f"{path}.{token}"
-    with files.open_output_stream(hidden) as handle:
-        handle.write(content)
+    _write(files, hidden, content)
     files.move(hidden, path)
 
 
@@ -88,14 +93,27 @@ def put_whole(uri: str, content: bytes) -> None:
         OSError: it cannot be written.
     """
     files, path = resolve(uri)
+    if files.type_name in _WHOLE:
+        _write(files, path, content)
+        return
     folder, _, name = path.rpartition("/")
     hidden = f"{folder}/.{name}"
     files.create_dir(folder, recursive=True)
-    with files.open_output_stream(hidden) as handle:
-        handle.write(content)
+    _write(files, hidden, content)
     if isinstance(files, fs.LocalFileSystem):
         _make_durable(hidden)
     files.move(hidden, path)
+
+
+def make_folder(files: fs.FileSystem, path: str) -> None:
+    """Make a folder with those above it, where the storage has folders at all."""
+    if files.type_name not in _WHOLE:
+        files.create_dir(path, recursive=True)
+
+
+def _write(files: fs.FileSystem, path: str, content: bytes) -> None:
+    with files.open_output_stream(path) as handle:
+        handle.write(content)
 
 
 def _make_durable(path: str) -> None:

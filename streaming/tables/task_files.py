@@ -16,11 +16,10 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
-from pyarrow import fs
 
 from streaming.base import DAY
 from streaming.tables.file_statistics import file_statistics
-from streaming.tables.storage import resolve
+from streaming.tables.storage import make_folder, resolve
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ class TaskFiles:
         """Add rows, all of one day."""
         if day not in self._writers:
             path = f"{self._table}/{self._path(day)}"
-            if isinstance(self._storage, fs.LocalFileSystem):
-                self._storage.create_dir(path.rpartition("/")[0], recursive=True)
+            make_folder(self._storage, path.rpartition("/")[0])
             self._writers[day] = pq.ParquetWriter(path, self._columns, filesystem=self._storage, compression="snappy")
         self._writers[day].write_batch(rows)
 

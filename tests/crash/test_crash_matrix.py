@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -14,75 +12,14 @@ from pyspark.sql import SparkSession
 
 from platform_assets.reports.publication import outdated_files, read_publication, read_report
 from streaming import Lake
-from streaming.declare.suffixes import STATE
-from streaming.log.batches import read_batches
 from streaming.log.ingest import QUERY
 from streaming.views.corrections import plan
 from tests.support.crash import POINTS, TORN, crash, end
 from tests.support.instants import NOW
-from tests.support.runs import read_current, tuples
-from tests.support.scenario import BY_ID, PIPELINE, REPORT, SECOND_SECTION, STAGES, VISITS, run_scenario
+from tests.support.left_behind import Left, left
+from tests.support.scenario import BY_ID, PIPELINE, REPORT, SECOND_SECTION, STAGES, run_scenario
 
 pytestmark = pytest.mark.processes
-
-# What may differ: when a row was written, and under which folder the lake lies.
-WHEN = {"_ingested_at", "_written_at", "_corrected_at"}
-
-
-@dataclass(frozen=True)
-class Left:
-    """What a run left behind."""
-
-    log: list[dict[str, Any]]
-    log_version: int
-    clock: list[tuple[Any, ...]]
-    first: list[dict[str, Any]]
-    sessions: list[dict[str, Any]]
-    state: list[dict[str, Any]]
-    corrections: list[dict[str, Any]]
-    current: list[tuple[Any, ...]]
-    report: list[dict[str, Any]]
-    csv: bytes
-
-
-def left(spark: SparkSession, lake: Lake) -> Left:
-    stream = PIPELINE.stream
-    clock = [
-        (
-            batch.number,
-            batch.query_batch,
-            batch.state,
-            batch.summary.greatest,
-            batch.summary.rows,
-            batch.rejected,
-            batch.late,
-        )
-        for batch in read_batches(lake, stream)
-    ]
-    return Left(
-        log=rows(lake.log(stream)),
-        log_version=DeltaTable(lake.log(stream)).version(),
-        clock=clock,
-        first=rows(lake.first(BY_ID)),
-        sessions=rows(lake.first(VISITS)),
-        state=rows(lake.table(VISITS, STATE)),
-        corrections=rows(lake.corrections(BY_ID)),
-        current=tuples(read_current(spark, lake, BY_ID)),
-        report=rows(lake.report(REPORT)),
-        csv=Path(f"{lake.report(REPORT)}.csv").read_bytes(),
-    )
-
-
-def rows(uri: str) -> list[dict[str, Any]]:
-    """The rows of a table but for what may differ, in an order of their own."""
-    found = [
-        {name: value for name, value in row.items() if name not in WHEN}
-        for row in DeltaTable(uri).to_pyarrow_table().to_pylist()
-    ]
-    for row in found:
-        if row.get("_origin"):
-            row["_origin"]["path"] = PurePosixPath(row["_origin"]["path"]).name
-    return sorted(found, key=repr)
 
 
 @pytest.fixture(scope="module")

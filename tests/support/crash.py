@@ -89,11 +89,16 @@ POINTS: dict[str, Point] = {
 
 
 def crash(
-    root: Path, point: str, module: str = __name__, lent: SparkSession | None = None
+    root: Path,
+    point: str,
+    module: str = __name__,
+    lent: SparkSession | None = None,
+    lake: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a stage in a process of its own that dies at `point`; back when nothing of that process is left alive.
 
-    `module` is run with the lake and the point. It may borrow the session that is `lent`, whose JVM lives on.
+    `module` is run with the lake, by default the one in `root`, and the point. It may borrow the session that is
+    `lent`, whose JVM lives on.
     """
     scratch = root / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
@@ -107,7 +112,7 @@ def crash(
     }
     # Waits for the end of the output, which the JVM holds open as well.
     return subprocess.run(
-        [sys.executable, "-m", module, str(root / "lake"), point],
+        [sys.executable, "-m", module, lake or str(root / "lake"), point],
         cwd=scratch,
         env=environment,
         text=True,

@@ -74,6 +74,13 @@ class Bucket:
 @contextmanager
 def server() -> Iterator[str]:
     """A running store; its endpoint."""
+    with logged_server() as (endpoint, _):
+        yield endpoint
+
+
+@contextmanager
+def logged_server() -> Iterator[tuple[str, Path]]:
+    """A running store: its endpoint, and the file in which it notes each request on a line of its own."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -85,7 +92,7 @@ def server() -> Iterator[str]:
             process = subprocess.Popen(command, stdout=written, stderr=written, cwd=folder, start_new_session=True)
         try:
             _wait_for(endpoint, process, log)
-            yield endpoint
+            yield endpoint, log
         finally:
             process.terminate()
             process.wait(30)

@@ -18,6 +18,7 @@ from streaming.sources.table.comparison import compare_table
 from streaming.sources.table.followed import Followed, followed, version_words
 from streaming.sources.table.placed import BEGIN, PlacedRows, placed_rows
 from streaming.sources.table.units import UNIT
+from streaming.spark import JarGroup, storage_jars
 
 _PAYLOAD = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC"}
 
@@ -82,6 +83,11 @@ class Table(OffsetSource):
             )
         if not isinstance(self.rows_per_batch, int) or self.rows_per_batch < 1:
             raise DeclarationError(f"rows_per_batch={self.rows_per_batch!r} reads nothing; use 1 or more.")
+
+    @property
+    def jars(self) -> tuple[JarGroup, ...]:
+        """Those of the storage on which the table lies, where its path says so."""
+        return storage_jars(self.of) if isinstance(self.of, str) else ()
 
     @property
     def larger_batches(self) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from streaming import Files, Table
 from streaming.base.errors import JarError, SettingsError
 from streaming.lake.settings import Settings
-from streaming.spark.jar_groups import GROUPS, KAFKA, JarGroup
+from streaming.spark.jar_groups import GROUPS, KAFKA, S3, JarGroup
 from streaming.spark.jars import COORDINATES, are_there, jars_of, spark_jars
 from streaming.spark.session import spark_conf
 
@@ -127,6 +128,13 @@ def test_the_environment_replaces_the_coordinates_of_a_group(folder: Path, monke
     monkeypatch.setenv("TIDEMARK_JARS_KAFKA", "kafka-clients")
     with pytest.raises(SettingsError, match=r"TIDEMARK_JARS_KAFKA='kafka-clients' .*write group:artifact:version"):
         jars_of(KAFKA)
+
+
+def test_what_lies_on_s3_needs_its_client_and_nothing_else_does() -> None:
+    assert [source.jars for source in (Files("s3://b/landing"), Files("s3a://b/landing"), Table("s3://b/t"))] == [
+        (S3,)
+    ] * 3
+    assert [source.jars for source in (Files("landing"), Files("/srv/s3/landing"), Table("/srv/t"))] == [()] * 3
 
 
 def test_every_coordinate_of_every_group_can_be_read() -> None:

@@ -1,0 +1,202 @@
+"""A whole lake on a store that speaks S3: tables, checkpoint, landing folder, lease and report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql.types import LongType, StructField, StructType
+
+from streaming import Lake
+from streaming.base.errors import FencedError, LeaseError, SettingsError, StoreError
+from streaming.lake import Settings
+from streaming.service import lease as leases
+from streaming.service.lease import TIMEOUT, holder_of, take_lease
+from streaming.spark.session import spark_conf
+from streaming.tables import delta, s3, storage
+from streaming.tables.swapped import ChangedMeanwhile, Seen, look, swap
+from tests.support.crash import crash
+from tests.support.object_store import Bucket, logged_server, new_bucket
+from tests.support.pipelines.beats import beats
+from tests.support.processes import short_lived
+from tests.support.store_lake import BEGIN, END, FURTHER
+
+SECRET = "hunter2-of-the-store"
+MOST_REQUESTS_A_BATCH = 400
+"""Of a batch of a log, with its share of the start, of a step of a window and of one of sessions."""
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[tuple[str, Path]]:
+    """The store and its log; this process, and those that it starts, know it by their environment."""
+    with logged_server() as (endpoint, log), pytest.MonkeyPatch.context() as environment:
+        for name, value in {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "AKIA-OF-THE-LAKE",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+        }.items():
+            environment.setenv(name, value)
+        yield endpoint, log
+
+
+@pytest.fixture
+def bucket_of_lake(store: tuple[str, Path]) -> Bucket:
+    return new_bucket(store[0])
+
+
+@pytest.fixture
+def on_store(bucket_of_lake: Bucket) -> Lake:
+    return Lake(f"s3://{bucket_of_lake.name}/lake")
+
+
+def machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this process is on another machine, as far as files are concerned."""
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+
+def test_of_two_commits_that_follow_the_same_version_one_is_refused(on_store: Lake) -> None:
+    uri = on_store.path("raced")
+    delta.create(uri, StructType([StructField("a", LongType())]), append_only=True, description="")
+    both = threading.Barrier(2, timeout=30)
+
+    def commit(number: int) -> str:
+        looked: list[int] = []
+
+        def fence(table: DeltaTable) -> None:
+            if looked:
+                raise FencedError(f"version {table.version()} is there")
+            looked.append(table.version())
+            both.wait()
+
+        try:
+            delta.note(uri, metadata={}, numbers={"writer": number}, fence=fence)
+        except FencedError as error:
+            return str(error)
+        return "committed"
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(commit, range(2))) == ["committed", "version 1 is there"]
+    assert delta.version_of(uri) == 1
+
+
+def test_a_lease_on_the_store_keeps_other_machines_out_until_its_holder_is_silent(
+    on_store: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = on_store.checkpoint(beats, "lease.json")
+    monkeypatch.setattr(leases, "_RENEWED_EVERY", 0.05)
+    with ExitStack() as first, ExitStack() as second:
+        machine(tmp_path / "a", monkeypatch)
+        held = first.enter_context(take_lease(on_store, beats, "stream", host="a"))
+        machine(tmp_path / "b", monkeypatch)
+        assert str(holder_of(on_store, beats, host="b")).startswith(f"process {os.getpid()} on a")
+        with (
+            pytest.raises(LeaseError, match=r"already held by process .* on a "),
+            take_lease(on_store, beats, host="b"),
+        ):
+            pass
+
+        # Silent for longer than the time-out: whoever looked then, and comes second, is refused.
+        seen = look(record)
+        assert seen.content is not None
+        silent = json.loads(seen.content) | {"renewed": (datetime.now(UTC) - 2 * TIMEOUT).isoformat(), "token": "gone"}
+        storage.replace_bytes(record, json.dumps(silent).encode(), "")
+        stale = look(record)
+        second.enter_context(take_lease(on_store, beats, "stream", host="b"))
+        with pytest.raises(ChangedMeanwhile):
+            swap(record, b"{}", stale, "late")
+        assert held.lost.wait(10)
+    assert storage.read_bytes(record) is None
+
+
+def test_two_that_begin_at_once_do_not_both_get_the_lease(on_store: Lake) -> None:
+    record = on_store.checkpoint(beats, "lease.json")
+    seen = look(record)
+    swap(record, b"first", seen, "")
+    with pytest.raises(ChangedMeanwhile):
+        swap(record, b"second", seen, "")
+    swap(record, b"first again", look(record), "")
+    assert look(record).content == b"first again"
+
+
+def test_an_endpoint_in_plain_http_must_be_asked_for_and_one_with_a_password_is_not_repeated(
+    store: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
+    with pytest.raises(SettingsError, match=r"plain HTTP, .* set AWS_ALLOW_HTTP=true"):
+        s3.file_system()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://me:{SECRET}@store:9000")
+    with pytest.raises(SettingsError, match="credentials in AWS_ACCESS_KEY_ID") as refused:
+        s3.file_system()
+    assert SECRET not in str(refused.value)
+
+
+def test_a_bucket_that_is_not_there_is_told_with_what_to_do_and_without_the_request(store: tuple[str, Path]) -> None:
+    uri = "s3://no-such-bucket/lake/lease.json"
+    for ask in (lambda: delta.exists(uri), lambda: swap(uri, b"", Seen(None), "")):
+        with pytest.raises(
+            StoreError, match=r"lease\.json cannot be reached \(NoSuchBucket: .*check that the bucket"
+        ) as told:
+            ask()
+        assert "http" not in str(told.value)
+
+
+def test_spark_is_told_where_the_store_is_and_no_credential(store: tuple[str, Path]) -> None:
+    told = spark_conf(Settings(home="s3://bucket/lake"))
+    assert told["spark.hadoop.fs.s3a.endpoint"] == store[0]
+    assert "hadoop-aws" in told["spark.jars"]
+    assert SECRET not in str(told)
+
+
+@pytest.mark.processes
+def test_a_lake_on_s3_that_died_twice_is_as_one_on_a_disk_that_never_did(
+    on_store: Lake,
+    bucket_of_lake: Bucket,
+    store: tuple[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEMARK_HOME", on_store.root)
+    outputs = []
+    for point in (
+        "after the log commit, before the checkpoint's",
+        "after the sessions' commit, before that of their state",
+    ):
+        died = crash(tmp_path, point, lake=on_store.root)
+        assert died.returncode == -signal.SIGKILL, f"{point}: {died.stdout}"
+        outputs.append(died.stdout)
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.support.store_lake", str(tmp_path / "disk"), on_store.root],
+        env=os.environ | {"TIDEMARK_MASTER": "local[2]", "TIDEMARK_SPARK_DRIVER_MEMORY": "1g", **short_lived()},
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=600,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert found["different"] == []
+    assert found["broken"] == []
+    assert "another process has taken over" in found["fenced"]
+    assert found["batches"] == FURTHER + 2
+
+    further = store[1].read_text().partition(BEGIN)[2].partition(END)[0].count(" HTTP/1.1")
+    assert 0 < further / FURTHER < MOST_REQUESTS_A_BATCH
+
+    objects = b"".join(bucket_of_lake.content(key, "") for key in bucket_of_lake.names(""))
+    assert SECRET not in "".join([*outputs, ended.stdout, ended.stderr]) and SECRET.encode() not in objects

@@ -1,0 +1,105 @@
+"""A standalone cluster, where Python reaches the executors by an archive alone."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import Lake
+from tests.support.feeds import land
+from tests.support.instants import at
+from tests.support.processes import short_lived
+from tests.support.standalone import Standalone
+from tests.support.waiting import until
+from tidemark.testing import read
+
+PROJECT = Path(__file__).resolve().parents[2]
+PACKAGE = "code_of_the_project"
+DECLARED = """
+from streaming import Ascending, Files, Json, Keyed, Pipeline, Stream
+
+beats = Stream("beats", Files("landing/beats"), Json("id string, at timestamp"), "at", Ascending())
+
+
+def count(key, row):
+    key.beats = (key.beats or 0) + 1
+    key.emit(beats=key.beats)
+
+
+counted = Keyed("counted", beats, by=("id",), state="beats bigint", result="beats bigint", on_row=count)
+pipeline = Pipeline(beats, (counted,))
+"""
+# What a packed environment has in its place is a whole Python; this one borrows that of the test.
+PYTHON = """#!/bin/sh
+environment=$(dirname "$(dirname "$(readlink -f "$0")")")
+PYTHONPATH="$environment/lib:$PYTHONPATH" exec {python} "$@"
+"""
+FILES = [[{"id": name, "at": at(number).isoformat()} for name in "ab"] for number in range(6)]
+
+
+def packed(folder: Path) -> Path:
+    """An archive of an environment in which the project's package is."""
+    package, python = folder / "lib" / PACKAGE, folder / "bin" / "python"
+    package.mkdir(parents=True)
+    python.parent.mkdir()
+    (package / "__init__.py").touch()
+    (package / "counting.py").write_text(DECLARED)
+    python.write_text(PYTHON.format(python=sys.executable))
+    python.chmod(0o755)
+    archive = folder.with_suffix(".tar.gz")
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(folder, ".")
+    return archive
+
+
+@pytest.mark.processes
+def test_a_driver_ships_what_executors_need_and_a_worker_killed_in_mid_batch_changes_no_result(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = packed(tmp_path / "environment")
+    monkeypatch.syspath_prepend(str(tmp_path / "environment" / "lib"))
+    declared = importlib.import_module(f"{PACKAGE}.counting")
+    lake = Lake(str(tmp_path / "lake"))
+    for batch in FILES:
+        land(declared.beats.source.location(lake), batch)
+
+    # The workers know the library, as an environment that is packed has it; of the project they know nothing.
+    with Standalone(tmp_path / "spark", 1, {"PYTHONPATH": str(PROJECT)}) as cluster:
+        driver = subprocess.Popen(
+            [sys.executable, "-c", "from platform_assets.cli import main; main()", "run", "beats"],
+            cwd=tmp_path,
+            env=os.environ
+            | {
+                "PYTHONPATH": f"{PROJECT}:{tmp_path / 'environment' / 'lib'}",
+                "PYSPARK_PYTHON": "./environment/bin/python",
+                "TIDEMARK_SPARK_ARCHIVES": f"{archive}#environment",
+                "TIDEMARK_HOME": lake.root,
+                "TIDEMARK_PIPELINES": PACKAGE,
+                "TIDEMARK_MASTER": cluster.url,
+                "TIDEMARK_SPARK_DRIVER_HOST": "127.0.0.1",
+                "TIDEMARK_SPARK_DRIVER_MEMORY": "1g",
+                "TIDEMARK_SPARK_EXECUTOR_MEMORY": "512m",
+                "TIDEMARK_SPARK_SQL_SHUFFLE_PARTITIONS": "1",
+                **short_lived(),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        commits = Path(lake.checkpoint(declared.beats, "log"), "commits")
+        until(lambda: (commits / "1").exists() or driver.poll() is not None, "two batches in the log", 180)
+        cluster.kill("worker")
+        assert not (commits / "5").exists()
+        cluster.start()
+        said, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, said
+    counted = read(spark, lake, declared.counted, "current", "id", "_at", "beats")
+    assert counted == [(name, at(number), number + 1) for name in "ab" for number in range(len(FILES))]

@@ -195,7 +195,7 @@ class KeyedSteps:
             fence=lambda table: at.fence(self._keyed, table),
             replaces=replaced,
         )
-        size = sum(file.size for file in (*left, *folded.state))
+        size = sum(file.size for file in left) + sum(file.size for file in folded.state)
         return rows + sum(file.rows for file in left), size
 
     def _created(self, suffix: str) -> str:

@@ -1,6 +1,7 @@
 """A stream that is not left in peace: bursts, silence, kills, corrections and compaction for an hour, then the audit.
 
-`make soak MINUTES=n` runs it. The record goes to the folder of the run as `record.md`, `record.json` and `record.png`.
+`make soak MINUTES=n` runs it; `python -m benchmarks.soak --keyed` is the same with keyed functions and rules in place
+of views. The record goes to the folder of the run as `record.md`, `record.json` and `record.png`.
 """
 
 from __future__ import annotations
@@ -20,33 +21,34 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.demands import begin, conclude, console
-from benchmarks.pipelines.meters import pipeline
+from benchmarks.pipelines import keyed_meters, meters
 from benchmarks.processes import family, jvms, orphans, until
 from benchmarks.readings import LandedReadings
 from benchmarks.soak_record import Kill, Record, demands_of, draw
-from streaming import Lake
+from streaming import Lake, Pipeline
 from streaming.service.overview import look
 
-STREAM = pipeline.stream
 _FILE_EVERY = 2.0
 _ROWS = 100
 _BURST_EVERY, _BURST_FOR, _BURST_TIMES = 600.0, 30.0, 20
 _IDLE_EVERY, _IDLE_FOR = 900.0, 60.0
-_KILL_EVERY, _CORRECT_EVERY, _MAINTAIN_EVERY = 120.0, 300.0, 600.0
+_KILL_EVERY, _CORRECT_EVERY, _MAINTAIN_EVERY, _LIMIT_EVERY = 120.0, 300.0, 600.0, 15.0
 
 
 class Soak:
     """One soak in a lake of its own."""
 
-    def __init__(self, folder: Path, minutes: float, seed: int) -> None:
+    def __init__(self, folder: Path, minutes: float, seed: int, pipeline: Pipeline) -> None:
         self.lake = Lake(str(folder / "lake"))
+        self.pipeline = pipeline
         self.record = Record(minutes)
         self._random = random.Random(seed)
-        self._readings = LandedReadings(Path(STREAM.source.location(self.lake)), seed)
+        self._readings = LandedReadings(Path(pipeline.streams[0].source.location(self.lake)), seed)
         self._started_at = time.monotonic()
         self._over = threading.Event()
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._recovering = False
+        self._limits = 0
         self._output = (folder / "output.log").open("ab")
         self._environment = {**os.environ, "TIDEMARK_HOME": self.lake.root}
 
@@ -59,8 +61,9 @@ class Soak:
         """Everything at once for the wanted time; then the rest is drained and corrected."""
         jobs: tuple[tuple[float, Callable[[], None]], ...] = (
             (_FILE_EVERY, self._generate),
-            (_CORRECT_EVERY, lambda: self._tidemark("correct", STREAM.name)),
-            (_MAINTAIN_EVERY, lambda: self._tidemark("maintain", STREAM.name)),
+            *([(_LIMIT_EVERY, self._set_limit)] if self.pipeline.control_streams else []),
+            (_CORRECT_EVERY, lambda: self.tidemark("correct", self.pipeline.name)),
+            (_MAINTAIN_EVERY, lambda: self.tidemark("maintain", self.pipeline.name)),
             (10.0, self._sample),
             (2.0, self._keep),
             (_KILL_EVERY, self._kill),
@@ -71,7 +74,7 @@ class Soak:
             thread.start()
         while self.seconds < self.record.minutes * 60:
             self._over.wait(30)
-            overview = look(self.lake, pipeline)
+            overview = look(self.lake, self.pipeline)
             process = overview.process
             console.print(
                 f"{self.seconds / 60:5.1f} min  {overview.state:10}  {self.record.generated:>9,} rows out, batch "
@@ -83,9 +86,9 @@ class Soak:
         for thread in threads:
             thread.join()
         self._await_backlog()
-        self._tidemark("down", "--drain", STREAM.name)
-        self._tidemark("run", STREAM.name, "--end-of-input")
-        self._tidemark("correct", STREAM.name)
+        self.tidemark("down", "--drain", self.pipeline.name)
+        self.tidemark("run", self.pipeline.name, "--end-of-input")
+        self.tidemark("correct", self.pipeline.name)
 
     def _repeat(self, every: float, job: Callable[[], None]) -> None:
         while not self._over.wait(every):
@@ -99,11 +102,22 @@ class Soak:
         self._readings.land(_ROWS * times, datetime.now(UTC))
         self.record.generated, self.record.damaged = self._readings.generated, self._readings.damaged
 
+    def _set_limit(self) -> None:
+        """A limit of some meter becomes another, for the readings that come with it or later."""
+        self._limits += 1
+        meter, now = f"m{self._random.randrange(20):02}", datetime.now(UTC).isoformat()
+        limit = {"meter": meter, "most": self._random.random() * 9, "number": self._limits, "set_at": now}
+        landing = Path(self.pipeline.control_streams[0].source.location(self.lake))
+        landing.mkdir(parents=True, exist_ok=True)
+        hidden = landing / f".{self._limits:06}"
+        hidden.write_text(json.dumps(limit))
+        hidden.replace(landing / f"{self._limits:06}.json")
+
     def _keep(self) -> None:
         """What the keeper sensor does: a supervisor that is gone is followed by another one."""
         if self._supervisor is None or self._supervisor.poll() is not None:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-m", "streaming.service", "supervise", STREAM.name],
+                [sys.executable, "-m", "streaming.service", "supervise", self.pipeline.name],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
@@ -112,7 +126,7 @@ class Soak:
             )
 
     def _kill(self) -> None:
-        before = look(self.lake, pipeline).process
+        before = look(self.lake, self.pipeline).process
         if before is None or self._supervisor is None:
             return
         members = family(before.pid)
@@ -129,7 +143,7 @@ class Soak:
         kill.orphans = orphans(members)
 
         def commits_again() -> bool:
-            process = look(self.lake, pipeline).process
+            process = look(self.lake, self.pipeline).process
             return process is not None and process.pid != before.pid and (process.newest_batch or -1) > newest
 
         if until(commits_again, 90) is not None:
@@ -137,19 +151,20 @@ class Soak:
         self._recovering = False
 
     def _sample(self) -> None:
-        process = look(self.lake, pipeline).process
+        process = look(self.lake, self.pipeline).process
         if process is not None and process.memory_bytes and process.newest_batch is not None:
             self.record.memory.append((self.seconds, process.memory_bytes))
 
     def _await_backlog(self) -> None:
         def worked_off() -> bool:
             self._keep()
-            process = look(self.lake, pipeline).process
+            process = look(self.lake, self.pipeline).process
             return process is not None and process.items_waiting == 0 and process.phase == "running"
 
         until(worked_off, 600)
 
-    def _tidemark(self, *arguments: str) -> None:
+    def tidemark(self, *arguments: str) -> None:
+        """Run a command of the platform, and note its exit code."""
         command = [sys.executable, "-c", "from platform_assets.cli import main; main()", *arguments]
         completed = subprocess.run(
             command,
@@ -167,12 +182,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=2013)
+    parser.add_argument("--keyed", action="store_true", help="keyed functions and rules in place of views")
     arguments, folder = begin(parser)
     started = datetime.now(UTC)
-    soak = Soak(folder, arguments.minutes, arguments.seed)
+    pipeline = keyed_meters.pipeline if arguments.keyed else meters.pipeline
+    soak = Soak(folder, arguments.minutes, arguments.seed, pipeline)
     soak.run()
-    soak._tidemark("audit", STREAM.name)
-    demands, times = demands_of(soak.lake, soak.record, soak.record.runs["audit"][-1], started)
+    soak.tidemark("audit", pipeline.name)
+    demands, times = demands_of(soak.lake, pipeline.streams[0], soak.record, soak.record.runs["audit"][-1], started)
     (folder / "record.json").write_text(json.dumps(asdict(soak.record), indent=1))
     draw(folder / "record.png", soak.record, times)
     conclude(folder / "record.md", demands)

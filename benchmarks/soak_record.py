@@ -8,9 +8,8 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.demands import Demand
-from benchmarks.pipelines.meters import meters
 from benchmarks.processes import ORPHANS_GONE_WITHIN
-from streaming import Lake
+from streaming import Lake, Stream
 from streaming.log.batches import read_batches
 from streaming.log.ingest import QUERY
 from streaming.service.progress_table import read_progress
@@ -50,15 +49,15 @@ def quarters(values: list[tuple[float, float]], length: float) -> list[float]:
 
 
 def demands_of(
-    lake: Lake, record: Record, audited: int, started: datetime
+    lake: Lake, stream: Stream, record: Record, audited: int, started: datetime
 ) -> tuple[list[Demand], list[tuple[float, float]]]:
-    """Every demand with what was measured and whether it holds; and the times of the log's batches."""
+    """Every demand on the `stream` with what was measured and whether it holds; and the times of the log's batches."""
     length = record.minutes * 60
-    measures = [entry for entry in read_progress(lake, meters, started) if entry.query == QUERY and entry.rows]
+    measures = [entry for entry in read_progress(lake, stream, started) if entry.query == QUERY and entry.rows]
     times = [((entry.started - started).total_seconds(), entry.seconds) for entry in measures]
     memory = quarters([(at, float(size)) for at, size in record.memory], length)
     batch_times = quarters(times, length)
-    described = read_batches(lake, meters)
+    described = read_batches(lake, stream)
     logged = sum(batch.summary.rows for batch in described)
     rejected = sum(batch.rejected for batch in described)
     recovered = [kill.recovered_after for kill in record.kills]

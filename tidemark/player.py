@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -130,7 +130,7 @@ class _Player:
             if kept is not None:
                 # As it comes out of the table, where the next step finds it.
                 fields = zip(kept.state, self._keyed.state_schema, strict=True)
-                self._kept[values] = replace(kept, state=tuple(read_back(value, field.type) for value, field in fields))
+                self._kept[values] = kept._replace(state=tuple(read_back(value, field.type) for value, field in fields))
 
     def end_of_input(self) -> None:
         """Move the clocks past the rows and timers that are pending."""

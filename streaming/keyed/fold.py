@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming.base import FunctionError
 from streaming.declare import FAILED, Keyed
@@ -19,8 +18,7 @@ IDLE = "_idle"
 """The timer that forgets a key; its name comes before those of all others."""
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """What is kept of a key: its state fields in order, as Arrow takes them, and its timers."""
 
     state: tuple[Any, ...]
@@ -29,7 +27,7 @@ class Kept:
     @property
     def due(self) -> int | None:
         """The time of its first timer; None where it has none."""
-        return min(self.timers.values(), default=None)
+        return min(self.timers.values()) if self.timers else None
 
 
 class Fold:
@@ -54,6 +52,7 @@ class Fold:
         self._streams = tuple(stream.name for stream in keyed.streams)
         self._on_row = keyed.on_row
         self._timers = dict(keyed.timers)
+        self._timer_names = frozenset(self._timers)
         self._by_event_time = keyed.order == "event"
         self._idle = keyed.idle_micros
         self._diverts = keyed.on_error == "side"
@@ -76,10 +75,10 @@ class Fold:
             key.rules, key.matching = self._rules.none, ()
         for place, name in enumerate(key._fields):
             setattr(key, name, state[place] if state else None)
-        key._timers = dict(timers or {})
-        key._due = min(key._timers.values(), default=FOREVER)
+        key._timers = dict(timers) if timers else {}
+        key._due = min(timers.values()) if timers else FOREVER
         key._earliest = NEVER
-        key._out, key._encoders, key._timer_names = self.outputs, self._encoders, frozenset(self._timers)
+        key._out, key._encoders, key._timer_names = self.outputs, self._encoders, self._timer_names
         return key
 
     def row(
@@ -132,18 +131,18 @@ class Fold:
         Raises:
             FunctionError: a state field holds what its type cannot.
         """
-        state = []
+        state, nothing = [], not key._timers
         for name, encode in self._state_encoders:
             try:
-                state.append(encode(getattr(key, name)))
+                value = encode(getattr(key, name))
+                state.append(value)
+                nothing = nothing and value is None
             except ValueError as error:
                 raise FunctionError(
                     f"keyed function {self._name!r} left in state field {name!r} of key {key.key!r} what it cannot "
                     f"keep: {error}. State: {_state(key)}. Correct the function. Nothing of this step was kept."
                 ) from error
-        if not key._timers and all(value is None for value in state):
-            return None
-        return Kept(tuple(state), dict(key._timers))
+        return None if nothing else Kept(tuple(state), dict(key._timers))
 
     def _forget_at(self, key: Key, at: int) -> None:
         """Forget the key at that time, also where the function has cleared it and then kept something."""

@@ -11,20 +11,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.declare import Keyed, Stream
-from streaming.keyed.partition import (
-    BATCH,
-    DUE,
-    MATCHING,
-    ORIGIN,
-    STAMP,
-    STREAM,
-    TIME,
-    TIMERS,
-    key_column,
-    state_column,
-    value_column,
-)
+from streaming.keyed.buckets import Buckets
+from streaming.keyed.partition import BATCH, MATCHING, ORIGIN, STAMP, STREAM, TIME, key_column, value_column
 from streaming.keyed.rules import PinnedRules
+from streaming.keyed.state_columns import HASH
 from streaming.log import LogFiles
 
 
@@ -62,38 +52,61 @@ def is_on_time(stream: Stream) -> Column:
 
 
 def in_order(
-    keyed: Keyed, state: DataFrame, rows: Mapping[str, DataFrame], rules: PinnedRules | None = None
+    keyed: Keyed,
+    rows: Mapping[str, DataFrame],
+    rules: PinnedRules | None = None,
+    buckets: Buckets | None = None,
+    *,
+    visited: bool = False,
 ) -> DataFrame:
-    """State and the rows of each stream, all of a key in one partition, its state first and then its rows in order.
+    """The rows of each stream by the hash of their key, all of a key in one partition and there in their order.
 
-    Of `rules` with conditions, each row has those that are true of it.
+    With `buckets`, all of a bucket are in one partition; `visited`: a row without a batch stands for each of them. Of
+    `rules` with conditions, each row has those that are true of it.
     """
     if keyed.condition is not None and rules is not None:
         name = keyed.streams[0].name
         rows = {name: rows[name].withColumn(MATCHING, _matching(rules.history.of_all(keyed.condition)))}
     keys = [key_column(place) for place in range(len(keyed.by))]
-    fields = [f"`{name}`" for name in keyed.state_schema.names]
-    kept = [state_column(place) for place in range(len(fields))]
-    named = [F.col(f"`{name}`").alias(key) for name, key in zip(keyed.by, keys, strict=True)]
-    fields_of = [F.col(field).alias(name) for field, name in zip(fields, kept, strict=True)]
-    new = [_rows_of(keyed, place, rows[stream.name]) for place, stream in enumerate(keyed.streams)]
-    parts = [state.select(*named, *fields_of, TIMERS, DUE), *new]
-    all_rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+    parts = [_rows_of(keyed, place, rows[stream.name]) for place, stream in enumerate(keyed.streams)]
+    if visited and buckets is not None:
+        parts.append(_marks(parts[0].sparkSession, buckets))
+    hashed = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
     time = [F.col(TIME).asc_nulls_first()] if keyed.order == "event" else []
-    placed = all_rows.repartition(*keys) if keys else all_rows.repartition(1)
-    origins = [f"{ORIGIN}{place}" for place in range(len(new))]
+    origins = [f"{ORIGIN}{place}" for place in range(len(keyed.streams))]
     within_time = [F.col(name).asc_nulls_first() for name in (STREAM, BATCH)]
-    ordered = placed.sortWithinPartitions(*keys, *time, *within_time, *origins)
-    columns = (*keys, *kept, TIMERS, DUE, TIME, STAMP, BATCH, STREAM, *_matched(keyed))
-    values = [name for place in range(len(new)) for name in _values(keyed, place)]
+    placed = hashed.repartition(HASH) if buckets is None else in_buckets(hashed, buckets)
+    ordered = placed.sortWithinPartitions(HASH, *keys, *time, *within_time, *origins)
+    columns = (HASH, *keys, TIME, STAMP, BATCH, STREAM, *_matched(keyed))
+    values = [name for place in range(len(keyed.streams)) for name in _values(keyed, place)]
     return ordered.select(*columns, *values)
+
+
+def hash_of(columns: Sequence[Column]) -> Column:
+    """The hash of a key, which never changes: state is found by it."""
+    return F.xxhash64(*columns) if columns else F.lit(0).cast("bigint")
+
+
+def in_buckets(rows: DataFrame, buckets: Buckets) -> DataFrame:
+    """The rows, by their hash all of a bucket in one partition."""
+    most = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    bucket = F.shiftright(HASH, buckets.shift) + F.lit(buckets.count // 2)
+    return rows.repartitionById(min(buckets.count, most), bucket.cast("int"))
+
+
+def _marks(spark: SparkSession, buckets: Buckets) -> DataFrame:
+    """A row for each bucket, with its least hash."""
+    first = F.shiftleft(F.col("id") - F.lit(buckets.count // 2), buckets.shift)
+    return spark.range(0, buckets.count, 1, 1).select(first.alias(HASH), F.lit(None).cast("bigint").alias(BATCH))
 
 
 def _rows_of(keyed: Keyed, place: int, rows: DataFrame) -> DataFrame:
     """The rows of one stream: keys, what orders them, and the stream's other columns under names of their own."""
     stream = keyed.streams[place]
+    keys = [F.col(f"`{name}`") for name in keyed.by]
     return rows.select(
-        *(F.col(f"`{name}`").alias(key_column(each)) for each, name in enumerate(keyed.by)),
+        hash_of(keys).alias(HASH),
+        *(key.alias(key_column(each)) for each, key in enumerate(keys)),
         F.col(stream.event_time).alias(TIME),
         F.col("_watermark").alias(STAMP),
         BATCH,

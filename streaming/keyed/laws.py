@@ -18,7 +18,7 @@ from streaming.keyed.key import NEVER
 from streaming.keyed.migration import migrations_of
 from streaming.keyed.partition import BATCH
 from streaming.keyed.reached import Reached
-from streaming.keyed.schemas import no_rows, spark_schema, table_schemas
+from streaming.keyed.schemas import spark_schema, table_schemas
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid
@@ -61,9 +61,8 @@ def audit_keyed(
             columns = [*keyed.by, *keyed.state_schema.names]
         if not columns:
             continue
-        nothing = no_rows(spark, schemas[STATE])
         schema = pa.schema([schemas[suffix].field(name) for name in columns])
-        computed = _computed(keyed, nothing, logs, at, suffix, schema)
+        computed = _computed(keyed, logs, at, suffix, schema)
         stored = delta.read(spark, uri, version).select(*(f"`{name}`" for name in columns))
         name, differing = keyed.table_name(suffix), differing_rows(stored, computed)
         yield Finding("cuts", name, stored.count(), differing, f"{suffix or 'results'}: computed again, equal")
@@ -71,9 +70,7 @@ def audit_keyed(
         yield from audit_corrections(spark, lake, pinned, logs)
 
 
-def _computed(
-    keyed: Keyed, state: DataFrame, logs: Mapping[str, LogAtVersion], at: Reached, suffix: str, schema: pa.Schema
-) -> DataFrame:
+def _computed(keyed: Keyed, logs: Mapping[str, LogAtVersion], at: Reached, suffix: str, schema: pa.Schema) -> DataFrame:
     rows = {}
     for stream in keyed.streams:
         followed = valid(logs[stream.name].rows).where(F.col(BATCH) <= at.through[stream.name])
@@ -87,4 +84,4 @@ def _computed(
         told = None if control is None else control.rows
         rules = rules_of_logs(keyed.rules, logs[name].batches, at.through[name], told)
     task = RowsOf(keyed, NEVER if clock is None else clock, suffix, schema, rules)
-    return in_order(keyed, state, rows, rules).mapInArrow(task, spark_schema(schema, partitioned=False))
+    return in_order(keyed, rows, rules).mapInArrow(task, spark_schema(schema, partitioned=False))

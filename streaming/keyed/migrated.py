@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from streaming.base import FunctionError
-from streaming.declare import STATE, Keyed
+from streaming.declare import Keyed
+from streaming.keyed.buckets import Buckets
 from streaming.keyed.fold import as_json
-from streaming.keyed.tasks import REPORT
+from streaming.keyed.tasks import REPORT, BucketFile
 from streaming.keyed.values import kept_as, python_values
-from streaming.tables import TaskFiles
 
 
 class Migrated:
@@ -60,36 +60,41 @@ class Migrated:
 
 @dataclass(frozen=True)
 class WriteMigrated:
-    """Write today's state of the rows of an older table, whose state has `fields`, into the table at `uri`.
+    """Write today's state of the rows of an older table, whose state has `fields`, into the table at `uri`, in buckets.
 
-    The columns are the keys, those fields, timers and the first of these. A key is left out of which nothing is kept.
+    The columns are the hash, the first timer, the keys, those fields and all timers, by hash. A key is left out of
+    which nothing is kept.
     """
 
     keyed: Keyed
     version: int
-    fields: tuple[str, ...]
     uri: str
     schema: pa.Schema
+    fields: tuple[str, ...] = ()
+    buckets: Buckets = field(default_factory=lambda: Buckets.of_size(0, 0))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files, migrated = TaskFiles(self.uri, self.schema), Migrated(self.keyed, self.version)
+        migrated, reports = Migrated(self.keyed, self.version), []
+        file: BucketFile | None = None
+        number: int | None = None
         try:
-            for batch in batches:
-                rows = list(self._rows(batch, migrated))
-                if rows:
-                    columns = zip(zip(*rows, strict=True), self.schema, strict=True)
-                    arrays = [pa.array(values, field.type) for values, field in columns]
-                    files.write(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
-            reports = [{"suffix": STATE, **vars(file)} for file in files.close()]
+            for row in (row for batch in batches for row in self._rows(batch, migrated)):
+                bucket = self.buckets.of(row[0])
+                if file is None or bucket != number:
+                    reports += [] if file is None else [file.close()]
+                    file, number = BucketFile(bucket, self.uri, self.schema), bucket
+                file.add(row)
+            reports += [] if file is None else [file.close()]
         except FunctionError as error:
             # Raised here, it would come back as a text within Spark's own traces.
             reports = [{"error": str(error)}]
         yield pa.RecordBatch.from_pylist(reports, schema=REPORT)
 
     def _rows(self, batch: pa.RecordBatch, migrated: Migrated) -> Iterator[tuple[Any, ...]]:
-        keys = len(self.keyed.by)
+        ends = 2 + len(self.keyed.by)
         for row in zip(*map(python_values, batch.columns), strict=True):
-            key, state, (timers, due) = row[:keys], row[keys:-2], row[-2:]
-            made = migrated(key, dict(zip(self.fields, state, strict=True)))
+            hash_of_key, due, *key = row[:ends]
+            state, timers = row[ends:-1], row[-1]
+            made = migrated(tuple(key), dict(zip(self.fields, state, strict=True)))
             if timers or any(value is not None for value in made):
-                yield (*key, *made, list((timers or {}).items()), due)
+                yield (hash_of_key, due, *key, *made, list((timers or {}).items()))

@@ -6,20 +6,25 @@ whoever dies in between finds it still to be done, and whoever has the older dec
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from streaming.base import ChangedDeclaration, FunctionError, arrow_schema, counted
 from streaming.declare import STATE, Keyed, described
+from streaming.keyed.buckets import Buckets
 from streaming.keyed.compatible import added_fields, is_migrated, is_of_today, version_of
+from streaming.keyed.frame import hash_of, in_buckets
 from streaming.keyed.migrated import WriteMigrated
-from streaming.keyed.partition import DUE, TIMERS
 from streaming.keyed.reached import Reached
 from streaming.keyed.schemas import spark_schema
 from streaming.keyed.source_text import SOURCE, source_number
+from streaming.keyed.state_columns import DUE, HASH, TIMERS
+from streaming.keyed.state_table import BUCKETS
 from streaming.keyed.tasks import WRITTEN
 from streaming.lake import Lake
 from streaming.operators import Outputs, declaration_properties, recorded_declaration
@@ -69,19 +74,22 @@ def migrate_state(spark: SparkSession, lake: Lake, keyed: Keyed, schema: pa.Sche
     if len(migrations) <= _done(table):
         return None
     before = migrations[-1]
-    files = _files(spark, keyed, uri, before, schema)
+    made = _made(spark, keyed, uri, table, before["state"], WriteMigrated(keyed, before["version"], uri, schema))
     _record(lake, keyed, migrations)
-    at, rows = Reached.of(keyed, table), delta.row_count(table)
-    left = delta.commit_files(
-        uri,
-        files,
-        metadata={_MIGRATED: before},
-        numbers={_MIGRATED: len(migrations), SOURCE: source_number(keyed)},
-        fence=lambda now: at.fence(keyed, now),
-        mode="overwrite",
-        schema=Schema.from_json(spark_schema(schema, partitioned=False).json()),
-    )
+    rows = delta.row_count(table)
+    left = made.commit(table, {_MIGRATED: before}, {_MIGRATED: len(migrations), SOURCE: source_number(keyed)})
     return _said(keyed, before, left, rows - left)
+
+
+def cut_state(spark: SparkSession, lake: Lake, keyed: Keyed, schema: pa.Schema) -> None:
+    """Cut the state into buckets where an older release has left it, in one commit; no row becomes another."""
+    uri = lake.table(keyed, STATE)
+    table = delta.open_table(uri)
+    if table is None or HASH in [field.name for field in table.schema().fields]:
+        return
+    as_it_is = replace(keyed, migrate=None)
+    made = _made(spark, keyed, uri, table, keyed.state, WriteMigrated(as_it_is, keyed.version, uri, schema))
+    made.commit(table, {BUCKETS: made.buckets.count}, {})
 
 
 def migrations_of(lake: Lake, keyed: Keyed) -> list[str]:
@@ -106,14 +114,48 @@ def _done(table: DeltaTable) -> int:
     return max(table.transaction_version(_MIGRATED) or 0, 0)
 
 
-def _files(spark: SparkSession, keyed: Keyed, uri: str, before: dict[str, Any], schema: pa.Schema) -> list[TaskFile]:
-    fields = tuple(arrow_schema(before["state"]).names) if before["state"].strip() else ()
-    state = delta.read(spark, uri).select(*(f"`{name}`" for name in (*keyed.by, *fields, TIMERS, DUE)))
-    reports = state.mapInArrow(WriteMigrated(keyed, before["version"], fields, uri, schema), WRITTEN).collect()
+@dataclass(frozen=True)
+class _Made:
+    """What all files of a state table are replaced by, in buckets; nothing is committed yet."""
+
+    keyed: Keyed
+    task: WriteMigrated
+    buckets: Buckets
+    files: list[TaskFile]
+
+    def commit(self, table: DeltaTable, metadata: dict[str, Any], numbers: dict[str, int]) -> int:
+        """Put it in the place of what the table, as it was opened, holds; returns the keys there are."""
+        at = Reached.of(self.keyed, table)
+        return delta.commit_files(
+            self.task.uri,
+            self.files,
+            metadata=metadata,
+            numbers={**numbers, BUCKETS: self.buckets.count},
+            fence=lambda now: at.fence(self.keyed, now),
+            mode="overwrite",
+            schema=Schema.from_json(spark_schema(self.task.schema, partitioned=False).json()),
+        )
+
+
+def _made(spark: SparkSession, keyed: Keyed, uri: str, table: DeltaTable, state: str, write: WriteMigrated) -> _Made:
+    """What `write` makes of the rows of an open table whose state fields were declared as `state`."""
+    buckets = Buckets.of_size(delta.row_count(table), delta.size(uri))
+    fields = arrow_schema(state).names if state.strip() else []
+    task = replace(write, fields=tuple(fields), buckets=buckets)
+    keys = [F.col(f"`{name}`") for name in keyed.by]
+    kept = (F.col(f"`{name}`") for name in fields)
+    # Read by its version: whatever is written meanwhile is for the fence.
+    rows = delta.read(spark, uri, table.version()).select(hash_of(keys).alias(HASH), DUE, *keys, *kept, TIMERS)
+    reports = in_buckets(rows, buckets).sortWithinPartitions(HASH).mapInArrow(task, WRITTEN).collect()
     for report in reports:
         if report["error"] is not None:
             raise FunctionError(report["error"])
-    return [TaskFile(row["path"], row["size"], row["rows"], row["day"], row["statistics"]) for row in reports]
+    files = [
+        TaskFile(row["path"], row["size"], row["rows"], row["day"], row["statistics"])
+        for row in reports
+        if row["path"] is not None
+    ]
+    return _Made(keyed, task, buckets, files)
 
 
 def _record(lake: Lake, keyed: Keyed, migrations: list[dict[str, Any]]) -> None:

@@ -24,6 +24,7 @@ from streaming.keyed.laws import audit_keyed
 from streaming.keyed.migration import check_whole
 from streaming.keyed.reached import Reached
 from streaming.keyed.source_text import changed_text
+from streaming.keyed.state_columns import DUE, TIMERS
 from streaming.keyed.steps import KeyedSteps
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, read_log, valid
@@ -166,7 +167,11 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         table = require_table(self.lake, keyed, suffix)
         rows = delta.read(spark, self.lake.table(keyed, suffix), version_read(self.lake, keyed, table))
         keys = [f"`{name}`" for name in keyed.by]
-        return rows.orderBy(*keys) if suffix == STATE else rows.orderBy(AT, *keys)
+        if suffix != STATE:
+            return rows.orderBy(AT, *keys)
+        # A table of an older release has its columns in another order, and no hash.
+        fields = (f"`{name}`" for name in keyed.state_schema.names)
+        return rows.select(*keys, *fields, TIMERS, DUE).orderBy(*keys)
 
     def _current(self, output: str, spark: SparkSession) -> DataFrame:
         corrections = read_corrections(spark, self.lake, self.operator, output)

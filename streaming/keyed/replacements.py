@@ -18,7 +18,7 @@ from streaming.keyed.late import passed, sessions_with_late_rows
 from streaming.keyed.late_sessions import END, FIRST_LATE, LATE_ROWS, START
 from streaming.keyed.reached import Reached
 from streaming.keyed.rules import PinnedRules
-from streaming.keyed.schemas import key_schema, no_rows, spark_schema, state_schema
+from streaming.keyed.schemas import key_schema, spark_schema
 from streaming.keyed.tasks import RowsOf
 
 _OUTPUT = "_output"
@@ -88,11 +88,10 @@ def replayed(
     keys = key_schema(keyed, rows[keyed.streams[0].name])
     emitted = keyed.output_schemas[output]
     schema = pa.schema([*keys, pa.field(AT, pa.timestamp("us", "UTC")), *emitted])
-    nothing = no_rows(rows[keyed.streams[0].name].sparkSession, state_schema(keyed, keys))
     # Without a stamp no row is late.
     unstamped = {name: each.withColumn(STAMP, F.lit(None).cast("timestamp")) for name, each in rows.items()}
     task = RowsOf(keyed, clock, output, schema, rules)
-    return in_order(keyed, nothing, unstamped, rules).mapInArrow(task, spark_schema(schema, partitioned=False))
+    return in_order(keyed, unstamped, rules).mapInArrow(task, spark_schema(schema, partitioned=False))
 
 
 def _stretches(sessions: DataFrame, keyed: Keyed, begins: datetime, last: datetime) -> DataFrame:

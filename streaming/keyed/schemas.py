@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from streaming.base import AT, DAY, WRITTEN_AT
 from streaming.declare import STATE, Keyed
-from streaming.keyed.partition import DUE, TIMERS
+from streaming.keyed.state_columns import DUE, HASH, TIMERS
 
 _TIME = pa.timestamp("us", "UTC")
 
@@ -25,9 +25,12 @@ def table_schemas(keyed: Keyed, log: DataFrame) -> dict[str, pa.Schema]:
 
 
 def state_schema(keyed: Keyed, keys: pa.Schema) -> pa.Schema:
-    """The columns of the state, of keys with these columns."""
-    kept = [pa.field(TIMERS, pa.map_(pa.string(), _TIME)), pa.field(DUE, _TIME)]
-    return pa.schema([*keys, *keyed.state_schema, *kept])
+    """The columns of the state, of keys with these columns.
+
+    Those of which a step asks for bounds come first, as Delta keeps bounds of the first columns of a table alone.
+    """
+    first = [pa.field(HASH, pa.int64()), pa.field(DUE, _TIME)]
+    return pa.schema([*first, *keys, *keyed.state_schema, pa.field(TIMERS, pa.map_(pa.string(), _TIME))])
 
 
 def key_schema(keyed: Keyed, log: DataFrame) -> pa.Schema:
@@ -40,8 +43,3 @@ def spark_schema(schema: pa.Schema, partitioned: bool) -> StructType:
     """The columns as Spark knows them, with the day where the table is partitioned by it."""
     day = [pa.field(DAY, pa.date32())] if partitioned else []
     return from_arrow_schema(pa.schema([*schema, *day]), prefer_timestamp_ntz=False)
-
-
-def no_rows(spark: SparkSession, schema: pa.Schema) -> DataFrame:
-    """No row, with these columns."""
-    return spark.createDataFrame([], spark_schema(schema, partitioned=False))

@@ -7,7 +7,7 @@ state is, and writes only the tables that are not that far yet.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,16 +15,18 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.base import FunctionError, from_micros, optional_micros, to_micros
+from streaming.base import FunctionError, from_micros, to_micros
 from streaming.declare import STATE, Keyed
 from streaming.keyed.control import ControlRules
 from streaming.keyed.frame import Range, in_order, rows_due
 from streaming.keyed.key import FOREVER, NEVER
-from streaming.keyed.migration import migrate_state
+from streaming.keyed.migration import cut_state, migrate_state
 from streaming.keyed.reached import Reached
 from streaming.keyed.rules import PinnedRules
-from streaming.keyed.schemas import no_rows, spark_schema, table_schemas
+from streaming.keyed.schemas import spark_schema, table_schemas
 from streaming.keyed.source_text import SOURCE, source_number
+from streaming.keyed.state_table import BUCKETS, StateTable
+from streaming.keyed.stored import StoredState
 from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
 from streaming.log import LogFiles
@@ -73,7 +75,9 @@ class KeyedSteps:
         Raises:
             FunctionError: `migrate` of the declaration failed.
         """
-        return migrate_state(self._spark, self._lake, self._keyed, self._schemas[STATE])
+        told = migrate_state(self._spark, self._lake, self._keyed, self._schemas[STATE])
+        cut_state(self._spark, self._lake, self._keyed, self._schemas[STATE])
+        return told
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
         """Follow `batches` of each log, those after the state in order and without a gap.
@@ -94,11 +98,12 @@ class KeyedSteps:
             written = Written(0)
         else:
             instant = _later(opened.values(), now())
-            uris = {each: tables[each] for each in (*behind, STATE)}
-            files, due = self._fold(_range(before, after), batches, uris, instant)
-            rows = {each: self._append(tables[each], files[each], stands[each], after, instant) for each in behind}
-            kept = self._replace(tables[STATE], files[STATE], stands[STATE], after, due)
-            written = Written(rows.get("", 0), kept, delta.size(tables[STATE]))
+            state = self._state(opened[STATE])
+            folded = self._fold(_range(before, after), batches, {each: tables[each] for each in behind}, state, instant)
+            rows = {
+                each: self._append(tables[each], folded.outputs[each], stands[each], after, instant) for each in behind
+            }
+            written = Written(rows.get("", 0), *self._replace(tables[STATE], state, folded, before, after))
         self._cleaner.after_step(tables[STATE], now())
         return written
 
@@ -108,8 +113,10 @@ class KeyedSteps:
         batches = self._outputs.behind(before)
         within = replace(_range(before, before.after(batches)), until=watermark)
         rules = self._rules_of(within, batches)
-        task = LastTimer(self._keyed, to_micros(watermark), rules)
-        last = max((row["due"] for row in self._run(task, self._frame(within, rules))), default=NEVER)
+        table = delta.open_table(self._uri(STATE))
+        stored = StoredState.none(self._schemas[STATE]) if table is None else self._state(table).whole()
+        task = LastTimer(self._keyed, to_micros(watermark), stored, rules)
+        last = max((row["due"] for row in self._run(task, self._frame(within, stored, rules))), default=NEVER)
         return None if last == NEVER else from_micros(last)
 
     def _anything(self, before: Reached, after: Reached, batches: Batches) -> bool:
@@ -122,29 +129,26 @@ class KeyedSteps:
         due = None if state is None else state.transaction_version(_FIRST_DUE)
         return self._keyed.order == "event" or (due is not None and due <= to_micros(after.watermark))
 
-    def _fold(
-        self, within: Range, batches: Batches, uris: dict[str, str], written_at: int
-    ) -> tuple[dict[str, list[TaskFile]], int]:
-        """Write the files of the tables at `uris`, by suffix; returns them, and the first timer that is pending."""
-        clock = optional_micros(within.until)
-        schemas: dict[str, pa.Schema] = {suffix: self._schemas[suffix] for suffix in uris}
-        rules = self._rules_of(within, batches)
-        task = WriteTables(self._keyed, NEVER if clock is None else clock, uris, schemas, written_at, rules)
-        files: dict[str, list[TaskFile]] = {suffix: [] for suffix in uris}
-        due = FOREVER
-        for row in self._run(task, self._frame(within, rules)):
-            files[row["suffix"]].append(TaskFile(row["path"], row["size"], row["rows"], row["day"], row["statistics"]))
-            due = min(due, row["due"])
-        return files, due
+    def _state(self, table: DeltaTable) -> StateTable:
+        return StateTable(table, self._uri(STATE), self._schemas[STATE], len(self._keyed.by))
 
-    def _frame(self, within: Range, rules: PinnedRules | None) -> DataFrame:
-        if any(number >= 0 for number in within.after.values()):
-            state = delta.read(self._spark, self._uri(STATE))
-        else:
-            state = no_rows(self._spark, self._schemas[STATE])
+    def _fold(
+        self, within: Range, batches: Batches, uris: dict[str, str], state: StateTable, written_at: int
+    ) -> _FoldedFiles:
+        """Write the files of the outputs at `uris`, by suffix, and of the state."""
+        clock = NEVER if within.until is None else to_micros(within.until)
+        schemas: dict[str, pa.Schema] = {suffix: self._schemas[suffix] for suffix in uris}
+        rules, stored = self._rules_of(within, batches), state.stored(clock)
+        task = WriteTables(self._keyed, clock, uris, schemas, written_at, stored, rules)
+        folded = _FoldedFiles({suffix: [] for suffix in uris})
+        for row in self._run(task, self._frame(within, stored, rules)):
+            folded.add(row)
+        return folded
+
+    def _frame(self, within: Range, stored: StoredState, rules: PinnedRules | None) -> DataFrame:
         streams = self._keyed.streams
         due = {each.name: rows_due(self._spark, self._keyed, each, self._logs[each.name], within) for each in streams}
-        return in_order(self._keyed, state, due, rules)
+        return in_order(self._keyed, due, rules, stored.buckets, visited=bool(stored.visited))
 
     def _rules_of(self, within: Range, batches: Batches) -> PinnedRules | None:
         """The rules for what is due; rows that waited see those of their own batch."""
@@ -175,15 +179,24 @@ class KeyedSteps:
             fence=lambda table: at.fence(self._keyed, table),
         )
 
-    def _replace(self, uri: str, files: Sequence[TaskFile], at: Reached, after: Reached, due: int) -> int:
-        return delta.commit_files(
+    def _replace(
+        self, uri: str, state: StateTable, folded: _FoldedFiles, at: Reached, after: Reached
+    ) -> tuple[int, int]:
+        """Put what was folded of the state in the place of what it was; returns the keys and bytes there are."""
+        left = state.left_by(folded.buckets)
+        replaced = [(file.path, file.size) for file in state.files if file not in left]
+        due = min([folded.due, *(file.due for file in left)])
+        numbers = {_FIRST_DUE: due, BUCKETS: state.buckets.count, SOURCE: source_number(self._keyed)}
+        rows = delta.commit_files(
             uri,
-            files,
+            folded.state,
             metadata=at.metadata(after),
-            numbers={**self._numbers(at, after), _FIRST_DUE: due, SOURCE: source_number(self._keyed)},
+            numbers={**self._numbers(at, after), **numbers},
             fence=lambda table: at.fence(self._keyed, table),
-            mode="overwrite",
+            replaces=replaced,
         )
+        size = sum(file.size for file in left) + sum(file.size for file in folded.state)
+        return rows + sum(file.rows for file in left), size
 
     def _created(self, suffix: str) -> str:
         schema = spark_schema(self._schemas[suffix], partitioned=suffix != STATE)
@@ -195,6 +208,25 @@ class KeyedSteps:
 
     def _uri(self, suffix: str) -> str:
         return self._lake.table(self._keyed, suffix)
+
+
+@dataclass
+class _FoldedFiles:
+    """What the tasks of a step have written: files of outputs by suffix, and of the buckets of state they folded."""
+
+    outputs: dict[str, list[TaskFile]]
+    state: list[TaskFile] = field(default_factory=list)
+    buckets: set[int] = field(default_factory=set)
+    due: int = FOREVER
+
+    def add(self, report: Any) -> None:
+        """Take a row of `WRITTEN`."""
+        if report["bucket"] is not None:
+            self.buckets.add(report["bucket"])
+            self.due = min(self.due, report["due"])
+        if report["path"] is not None:
+            file = TaskFile(report["path"], report["size"], report["rows"], report["day"], report["statistics"])
+            (self.state if report["suffix"] == STATE else self.outputs[report["suffix"]]).append(file)
 
 
 def _range(before: Reached, after: Reached) -> Range:

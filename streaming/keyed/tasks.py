@@ -8,24 +8,32 @@ from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.base import AT, EPOCH, MICROSECOND, FunctionError
 from streaming.declare import STATE, Keyed
 from streaming.keyed.key import FOREVER, NEVER, Output
-from streaming.keyed.partition import Folded, KeyKept, Untouched, fold_partition
+from streaming.keyed.partition import BucketBegun, Folded, KeysKept, Untouched, fold_partition
 from streaming.keyed.rules import PinnedRules
-from streaming.tables import TaskFiles
+from streaming.keyed.state_columns import DUE, HASH, TIMERS
+from streaming.keyed.stored import StoredState
+from streaming.tables import TaskFile, TaskFiles
 
 WRITTEN = (
-    "suffix string, path string, size bigint, rows bigint, day string, statistics string, due bigint, error string"
+    "suffix string, path string, size bigint, rows bigint, day string, statistics string, bucket int, due bigint, "
+    "error string"
 )
-"""What a task reports: its files, the first timer in what it keeps, or why it failed."""
+"""What a task reports: its files, each bucket of state that it has folded and the first timer in it, or why it failed.
+
+A bucket of which nothing is kept has no file.
+"""
 
 REPORT = pa.schema(
     [
         *((name, pa.string()) for name in ("suffix", "path")),
         *((name, pa.int64()) for name in ("size", "rows")),
         *((name, pa.string()) for name in ("day", "statistics")),
+        ("bucket", pa.int32()),
         ("due", pa.int64()),
         ("error", pa.string()),
     ]
@@ -36,19 +44,23 @@ _ROWS_AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class WriteTables:
-    """Fold a partition up to `clock` and write each table in `schemas`, by suffix, at its place in `uris`."""
+    """Fold a partition up to `clock` and write each output in `schemas`, by suffix, at its place in `uris`, and state.
+
+    The state goes beside the files that `state` is read from.
+    """
 
     keyed: Keyed
     clock: int
     uris: Mapping[str, str]
     schemas: Mapping[str, pa.Schema]
     written_at: int
+    state: StoredState
     rules: PinnedRules | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = _Writer(self)
         try:
-            for folded in fold_partition(self.keyed, self.clock, batches, self.rules):
+            for folded in fold_partition(self.keyed, self.clock, batches, self.rules, self.state):
                 writer.add(folded)
             yield pa.RecordBatch.from_pylist(writer.close(), schema=REPORT)
         except FunctionError as error:
@@ -59,13 +71,11 @@ class WriteTables:
 class _Writer:
     def __init__(self, task: WriteTables) -> None:
         self._task = task
-        self._files = {
-            suffix: TaskFiles(task.uris[suffix], schema, () if suffix == STATE else (AT,))
-            for suffix, schema in task.schemas.items()
-        }
-        self._rows: dict[tuple[str, date | None], list[tuple[Any, ...]]] = {}
+        self._files = {suffix: TaskFiles(task.uris[suffix], schema, (AT,)) for suffix, schema in task.schemas.items()}
+        self._rows: dict[tuple[str, date], list[tuple[Any, ...]]] = {}
         self._waiting = 0
-        self._due = FOREVER
+        self._state: BucketFile | None = None
+        self._reports: list[dict[str, Any]] = []
 
     def add(self, folded: Folded) -> None:
         """Take what follows from some rows, and write it once it is much."""
@@ -73,41 +83,85 @@ class _Writer:
             for output in folded:
                 if output.to in self._files:
                     self._add(output.to, _day(output), (*output.key, output.at, *output.values, self._task.written_at))
-        elif isinstance(folded, KeyKept):
-            due = folded.kept.due
-            self._due = min(self._due, FOREVER if due is None else due)
-            timers = list(folded.kept.timers.items())
-            self._add(STATE, None, (*folded.key, *folded.kept.state, timers, due))
+            if self._waiting >= _ROWS_AT_ONCE:
+                self._write()
+        elif isinstance(folded, BucketBegun):
+            self._end_bucket()
+            self._state = BucketFile(folded.bucket, self._task.state.uri, self._task.state.schema)
+        elif isinstance(folded, KeysKept):
+            assert self._state is not None
+            for hash_of_key, key, kept in folded.keys:
+                self._state.add((hash_of_key, kept.due, *key, *kept.state, list(kept.timers.items())))
         else:
-            self._add_untouched(folded)
-        if self._waiting >= _ROWS_AT_ONCE:
-            self._write()
+            assert self._state is not None
+            self._state.add_rows(folded.state)
 
     def close(self) -> list[dict[str, Any]]:
-        """Write the rest; returns a report of each file."""
+        """Write the rest; returns a report of each file and bucket."""
         self._write()
+        self._end_bucket()
         files = [(suffix, file) for suffix, files in self._files.items() for file in files.close()]
-        return [{"suffix": suffix, **vars(file), "due": self._due} for suffix, file in files]
+        return [*self._reports, *({"suffix": suffix, **vars(file)} for suffix, file in files)]
 
-    def _add(self, suffix: str, day: date | None, row: tuple[Any, ...]) -> None:
+    def _end_bucket(self) -> None:
+        if self._state is not None:
+            self._reports.append(self._state.close())
+        self._state = None
+
+    def _add(self, suffix: str, day: date, row: tuple[Any, ...]) -> None:
         self._rows.setdefault((suffix, day), []).append(row)
         self._waiting += 1
 
-    def _add_untouched(self, untouched: Untouched) -> None:
-        schema = self._task.schemas[STATE]
-        columns = [column.cast(field.type) for column, field in zip(untouched.state.columns, schema, strict=True)]
-        dues = columns[-1].cast(pa.int64()).drop_null().to_numpy()
-        self._due = min(self._due, int(dues.min()) if len(dues) else FOREVER)
-        self._files[STATE].write(pa.RecordBatch.from_arrays(columns, schema=schema))
-
     def _write(self) -> None:
         for (suffix, day), rows in self._rows.items():
-            schema = self._task.schemas[suffix]
-            columns = zip(zip(*rows, strict=True), schema, strict=True)
-            arrays = [pa.array(values, field.type) for values, field in columns]
-            self._files[suffix].write(pa.RecordBatch.from_arrays(arrays, schema=schema), day)
+            self._files[suffix].write(_batch_of(rows, self._task.schemas[suffix]), day)
         self._rows.clear()
         self._waiting = 0
+
+
+class BucketFile:
+    """The file of the state table at `uri` that a bucket becomes; none where there are no rows."""
+
+    def __init__(self, bucket: int, uri: str, schema: pa.Schema) -> None:
+        self._bucket = bucket
+        self._schema = schema
+        # The values of a hash hardly repeat, so a dictionary of them would be for nothing.
+        self._files = TaskFiles(uri, schema, (HASH, DUE), diverse=(HASH, DUE))
+        self._rows: list[tuple[Any, ...]] = []
+        self._due = FOREVER
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        """A row in the order of the columns; rows rise by their hash, as far as may be."""
+        self._rows.append(row)
+        if len(self._rows) >= _ROWS_AT_ONCE:
+            self._write()
+
+    def add_rows(self, rows: pa.RecordBatch) -> None:
+        """Rows as they are stored."""
+        self._write()
+        self._put(rows)
+
+    def close(self) -> dict[str, Any]:
+        """End the file; returns the report of the bucket."""
+        self._write()
+        found: list[TaskFile] = self._files.close()
+        of_file = vars(found[0]) if found else {}
+        return {"suffix": STATE, **of_file, "bucket": self._bucket, "due": self._due}
+
+    def _write(self) -> None:
+        if self._rows:
+            self._put(_batch_of(self._rows, self._schema))
+            self._rows.clear()
+
+    def _put(self, rows: pa.RecordBatch) -> None:
+        first = pc.min(rows.column(DUE).cast(pa.int64())).as_py()
+        self._due = min(self._due, FOREVER if first is None else first)
+        self._files.write(rows)
+
+
+def _batch_of(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(zip(*rows, strict=True), schema, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(values, field.type) for values, field in columns], schema=schema)
 
 
 @dataclass(frozen=True)
@@ -116,18 +170,18 @@ class LastTimer:
 
     keyed: Keyed
     clock: int
+    state: StoredState
     rules: PinnedRules | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         last = NEVER
         try:
-            for folded in fold_partition(self.keyed, self.clock, batches, self.rules):
-                if isinstance(folded, KeyKept):
-                    last = max(last, *folded.kept.timers.values(), NEVER)
+            for folded in fold_partition(self.keyed, self.clock, batches, self.rules, self.state):
+                if isinstance(folded, KeysKept):
+                    last = max([last, *(at for each in folded.keys for at in each.kept.timers.values())])
                 elif isinstance(folded, Untouched):
-                    timers = folded.state.column(folded.state.num_columns - 2)
-                    pending = timers.items.cast(pa.int64()).to_numpy(zero_copy_only=False)
-                    last = max(last, int(pending.max()) if len(pending) else NEVER)
+                    pending = pc.max(folded.state.column(TIMERS).items.cast(pa.int64())).as_py()
+                    last = max(last, NEVER if pending is None else pending)
             yield pa.RecordBatch.from_pylist([{"due": last}], schema=REPORT)
         except FunctionError as error:
             yield pa.RecordBatch.from_pylist([{"error": str(error)}], schema=REPORT)
@@ -148,14 +202,10 @@ class RowsOf:
             rows: list[tuple[Any, ...]] = []
             if isinstance(folded, list):
                 rows = [(*each.key, each.at, *each.values) for each in folded if each.to == self.suffix]
-            elif isinstance(folded, KeyKept) and self.suffix == STATE:
-                rows = [(*folded.key, *folded.kept.state)]
+            elif isinstance(folded, KeysKept) and self.suffix == STATE:
+                rows = [(*each.key, *each.kept.state) for each in folded.keys]
             if rows:
-                arrays = [
-                    pa.array(values, field.type)
-                    for values, field in zip(zip(*rows, strict=True), self.schema, strict=True)
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+                yield _batch_of(rows, self.schema)
 
 
 def _day(output: Output) -> date:

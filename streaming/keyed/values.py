@@ -98,6 +98,8 @@ def kept_as(kind: pa.DataType) -> Encoder:
 
 
 def _as_float(value: Any) -> Any:
+    if value.__class__ is float:
+        return value
     # A bool is not meant as a number, and is refused later.
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
@@ -107,9 +109,12 @@ def _refused(value: Any, name: str) -> ValueError:
 
 
 def _scalar_encoder(types: tuple[type, ...], name: str) -> Encoder:
-    truths = bool in types
+    truths, usual = bool in types, types[0]
 
     def encode(value: Any) -> Any:
+        # Nearly every value is of this very type, and this is asked for each of them.
+        if value.__class__ is usual:
+            return value
         if value is None or (isinstance(value, types) and (truths or not isinstance(value, bool))):
             return value
         raise _refused(value, name)
@@ -123,7 +128,7 @@ def _integer_encoder(kind: pa.DataType) -> Encoder:
     def encode(value: Any) -> Any:
         if value is None:
             return None
-        if not isinstance(value, int) or isinstance(value, bool):
+        if value.__class__ is not int and (not isinstance(value, int) or isinstance(value, bool)):
             raise _refused(value, "whole number")
         if not -most <= value < most:
             raise ValueError(f"{value!r} does not fit into a whole number of {kind.bit_width} bits")

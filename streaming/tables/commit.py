@@ -7,6 +7,7 @@ seventh of it (see spark/FACTS.md, Costs).
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from typing import Any, Literal
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import RemoveAction
 from pyspark.sql import DataFrame
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from streaming.base import DAY
+from streaming.base import DAY, FencedError
 from streaming.tables.added_files import added_files
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.storage import location
@@ -110,17 +112,23 @@ def commit_files(
     fence: Callable[[DeltaTable], None],
     mode: Literal["append", "overwrite"] = "append",
     schema: Schema | None = None,
+    replaces: Sequence[tuple[str, int]] = (),
 ) -> int:
     """Take files that tasks have written into the table in one commit; returns how many rows they hold.
 
-    `mode="overwrite"` replaces all rows, and with `schema` the columns; for the rest see `delta.append`.
+    `mode="overwrite"` replaces all rows, and with `schema` the columns; `replaces` names files by path and size whose
+    rows go in the same commit. For the rest see `delta.append`.
+
+    Raises:
+        FencedError: one of the files to be replaced is not in the table any more.
     """
     table = DeltaTable(location(uri))
     for attempt in attempts(table):
         with attempt:
             fence(table)
+            _check_has(table, replaces)
             table.create_write_transaction(
-                [file.action() for file in files],
+                [*(_removed(path, size) for path, size in replaces), *(file.action() for file in files)],
                 mode=mode,
                 schema=schema or table.schema(),
                 partition_by=table.metadata().partition_columns,
@@ -129,6 +137,21 @@ def commit_files(
     table.update_incremental()
     write_checksum(table)
     return sum(file.rows for file in files)
+
+
+def _check_has(table: DeltaTable, files: Sequence[tuple[str, int]]) -> None:
+    there = set(table.get_add_actions()["path"].to_pylist()) if files else set()
+    gone = next((path for path, _ in files if path not in there), None)
+    if gone is not None:
+        raise FencedError(
+            f"file {gone!r} of table {table.table_uri!r} was to be replaced and is not there any more: somebody else "
+            "has rewritten the table meanwhile. Nothing was changed; the next attempt begins with what is there now."
+        )
+
+
+def _removed(path: str, size: int) -> RemoveAction:
+    now = int(time.time() * 1000)
+    return RemoveAction(path=path, data_change=True, deletion_timestamp=now, size=size, partition_values={})
 
 
 def note(

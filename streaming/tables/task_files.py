@@ -50,12 +50,16 @@ class TaskFile:
 class TaskFiles:
     """The files of one table that one task writes: one for each day, or one in all.
 
-    `columns` are those of the table without the day; `statistics` names those whose bounds are kept.
+    `columns` are those of the table without the day; `statistics` names those whose bounds are kept, `diverse` those
+    whose values hardly repeat, so that no time goes into a dictionary of them.
     """
 
-    def __init__(self, uri: str, columns: pa.Schema, statistics: Sequence[str] = ()) -> None:
+    def __init__(
+        self, uri: str, columns: pa.Schema, statistics: Sequence[str] = (), diverse: Sequence[str] = ()
+    ) -> None:
         self._columns = columns
         self._statistics = statistics
+        self._with_dictionary: bool | list[str] = not diverse or [name for name in columns.names if name not in diverse]
         self._storage, self._table = resolve(uri)
         # A folder of this attempt: whoever writes the same again writes elsewhere.
         self._folder = f"data/{uuid.uuid4().hex}"
@@ -66,7 +70,13 @@ class TaskFiles:
         if day not in self._writers:
             path = f"{self._table}/{self._path(day)}"
             make_folder(self._storage, path.rpartition("/")[0])
-            self._writers[day] = pq.ParquetWriter(path, self._columns, filesystem=self._storage, compression="snappy")
+            self._writers[day] = pq.ParquetWriter(
+                path,
+                self._columns,
+                filesystem=self._storage,
+                compression="snappy",
+                use_dictionary=self._with_dictionary,
+            )
         self._writers[day].write_batch(rows)
 
     def close(self) -> list[TaskFile]:

@@ -1,26 +1,28 @@
-"""The fold over a partition, on Arrow batches as Spark hands them over."""
+"""The fold over a partition, on Arrow batches as Spark hands them over, and on state as it is stored in buckets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from streaming.base.intervals import to_micros
-from streaming.keyed.key import NEVER
-from streaming.keyed.partition import KeyKept, Untouched, fold_partition
+from streaming.keyed.buckets import Buckets
+from streaming.keyed.key import FOREVER, NEVER
+from streaming.keyed.partition import BucketBegun, KeysKept, Untouched, fold_partition
+from streaming.keyed.stored import StoredState
+from streaming.keyed.tasks import BucketFile
 from tests.streaming.keyed.functions import sorted_out
 from tests.support.instants import at
 
 _TIME = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
     [
+        ("_hash", pa.int64()),
         ("_key0", pa.string()),
-        ("_state0", pa.list_(pa.float64())),
-        ("_timers", pa.map_(pa.string(), _TIME)),
-        ("_due", _TIME),
         ("_time", _TIME),
         ("_stamp", _TIME),
         ("_batch", pa.int64()),
@@ -30,37 +32,69 @@ SCHEMA = pa.schema(
         ("event_time", _TIME),
     ]
 )
+STATE = pa.schema(
+    [
+        ("_hash", pa.int64()),
+        ("_due", _TIME),
+        ("id", pa.string()),
+        ("seen", pa.list_(pa.float64())),
+        ("_timers", pa.map_(pa.string(), _TIME)),
+    ]
+)
+FOUR = Buckets(4)
+# In three of four buckets, and two of them with one hash, as two keys may have.
+HASHES = {None: 5, "a": 5, "b": FOUR.first_hash(0), "c": FOUR.first_hash(1) - 1, "d": 7, "e": 7, "f": 1 << 62}
 
 
 def micros(seconds: float) -> int:
     return to_micros(at(seconds))
 
 
-def kept(key: str | None, due: float) -> dict[str, Any]:
-    """A key with one value in its state, and a timer."""
-    return {"_key0": key, "_state0": [7.0], "_timers": [("settled", micros(due))], "_due": micros(due)}
+def kept(key: str | None, due: float) -> tuple[Any, ...]:
+    """A row of state: a key with one value, and a timer."""
+    return (HASHES[key], micros(due), key, [7.0], [("settled", micros(due))])
+
+
+def mark(bucket: int) -> dict[str, Any]:
+    """The row that stands for a bucket."""
+    return {"_hash": FOUR.first_hash(bucket)}
 
 
 def row(key: str | None, when: float, value: float, stamp: float | None = None) -> dict[str, Any]:
     time = micros(when)
     stamped = None if stamp is None else micros(stamp)
-    whole = {"_key0": key, "_time": time, "_stamp": stamped, "_batch": 3, "_stream": 0, "temperature": value}
+    whole = {
+        "_hash": HASHES.get(key, 0),
+        "_key0": key,
+        "_time": time,
+        "_stamp": stamped,
+        "_batch": 3,
+        "_stream": 0,
+        "temperature": value,
+    }
     return {**whole, "event_time": time}
 
 
-SORTED = [
-    *(kept(None, 4), row(None, 1, 1)),
-    kept("a", 99),
-    *(kept("b", 99), row("b", 1, 2), row("b", 2, -1)),
-    kept("c", 5),
-    row("d", 1, 3, stamp=2),
-    kept("e", 98),
-    kept("f", 97),
-]
+STORED = [kept(None, 4), kept("a", 99), kept("b", 99), kept("c", 5), kept("e", 98), kept("f", 97)]
+ROWS = [mark(0), row("b", 1, 2), row("b", 2, -1), mark(1), mark(2), row(None, 1, 1), row("d", 1, 3, stamp=2), mark(3)]
 
 
-def folded(rows: list[dict[str, Any]], size: int, clock: int) -> tuple[list[Any], dict[Any, Any]]:
-    """What is emitted, in order, and what is kept by key, where batches have so many rows."""
+def stored(folder: Path, rows: Iterable[tuple[Any, ...]], visited: Iterable[int] = ()) -> StoredState:
+    """State in files, one for each bucket."""
+    files: dict[int, tuple[str, ...]] = {}
+    by_bucket: dict[int, list[tuple[Any, ...]]] = {}
+    for entry in rows:
+        by_bucket.setdefault(FOUR.of(entry[0]), []).append(entry)
+    for bucket, of_bucket in by_bucket.items():
+        file = BucketFile(bucket, str(folder), STATE)
+        for entry in of_bucket:
+            file.add(entry)
+        files[bucket] = (file.close()["path"],)
+    return StoredState(FOUR, 1, str(folder), STATE, files, frozenset(visited))
+
+
+def folded(rows: list[dict[str, Any]], size: int, clock: int, state: StoredState) -> tuple[list[Any], dict[Any, Any]]:
+    """What is emitted, in order, and what is kept by bucket and key, where batches have so many rows."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         for place in range(0, len(rows), size):
@@ -68,38 +102,100 @@ def folded(rows: list[dict[str, Any]], size: int, clock: int) -> tuple[list[Any]
 
     emitted: list[Any] = []
     left: dict[Any, Any] = {}
-    for entry in fold_partition(sorted_out, clock, batches()):
+    number = None
+    for entry in fold_partition(sorted_out, clock, batches(), None, state):
         if isinstance(entry, list):
             emitted += [tuple(output) for output in entry]
-        elif isinstance(entry, KeyKept):
-            left[entry.key] = (list(entry.kept.state[0]), dict(entry.kept.timers))
+        elif isinstance(entry, BucketBegun):
+            number = entry.bucket
+            assert number not in left, "each once"
+            left[number] = {}
+        elif isinstance(entry, KeysKept):
+            for each in entry.keys:
+                assert HASHES[each.key[0]] == each.hash
+                left[number][each.key[0]] = (list(each.kept.state[0]), dict(each.kept.timers))
         elif isinstance(entry, Untouched):
-            for state in entry.state.to_pylist():
-                timers = {name: to_micros(due) for name, due in state["_timers"]}
-                left[(state["_key0"],)] = (state["_state0"], timers)
+            for of_key in entry.state.to_pylist():
+                timers = {name: to_micros(due) for name, due in of_key["_timers"]}
+                left[number][of_key["id"]] = (of_key["seen"], timers)
     return emitted, left
 
 
-def test_however_rows_are_batched_the_outputs_and_what_is_kept_are_the_same() -> None:
-    whole = folded(SORTED, len(SORTED), micros(5))
+def test_however_rows_are_batched_the_outputs_and_what_is_kept_are_the_same(tmp_path: Path) -> None:
+    state = stored(tmp_path, STORED, visited=(0, 2, 3))
+    whole = folded(ROWS, len(ROWS), micros(5), state)
     assert [(to, key, when) for to, key, when, _ in whole[0]] == [
-        ("", (None,), micros(1)),
         ("", ("b",), micros(1)),
         ("negative", ("b",), micros(2)),
         ("", ("c",), micros(5)),
+        ("", (None,), micros(1)),
         ("", ("d",), micros(1)),
     ]
     assert whole[0][-1][3] == (3.0, True)
-    assert set(whole[1]) == {(None,), ("a",), ("b",), ("d",), ("e",), ("f",)}
-    assert whole[1][("b",)] == ([7.0, 2.0, -1.0], {"settled": micros(109)})
-    assert [folded(SORTED, size, micros(5)) for size in range(1, len(SORTED))] == [whole] * (len(SORTED) - 1)
+    assert {bucket: set(keys) for bucket, keys in whole[1].items()} == {0: {"b"}, 2: {None, "a", "d", "e"}, 3: {"f"}}
+    assert whole[1][0]["b"] == ([7.0, 2.0, -1.0], {"settled": micros(109)})
+    assert whole[1][2]["e"] == ([7.0], {"settled": micros(98)})
+    assert [folded(ROWS, size, micros(5), state) for size in range(1, len(ROWS))] == [whole] * (len(ROWS) - 1)
 
 
-def test_state_to_which_nothing_happens_is_passed_on_without_a_look_at_it() -> None:
-    entries = list(fold_partition(sorted_out, micros(5), [pa.RecordBatch.from_pylist(SORTED, schema=SCHEMA)]))
-    untouched = [state for entry in entries if isinstance(entry, Untouched) for state in entry.state.to_pylist()]
-    # The last row of a batch may be followed by one of its key in the next.
-    assert [state["_key0"] for state in untouched] == ["a", "e"]
+def test_a_bucket_without_rows_and_without_a_timer_that_is_due_is_not_read(tmp_path: Path) -> None:
+    of_no_file = dict.fromkeys((0, 1, 3), ("none",))
+    state = stored(tmp_path, [kept("a", 99)])
+    state = StoredState(FOUR, 1, state.uri, STATE, {**of_no_file, **state.files})
+    assert set(folded([mark(0), mark(1), mark(2), row("d", 1, 3)], 3, NEVER, state)[1]) == {2}
+
+
+def test_state_is_the_same_however_many_buckets_its_files_were_cut_into(tmp_path: Path) -> None:
+    """A file with keys of several buckets is read for each of them."""
+    file = BucketFile(0, str(tmp_path), STATE)
+    for entry in STORED:
+        file.add(entry)
+    path = file.close()["path"]
+    all_of_them = dict.fromkeys(range(4), (path,))
+    cut = folded(ROWS, 3, micros(5), stored(tmp_path, STORED, visited=range(4)))
+    assert (
+        folded(ROWS, 3, micros(5), StoredState(FOUR, 1, str(tmp_path), STATE, all_of_them, frozenset(range(4)))) == cut
+    )
+
+
+def test_a_bucket_tells_its_first_timer_and_one_of_which_nothing_is_kept_has_no_file(tmp_path: Path) -> None:
+    file = BucketFile(2, str(tmp_path), STATE)
+    file.add(kept("a", 99))
+    file.add(kept("e", 98))
+    assert {name: entry for name, entry in file.close().items() if name in ("bucket", "rows", "due")} == {
+        "bucket": 2,
+        "rows": 2,
+        "due": micros(98),
+    }
+    assert BucketFile(1, str(tmp_path), STATE).close() == {"suffix": "state", "bucket": 1, "due": FOREVER}
+
+
+@pytest.mark.parametrize(
+    ("keys", "size", "before", "count"),
+    [
+        (0, 0, None, 4),
+        (131_072, 0, None, 4),
+        (131_073, 0, 4, 8),
+        (1_000_000, 15 * 2**20, None, 32),
+        (1_000, 100 * 2**20, None, 32),
+        (300_000, 0, 64, 64),
+        (100_000, 0, 64, 4),
+        (10**9, 0, None, 512),
+    ],
+)
+def test_there_are_as_many_buckets_as_state_needs_and_their_number_seldom_changes(
+    keys: int, size: int, before: int | None, count: int
+) -> None:
+    assert Buckets.of_size(keys, size, before) == Buckets(count)
+
+
+@pytest.mark.parametrize("count", [2, 4, 512])
+def test_buckets_are_ranges_of_the_hash_from_its_least_to_its_greatest(count: int) -> None:
+    buckets = Buckets(count)
+    assert (buckets.of(-(1 << 63)), buckets.of((1 << 63) - 1)) == (0, count - 1)
+    for bucket in range(1, count):
+        first = buckets.first_hash(bucket)
+        assert (buckets.of(first - 1), buckets.of(first)) == (bucket - 1, bucket)
 
 
 def test_a_key_with_very_many_rows_is_never_gathered() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from streaming.audit.laws import audit
 from streaming.base.errors import DeclarationError
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
@@ -62,6 +64,18 @@ def results(spark: SparkSession, lake: Lake, of: Keyed) -> list[tuple[Any, ...]]
     return sorted(found, key=repr)
 
 
+def alter_pin(lake: Lake, batch: int, newest: int) -> None:
+    """Let the commit of a batch of readings say that the rooms were elsewhere."""
+    for entry in Path(lake.log(readings), "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        for info in (action["commitInfo"] for action in actions if "commitInfo" in action):
+            said = json.loads(info.get("userMetadata") or "{}")
+            if said.get("pins") and said["batch"] == batch:
+                said["pins"]["rooms"][1] = newest
+                info["userMetadata"] = json.dumps(said)
+        entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+
+
 PUBLISHED = [
     ("a", "attic", 3, "a,c"),
     ("a", "hall", 0, "a,b"),
@@ -89,6 +103,16 @@ def test_a_pinned_table_is_read_as_it_was_with_each_batch_also_when_its_old_vers
     published = [(*row[:2], newest if row[1] in ("attic", "loft") else row[2], row[3]) for row in PUBLISHED]
     assert results(spark, lake, of) == published
     before = tables(lake, of)
+
+    audited = {found.subject: found.broken for found in audit(spark, lake, pipeline) if found.law == "cuts"}
+    assert audited == {"told": 0, "told_state": 0}
+    altered = Lake(str(tmp_path / "altered"))
+    shutil.copytree(lake.root, altered.root)
+    alter_pin(altered, batch=1, newest=0)
+    audited = {found.subject: found.broken for found in audit(spark, altered, pipeline) if found.law == "cuts"}
+    assert audited == {"told": 6, "told_state": 0}, (
+        "three rows are stored that do not follow, and three are not that do"
+    )
 
     # A week later: other rooms, and nothing is left of the versions that were pinned.
     write(uri, a="other", b="other", c="other")

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import inspect
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from pyspark.sql import SparkSession
 
 from streaming.audit.laws import audit
-from streaming.base.errors import ChangedDeclaration, FunctionError
+from streaming.base.errors import ChangedDeclaration, FencedError, FunctionError
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
 from streaming.declare.operator import Operator
 from streaming.declare.pipeline import Pipeline
+from streaming.keyed import buckets
+from streaming.keyed.schemas import spark_schema
 from streaming.lake.lake import Lake
 from streaming.operations.left import left_tables
 from streaming.operations.maintenance import maintain
@@ -25,7 +29,7 @@ from streaming.operations.rebuild import rebuild
 from streaming.operators import step_size
 from streaming.operators.generations import generation_of
 from streaming.operators.runtime import runtime_of
-from streaming.tables import delta
+from streaming.tables import TaskFiles, delta
 from tests.streaming.keyed.functions import (
     counts,
     fires,
@@ -188,6 +192,93 @@ def test_a_changed_version_is_refused_until_it_is_built_anew_and_a_changed_text_
     assert runtime_of(second, lake).explain(spark)["position"].endswith("built anew 1 time")
     assert list(left_tables(lake, pipeline)) == []
     assert "sorted_out_state" not in {entry.table for entry in maintain(lake, pipeline, now=lambda: NOW)}
+
+
+def as_an_older_release_left_it(uri: str) -> None:
+    """The state in one file, without the hashes of its keys."""
+    rows = DeltaTable(uri).to_pyarrow_table()
+    of_old = rows.select([name for name in rows.column_names if name not in ("_hash", "_due")] + ["_due"])
+    files = TaskFiles(uri, of_old.schema)
+    for batch in of_old.to_batches():
+        files.write(batch)
+    columns = Schema.from_json(spark_schema(of_old.schema, partitioned=False).json())
+    delta.commit_files(
+        uri, files.close(), metadata={}, numbers={}, fence=lambda table: None, mode="overwrite", schema=columns
+    )
+
+
+def in_one_file(uri: str) -> None:
+    DeltaTable(uri).optimize.compact()
+    assert len(DeltaTable(uri).file_uris()) == 1
+
+
+def in_many_buckets(uri: str) -> None:
+    pass
+
+
+MORE = ("a@40=1, b@41=2, c@41=3, d@42=4, e@42=5, f@42=6", "b@43=-2, c@43=1")
+
+
+@pytest.fixture(scope="module")
+def gone_on(spark: SparkSession, logged: Lake, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """The lake two batches later, as it is where nothing has happened to its state meanwhile."""
+    lake = copied(logged, tmp_path_factory.mktemp("gone_on") / "lake")
+    for batch in MORE:
+        run(spark, lake, Pipeline(readings, (sorted_out,)), payloads(batch))
+    return lake
+
+
+@pytest.mark.parametrize("change", [as_an_older_release_left_it, in_one_file, in_many_buckets])
+def test_however_the_state_lies_in_files_a_function_goes_on_as_if_nothing_had_happened_to_it(
+    spark: SparkSession,
+    logged: Lake,
+    gone_on: Lake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[str], None],
+) -> None:
+    lake = copied(logged, tmp_path / "lake")
+    run(spark, lake, Pipeline(readings, (sorted_out,)), payloads(MORE[0]))
+    change(lake.table(sorted_out, "state"))
+    if change is in_many_buckets:
+        monkeypatch.setattr(buckets, "_FEWEST", 64)
+    run(spark, lake, Pipeline(readings, (sorted_out,)), payloads(MORE[1]))
+    assert tables(lake, sorted_out) == tables(gone_on, sorted_out)
+
+
+def test_a_step_writes_only_the_buckets_anew_that_have_rows_or_timers_that_are_due(
+    spark: SparkSession, gone_on: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, pipeline = copied(gone_on, tmp_path / "lake"), Pipeline(readings, (sorted_out,))
+    monkeypatch.setattr(buckets, "_FEWEST", 64)
+
+    def files() -> dict[str, str]:
+        rows = DeltaTable(lake.table(sorted_out, "state")).to_pyarrow_dataset().get_fragments()
+        return {key: each.path for each in rows for key in each.to_table(columns=["id"])["id"].to_pylist()}
+
+    run(spark, lake, pipeline, payloads("a@43.5=1"))
+    before = files()
+    assert len(set(before.values())) > 3, "keys of this test are in buckets of their own"
+    run(spark, lake, pipeline, payloads("a@44=1, new@44=2"))
+    after = files()
+    assert {key for key, path in before.items() if after.get(key) != path} == {"a"}
+    # Nothing but the clock reaches the others, whose timers are due.
+    run(spark, lake, pipeline, payloads("z@15:00=1"))
+    assert set(files()) == {"z"}
+
+
+def test_state_that_somebody_rewrote_in_the_midst_of_a_step_is_not_written_over(tmp_path: Path) -> None:
+    uri, schema = str(tmp_path), pa.schema([("n", pa.int64())])
+    delta.create(uri, spark_schema(schema, partitioned=False), append_only=False, description="")
+    files = TaskFiles(uri, schema)
+    files.write(pa.record_batch({"n": [1]}))
+    [first] = files.close()
+    delta.commit_files(uri, [first], metadata={}, numbers={}, fence=lambda table: None)
+    replaced = [(first.path, first.size)]
+    delta.commit_files(uri, [], metadata={}, numbers={}, fence=lambda table: None, replaces=replaced)
+    assert DeltaTable(uri).to_pyarrow_table().num_rows == 0
+    with pytest.raises(FencedError, match=r"was to be replaced and is not there any more"):
+        delta.commit_files(uri, [], metadata={}, numbers={}, fence=lambda table: None, replaces=replaced)
 
 
 def copied(lake: Lake, place: Path) -> Lake:

@@ -165,18 +165,12 @@ class ReportDocument(Document):
 
     @classmethod
     def past(
-        cls, lake: Lake, report: Report, footnotes: Sequence[str], sections: Mapping[str, list[dict[str, Any]]]
+        cls, lake: Lake, report: Report, notes: Sequence[str], sections: Mapping[str, list[dict[str, Any]]]
     ) -> ReportDocument:
         """The document of a report as of the batches of the lake's cut."""
-        return cls(
-            lake=lake.root,
-            report=report.name,
-            pipeline=report.pipeline.name,
-            published=False,
-            as_of=dict(lake.cut or {}),
-            sections=dict(sections),
-            footnotes=list(footnotes),
-        )
+        document = cls(lake=lake.root, report=report.name, pipeline=report.pipeline.name, published=False)
+        told = {"as_of": dict(lake.cut or {}), "sections": dict(sections), "footnotes": list(notes)}
+        return document.model_copy(update=told)
 
     @classmethod
     def of(

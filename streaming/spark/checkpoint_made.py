@@ -27,5 +27,10 @@ def make_checkpoint(checkpoint: str, query: str, query_batch: int, files: Iterab
         f"commits/{query_batch}": [{"nextBatchWatermarkMs": 0}],
     }
     for name, lines in entries.items():
-        storage.put_whole(f"{checkpoint}/{name}", "\n".join([_FORMAT, *map(json.dumps, lines)]).encode())
+        storage.put_whole(f"{checkpoint}/{name}", "\n".join([_FORMAT, *map(_json, lines)]).encode())
     storage.put_whole(f"{checkpoint}/metadata", json.dumps({"id": query}).encode())
+
+
+def _json(value: dict[str, Any]) -> str:
+    """As Spark writes it, which compares offsets by their text."""
+    return json.dumps(value, separators=(",", ":"))

@@ -128,5 +128,7 @@ def test_postgres_that_is_ahead_of_a_restored_lake_is_refused_and_then_has_every
 
     restore_to(lake, whole, "early", second)
     assert set(go(second, 5).held) == {"raw", "totals"}
-    begin_anew(spark, second, whole, out, again=False, now=lambda: NOW)
+    # What it is told to go on with there is another lake's: Postgres knows whose its rows are.
+    with pytest.raises(ProgressError, match="progress of another delivery that is called 'readings/totals' too"):
+        begin_anew(spark, second, whole, out, again=False, now=lambda: NOW)
     assert there("totals", "total") == [1, 3, 7, 15, 31]

@@ -93,7 +93,7 @@ def everything(spark: SparkSession, lake: Lake) -> dict[tuple[str, str], list[tu
         (operator.name, what): tuples(read(spark).drop(*dropped))
         for operator in pipeline.operators
         for what, read in runtime_of(operator, lake).readable.items()
-        if what in ("current", "first", "updates", "corrections", "state")
+        if what == "current"
     }
 
 

@@ -60,6 +60,9 @@ def typed(column: sql.Column, variant: Column, kind: Column) -> Column:
         cast = _shaped(F.try_variant_get(variant, "$", "string"), column.type)
     else:
         cast = F.try_variant_get(variant, "$", column.type)
+    if column.type in _FRACTIONS:
+        # A number that is too large for the type becomes infinity, and with it every sum that it is in.
+        cast = F.when(F.abs(cast) < F.lit(float("inf")), cast)
     return F.when(_written_as(column, kind), cast)
 
 

@@ -154,6 +154,8 @@ class Files(Source):
             size = size_of(spark, path)
             if size is None:
                 raise vanished(path)
+            if size and path.startswith("file:") and ":" in path.rpartition("/")[2]:
+                raise SourceError(f"{path} cannot be read: Hadoop knows no local file with a colon. {_PUT_ASIDE}")
             if bounds.may_exceed(path, size):
                 _check_bounds(bounds, landing, path)
         return Taken(

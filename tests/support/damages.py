@@ -120,11 +120,18 @@ def older_release(lake: Lake) -> None:
 
 
 def cleaned_history(lake: Lake) -> None:
-    """Remove what tells of the first batches: the archive, and the entries that a checkpoint makes superfluous."""
+    """Remove what tells of all batches but the newest: the archive, and entries that a checkpoint makes superfluous."""
     shutil.rmtree(lake.batches(readings))
     DeltaTable(lake.log(readings)).create_checkpoint()
     for entry in entries(lake.log(readings))[:-1]:
         entry.unlink()
+
+
+def gone_history(lake: Lake) -> None:
+    """The same, and of the newest, too: the commit that is left is no batch."""
+    log = DeltaTable(lake.log(readings))
+    log.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 8 days"})
+    cleaned_history(lake)
 
 
 def other_features(lake: Lake) -> None:
@@ -199,7 +206,8 @@ DAMAGES: dict[str, tuple[str, Damage, set[str]]] = {
         set(),
     ),
     "another delta-rs": ("another release", older_release, set()),
-    "the entries of old batches removed": ("history gone", cleaned_history, set()),
+    "the entries of old batches removed": ("batches missing", cleaned_history, set()),
+    "the entries of all batches removed": ("history gone", gone_history, set()),
     "the lease of a dead process": ("lease left behind", left_lease, set()),
     "a lease half written": (
         "lease left behind",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from streaming.base import ViewError
+from streaming.base import LogError, ViewError
 from streaming.declare import Delivery, Operator, Pipeline
 from streaming.deliveries import Cursor, ledger_of, outbox_of
 from streaming.lake import Lake
@@ -62,7 +62,11 @@ def examine_delivery(lake: Lake, pipeline: Pipeline, delivery: Delivery) -> Iter
     ledger, outbox = ledger_of(lake, delivery), outbox_of(delivery, lake)
     if ledger is None or ledger.of_generation != outbox.generation():
         return
-    end = outbox.end(0)
+    try:
+        end = outbox.end(0)
+    except LogError:
+        # What a log lacks is told of where the log is examined.
+        return
     if ledger.cursor > Cursor(end):
         yield Ailment(
             "delivery ahead of its table",

@@ -46,16 +46,25 @@ def _forbidden(root: Path) -> Iterator[str]:
     pending = [root] if root.is_dir() else []
     while pending:
         folder = pending.pop()
-        if not os.access(folder, _FOLDER, effective_ids=True):
+        if _is_forbidden(folder, _FOLDER):
             yield str(folder)
-            if not os.access(folder, os.R_OK | os.X_OK, effective_ids=True):
+            if _is_forbidden(folder, os.R_OK | os.X_OK):
                 continue
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(Path(entry.path))
-                elif not os.access(entry.path, _FILE, effective_ids=True):
-                    yield entry.path
+        try:
+            with os.scandir(folder) as found:
+                entries = list(found)
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(Path(entry.path))
+            elif _is_forbidden(Path(entry.path), _FILE):
+                yield entry.path
+
+
+def _is_forbidden(path: Path, wanted: int) -> bool:
+    """Whether it is there and not for this process: a pipeline that runs removes files while they are looked at."""
+    return not os.access(path, wanted, effective_ids=True) and os.path.lexists(path)
 
 
 def _user() -> str:

@@ -24,8 +24,9 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
     """The rejected rows that are not repaired, as metadata: how many, and how many of them each rule refused."""
     reasons: dict[str, int] = {}
     batches = read_batches(lake, stream)
-    total, read = sum(batch.rejected for batch in batches), sum(batch.summary.rows for batch in batches)
-    repaired = sum(batch.summary.rows for batch in batches if batch.cause == "repair")
+    total = sum(batch.rejected - batch.erased_rejected for batch in batches)
+    read = sum(batch.rows_left for batch in batches)
+    repaired = sum(batch.rows_left for batch in batches if batch.cause == "repair")
     total, read = total - repaired, read - repaired
     if total:
         rows = rejected(read_log(spark, lake, stream))

@@ -70,6 +70,11 @@ class Batch:
         """The rejected ones."""
         return sum(each["rejected"] for each in self.erased.values())
 
+    @property
+    def rows_left(self) -> int:
+        """The rows of the batch that the log still has, valid or rejected."""
+        return self.summary.rows - self.erased_valid - self.erased_rejected
+
     def erased_late(self, view: str) -> int:
         """The late pairs that the erased rows had made of a view."""
         return sum(each["late"].get(view, 0) for each in self.erased.values())

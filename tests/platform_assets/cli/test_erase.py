@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from platform_assets.events.counts import count_rejected
 from streaming.lake.lake import Lake
+from streaming.log.read import read_log, rejected
 from streaming.operations.savepoint import savepoint
-from streaming.pipelines.flights import pipeline
+from streaming.pipelines.flights import flights, pipeline
 from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import BROKEN, FIRST, SECOND
 from tests.support.runs import run
@@ -15,7 +17,7 @@ from tests.support.runs import run
 def test_an_erasure_is_foretold_refused_while_savepoints_pin_and_proved(
     spark: SparkSession, lake: Lake, tidemark: Tidemark
 ) -> None:
-    run(spark, lake, pipeline, [*FIRST, *BROKEN], SECOND, end_of_input=True)
+    run(spark, lake, pipeline, [*FIRST, *BROKEN, '{"origin": "EWR"'], SECOND, end_of_input=True)
     savepoint(lake, pipeline, "early")
 
     code, text = tidemark("erase flights --key origin=EWR --preview")
@@ -27,6 +29,8 @@ def test_an_erasure_is_foretold_refused_while_savepoints_pin_and_proved(
     code, text = tidemark("erase flights --key origin=EWR --with-savepoints")
     assert code == 0 and "none is left" in text and "Next: tidemark audit flights" in text
     assert "published versions of report on_time_performance; the source of flights" in " ".join(text.split())
+    counted = count_rejected(spark, lake, flights)["dagster/row_count"]
+    assert counted == rejected(read_log(spark, lake, flights)).count()
     code, text = tidemark("audit flights")
     assert code == 0 and "erased" in text
     code, text = tidemark("show flights log --where \"origin = 'EWR'\"")

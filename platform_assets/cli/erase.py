@@ -61,7 +61,8 @@ def _print_preview(pipeline: Pipeline, key: str, found: ErasurePreview, keep_num
         console.print(f"Left as published: {', '.join(found.kept)}.", highlight=False)
     for stream, count in found.unread.items():
         console.print(
-            f"{counted(count, 'rejected payload')} of {stream} are no JSON: only the value itself tells there.",
+            f"{counted(count, 'rejected payload')} of {stream} without a field {key.partition('=')[0]}: "
+            "those go in which the value is a word, also of another field.",
             highlight=False,
         )
     if found.savepoints:

@@ -152,12 +152,12 @@ def days_touched(view: Windowed, found: InLog, log: DataFrame) -> set[date]:
     return {row["day"] for row in of_person.select(F.to_date(f"{WINDOW}.start").alias("day")).distinct().collect()}
 
 
-def unread_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> dict[str, int]:
-    """How many rejected payloads of each stream are no JSON object: the person is told there by the word alone."""
+def unread_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person) -> dict[str, int]:
+    """How many rejected payloads of each stream have no such field: the person is told there by the word alone."""
     counts: dict[str, int] = defaultdict(int)
     for stream in pipeline.streams:
         if delta.exists(lake.log(stream)):
             raw = F.col("_raw").cast("string")
-            unread = ever_rejected(read_log(spark, lake, stream)).where(F.get_json_object(raw, "$").isNull())
+            unread = ever_rejected(read_log(spark, lake, stream)).where(person.field_of(raw).isNull())
             counts[stream.name] = unread.count()
     return {name: count for name, count in counts.items() if count}

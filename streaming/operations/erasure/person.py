@@ -59,9 +59,13 @@ class Person:
         """Whether a table with these columns can tell whose a row is by itself."""
         return self.column in frame.columns or any(name in TEXTS for name in frame.columns)
 
+    def field_of(self, text: Column) -> Column:
+        """What the field of a JSON object is; null where there is none, or the text is no JSON."""
+        return F.get_json_object(text, f"$.{self.column}")
+
     def _in_text(self, text: Column) -> Column:
         """By the field of a JSON object; of what is none, or has no such field, the value has to stand there whole."""
-        field = F.get_json_object(text, f"$.{self.column}")
+        field = self.field_of(text)
         return F.when(field.isNotNull(), field == self.value).otherwise(text.rlike(self._word))
 
     @property
@@ -70,7 +74,7 @@ class Person:
 
     @property
     def _field(self) -> str:
-        return f"{_quoted(json.dumps(self.column))}:{_quoted_either(self.value)}[,}}]"
+        return f"{_quoted(_as_json(self.column))}:{_quoted_either(self.value)}[,}}]"
 
     # The same without Spark, for the proof.
 
@@ -104,4 +108,9 @@ def _quoted(text: str) -> str:
 
 
 def _quoted_either(value: str) -> str:
-    return f"({_quoted(json.dumps(value))}|{_quoted(value)})"
+    return f"({_quoted(_as_json(value))}|{_quoted(value)})"
+
+
+def _as_json(text: str) -> str:
+    """A text as Spark writes it in JSON, which leaves letters of all languages as they are."""
+    return json.dumps(text, ensure_ascii=False)

@@ -26,7 +26,7 @@ from streaming.tables import delta, taken_rows
 class ErasurePreview:
     """What an erasure would do: rows by table, operators built anew, views kept, and savepoints in the way.
 
-    `unread`: rejected payloads of each stream that are no JSON, in which a person is told by the value alone.
+    `unread`: rejected payloads of each stream without a readable field of that name, in which the value alone tells.
     """
 
     rows: dict[str, int]
@@ -59,5 +59,5 @@ def preview_erasure(
         tuple(operator.name for operator in rebuilt if operator.name not in kept),
         tuple(kept),
         tuple(each.name for each in savepoints(lake, pipeline)),
-        unread_rejected(spark, lake, pipeline),
+        unread_rejected(spark, lake, pipeline, person),
     )

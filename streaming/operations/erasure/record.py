@@ -45,8 +45,8 @@ class Removed:
 class Erasure:
     """One erasure: begun, and done once `done_at` is there.
 
-    `digest`: SHA-256 of the salt, the column and the value: who knows the value can tell that it was erased, and nobody
-    else whose it was. `streams`: those with rows of the person. `generations`: per operator the generation that
+    `digest`: SHA-256 of the salt, the column and the value: who knows the value, or tries all there can be, can tell
+    that it was erased. `streams`: those with rows of the person. `generations`: per operator the generation that
     was built without them. `kept`: days per view whose numbers stayed. `tables`: what was removed of each. `checked`:
     tables and files in which nothing is left.
     """

@@ -134,6 +134,14 @@ def test_what_is_left_is_what_a_lake_has_that_the_person_never_came_to(
     assert broken(spark, lake) == []
 
 
+@pytest.mark.parametrize("name", ["ada", "José", '"quoted"', "Ålesund 5"])
+def test_a_value_of_any_letters_is_told_in_a_nested_column(name: str) -> None:
+    # Spark's JSON has letters as they are.
+    nested = json.dumps({"who": {"id": name}}, ensure_ascii=False, separators=(",", ":"))
+    assert re.search(Person("id", name)._field, nested)
+    assert not re.search(Person("id", f"{name}x")._field, nested)
+
+
 def test_the_proof_names_what_was_removed_and_the_record_names_nobody(erased: tuple[Lake, Any, Any]) -> None:
     lake, foretold, done = erased
     assert foretold.rows["readings/log"] == 7 and foretold.savepoints == ("pinning",)

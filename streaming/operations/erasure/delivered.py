@@ -17,16 +17,24 @@ from streaming.service import Delivering
 from streaming.tables import delta, take_out
 
 
-def check_delivered(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> None:
+def check_delivered(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime], *, is_begun: bool
+) -> None:
     """Deliver all there is: what is in the midst of being delivered is told by places that an erasure would move.
+
+    Where the erasure `is_begun`, the pipeline may have run since it died, so it is looked at again. Deliveries of what
+    was built anew by then are passed over: nothing was delivered of it, and they are told afterwards.
 
     Raises:
         ErasureError: a target is away, or a delivery waits for a decision.
     """
     delivering = Delivering.alone(spark, lake, pipeline, now)
-    begun = [each for each in delivering.runtimes if each.ledger.read() is not None]
-    if not begun:
-        return
+    ledgers = ((each, each.ledger.read()) for each in delivering.runtimes)
+    begun = [
+        each
+        for each, ledger in ledgers
+        if ledger is not None and not (is_begun and ledger.of_generation != each.outbox.generation())
+    ]
     for runtime in begun:
         delivering.deliver_all(only=runtime.delivery.name)
     waits = {name: waiting.why for name, waiting in delivering.waiting.items()}

@@ -43,9 +43,9 @@ from streaming.operations.erasure.history import forget_history
 from streaming.operations.erasure.person import Person
 from streaming.operations.erasure.proof import prove, tables_of
 from streaming.operations.erasure.record import Erasure, erasures
-from streaming.operations.rebuild import rebuild_held
+from streaming.operations.rebuild import built_beside, rebuild_held
 from streaming.operations.savepoints import drop_savepoint, savepoints
-from streaming.operators import generation_of, remove_next, runtime_of
+from streaming.operators import generation_of, next_of, remove_next, runtime_of
 from streaming.service import take_lease
 from streaming.tables import Split, delta, take_out, taken_rows
 from streaming.views import keep_days
@@ -83,16 +83,18 @@ def erase(
     Raises:
         ErasureError: no stream has the column, savepoints pin old versions, a target is away, or something is left.
         ChangedDeclaration: an operator is not the one that made its tables.
-        LeaseError: the pipeline runs.
+        LeaseError: the pipeline runs, or an operator of it is being built anew.
     """
     check_known(pipeline, person)
     with ExitStack() as held:
         held.enter_context(take_lease(lake, pipeline, "erase"))
-        _release_savepoints(lake, pipeline, with_savepoints)
+        pinning = _savepoints_to_drop(lake, pipeline, with_savepoints)
         _check_operators(lake, pipeline)
         begun = next((each for each in erasures(lake) if each.done_at is None and each.is_of(pipeline, person)), None)
-        if begun is None:
-            check_delivered(spark, lake, pipeline, now)
+        check_delivered(spark, lake, pipeline, now, is_begun=begun is not None)
+        # Only now: whatever is refused before leaves them there.
+        for name in pinning:
+            drop_savepoint(lake, pipeline, name)
         erasure = (begun or Erasure.begun(pipeline, person, now())).write(lake)
         listener("looking through the logs")
         found = in_logs(spark, lake, pipeline, person)
@@ -118,7 +120,7 @@ def erase(
     return Erased(erasure, tuple(each.name for each in rebuilt), told, to_tell)
 
 
-def _release_savepoints(lake: Lake, pipeline: Pipeline, with_savepoints: bool) -> None:
+def _savepoints_to_drop(lake: Lake, pipeline: Pipeline, with_savepoints: bool) -> list[str]:
     pinning = [each.name for each in savepoints(lake, pipeline)]
     if pinning and not with_savepoints:
         raise ErasureError(
@@ -126,8 +128,7 @@ def _release_savepoints(lake: Lake, pipeline: Pipeline, with_savepoints: bool) -
             f"`tidemark savepoint {pipeline.name} NAME --drop`, or let this command do it with --with-savepoints. "
             "Nothing was erased."
         )
-    for name in pinning:
-        drop_savepoint(lake, pipeline, name)
+    return pinning
 
 
 def _check_operators(lake: Lake, pipeline: Pipeline) -> None:
@@ -188,7 +189,9 @@ def _theirs(spark: SparkSession, lake: Lake, pipeline: Pipeline, found: list[InL
 def _others(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person, erasure: Erasure) -> Iterator[str]:
     """Tables that tell by their own columns: dead letters, changes, answers, and what nobody declares any more."""
     for operator in pipeline.operators:
-        remove_next(lake, operator)
+        # A rebuild may run beside: what it has read of the log by now is not to come back.
+        with built_beside(lake, next_of(operator)):
+            remove_next(lake, operator)
     logs = {f"{stream.name}/log" for stream in pipeline.streams}
     computed = {table for each in affected(pipeline, erasure.streams) for table in _tables(lake, each)}
     for table in tables_of(lake, pipeline):

@@ -23,7 +23,10 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     "bz2": bz2.compress,
     "zst": zstandard.compress,
     "deflate": zlib.compress,
-    "several.gz": lambda content: gzip.compress(content[:7]) + gzip.compress(content[7:]),
+    **{
+        f"several.{kind}": lambda content, pack=pack: pack(b"") + pack(content[:7]) + pack(content[7:])
+        for kind, pack in {"gz": gzip.compress, "zst": zstandard.compress, "deflate": zlib.compress}.items()
+    },
     "txt": bytes,
 }
 LINES = st.lists(st.tuples(st.integers(0, 30), st.sampled_from([b"\n", b"\r", b"\r\n", b""])), max_size=12)
@@ -75,3 +78,5 @@ def test_what_is_not_packed_as_its_name_says_is_an_error(folder: Path) -> None:
     for kind in ("gz", "bz2", "zst", "deflate"):
         with pytest.raises(OSError):
             exceeded(folder, f"plain.{kind}", b"plain\n" * 100, FileBounds(10, 10))
+    with pytest.raises(OSError):
+        exceeded(folder, "empty.bz2", bz2.compress(b"") * 5_000, FileBounds(10, 10))

@@ -64,6 +64,10 @@ class FencedError(LogError):
     """Another process has appended to the log meanwhile, so what this one stamped must not be appended."""
 
 
+class RewrittenError(StreamingError):
+    """Files of a table were rewritten, as compaction does, while a step was about to replace them; it is done again."""
+
+
 class SupervisorError(StreamingError):
     """A stream was asked for something that the state it is in does not allow."""
 

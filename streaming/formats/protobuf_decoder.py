@@ -18,6 +18,8 @@ from streaming.formats.protobuf_types import described
 from streaming.formats.protobuf_values import reader_of, undeclared
 
 _LONGEST_VARINT = 10
+_DEEPEST = 100
+"""More levels of messages in messages than a schema can have; a payload that claims millions would take minutes."""
 
 Names = Mapping[int, str]
 """The fields of a message by their numbers."""
@@ -118,10 +120,10 @@ def _indexes(content: bytes) -> tuple[tuple[int, ...], bytes]:
     if length == 0:
         return (0,), content
     indexes: list[int] = []
-    for _ in range(length):
+    for _ in range(min(length, _DEEPEST + 1)):
         index, content = _number(content)
         indexes.append(index)
-    if not indexes or min(indexes) < 0:
+    if not 0 < len(indexes) <= _DEEPEST or min(indexes) < 0:
         raise Unreadable("the payload does not say which message it is")
     return tuple(indexes), content
 

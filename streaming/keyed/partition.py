@@ -184,6 +184,11 @@ class _PartitionFold:
             for values, (_, of_key, state, timers) in self._bucket.take_due(self._clock):
                 self._hash, self._key = of_key, self._fold.begin(values, state, timers)
                 self._end_key()
+                # When a clock leaps, the timers of every key in the partition may fire at once.
+                if len(self._kept) >= _AT_ONCE:
+                    yield self._keys_kept()
+                if len(self._fold.outputs) >= _AT_ONCE:
+                    yield self._taken()
         if self._kept:
             yield self._keys_kept()
         untouched = None if self._bucket is None else self._bucket.untouched()

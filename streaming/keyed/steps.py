@@ -85,6 +85,7 @@ class KeyedSteps:
         Raises:
             FencedError: another process has taken over.
             FunctionError: the function raised.
+            RewrittenError: somebody has compacted the state meanwhile.
         """
         tables = {suffix: self._created(suffix) for suffix in (*self._outputs.suffixes, STATE)}
         opened = {suffix: DeltaTable(storage.location(uri)) for suffix, uri in tables.items()}

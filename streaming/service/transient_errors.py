@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.base import SourceError
+from streaming.base import RewrittenError, SourceError, StoreError
 
 _CAUSES = {
     ("No space left on device", "Disk quota exceeded"): "the disk is full: free some space",
@@ -15,9 +15,14 @@ _CAUSES = {
         "Mkdirs failed to create",
     ): "a file may not be read or written: give the permission back",
     ("Python worker failed to connect back",): "a Python worker did not start in time: give the machine some room",
-    ("Connection refused", "Connection reset", "UnknownHostException", "Temporary failure in name resolution"): (
-        "the storage or a service does not answer: bring it back"
-    ),
+    (
+        "Connection refused",
+        "Connection reset",
+        "UnknownHostException",
+        "Temporary failure in name resolution",
+        # Arrow's client of S3.
+        "AWS Error NETWORK_CONNECTION",
+    ): "the storage or a service does not answer: bring it back",
 }
 
 
@@ -26,7 +31,7 @@ def transient_cause(error: BaseException) -> str | None:
 
     The stream goes on by itself once the cause is gone: nothing is lost, and nothing is there twice.
     """
-    if isinstance(error, SourceError):
+    if isinstance(error, SourceError | StoreError | RewrittenError):
         return str(error)
     text = str(error)
     for signs, cause in _CAUSES.items():

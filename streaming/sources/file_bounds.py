@@ -47,9 +47,13 @@ class FileBounds:
             with files.open_input_file(name) as handle:
                 return self._too_long() if _has_longer_line(handle, self.longest_line) else None
         compression = _ARROW.get(kind)
-        with files.open_input_stream(name, compression=compression) as stream:
-            parts = _inflated(stream, self._at_once) if compression is None else _read(stream, self._at_once)
-            return self._exceeded_by(parts)
+        try:
+            with files.open_input_stream(name, compression=compression) as stream:
+                parts = _inflated(stream, self._at_once) if compression is None else _read(stream, self._at_once)
+                return self._exceeded_by(parts)
+        except pa.ArrowException as error:
+            # What the library of bzip2 says of a file that it cannot unpack, is no OSError.
+            raise pa.ArrowIOError(str(error)) from error
 
     @property
     def _at_once(self) -> int:
@@ -85,7 +89,10 @@ def _read(stream: NativeFile, at_once: int) -> Iterator[bytes]:
 def _inflated(stream: NativeFile, at_once: int) -> Iterator[bytes]:
     inflating = zlib.decompressobj()
     try:
-        while packed := inflating.unconsumed_tail or stream.read(_LOOK_BACK):
+        while packed := inflating.unconsumed_tail or inflating.unused_data or stream.read(_LOOK_BACK):
+            if inflating.eof:
+                # Hadoop goes on with what is packed behind the end, as of gzip.
+                inflating = zlib.decompressobj()
             yield inflating.decompress(packed, at_once)
     except zlib.error as error:
         raise pa.ArrowIOError(str(error)) from error

@@ -19,7 +19,7 @@ from deltalake.transaction import RemoveAction
 from pyspark.sql import DataFrame
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from streaming.base import DAY, FencedError
+from streaming.base import DAY, RewrittenError
 from streaming.tables.added_files import added_files
 from streaming.tables.columns import added_columns, nullable
 from streaming.tables.storage import location
@@ -120,7 +120,7 @@ def commit_files(
     rows go in the same commit. For the rest see `delta.append`.
 
     Raises:
-        FencedError: one of the files to be replaced is not in the table any more.
+        RewrittenError: one of the files to be replaced is not in the table any more.
     """
     table = DeltaTable(location(uri))
     for attempt in attempts(table):
@@ -143,7 +143,7 @@ def _check_has(table: DeltaTable, files: Sequence[tuple[str, int]]) -> None:
     there = set(table.get_add_actions()["path"].to_pylist()) if files else set()
     gone = next((path for path, _ in files if path not in there), None)
     if gone is not None:
-        raise FencedError(
+        raise RewrittenError(
             f"file {gone!r} of table {table.table_uri!r} was to be replaced and is not there any more: somebody else "
             "has rewritten the table meanwhile. Nothing was changed; the next attempt begins with what is there now."
         )

@@ -123,6 +123,8 @@ def store_error(uri: str, error: Exception) -> StoreError:
     """The error for what the store, or a client of it, says of a request: without the request, which is signed."""
     text = _DRAWN.sub("", str(error))
     said = _SAID.search(text)
+    # Behind it obstore prints the error as it is in its memory, whose last line is a bracket.
+    text = text.partition("\n\nDebug source:")[0]
     last = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     why = f"{said[1]}: {said[2].rstrip('.')}" if said else re.sub(r"https?://\S+", "the store", last[-1])[:200]
     return StoreError(

@@ -191,6 +191,7 @@ def test_protobuf_with_a_registry_keeps_the_contract_and_the_writer_names_what_n
             b"\1\0\0\0\1\0" + line: "the payload does not begin with the id of a schema",
             b"\0\0\0\0\1": "the payload does not say which message it is",
             b"\0\0\0\0\1\1": "the payload does not say which message it is",
+            b"\0\0\0\0\1" + b"\xca\1" + b"\0" * 101: "the payload does not say which message it is",
             b"\0\0\0\0\2\4\0\0" + line: "the payload is a message shop.Outer.Line, and no shop.Line",
             b"\0\0\0\0\3\0" + line: "the payload is a message other.Line, and no shop.Line",
             b"\0\0\0\0\1\2\4" + line: "schema 1 of the registry has no message [2] (list index out of range)",

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streaming.base.intervals import to_micros
+from streaming.keyed import partition
 from streaming.keyed.buckets import Buckets
 from streaming.keyed.key import FOREVER, NEVER
 from streaming.keyed.partition import BucketBegun, KeysKept, Untouched, fold_partition
@@ -214,6 +215,14 @@ def test_a_key_with_very_many_rows_is_never_gathered() -> None:
         first = next(outputs)
         assert isinstance(first, list) and len(first) == 10_000
         assert asked == 10 * taken
+
+
+def test_what_the_timers_of_many_keys_emit_is_never_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "_AT_ONCE", 2)
+    entries = [(key, micros(5), str(key), [7.0], [("settled", micros(5))]) for key in range(7)]
+    marks = pa.RecordBatch.from_pylist([mark(bucket) for bucket in range(4)], schema=SCHEMA)
+    fold = fold_partition(sorted_out, micros(5), [marks], None, stored(tmp_path, entries, visited=range(4)))
+    assert [len(taken) for taken in fold if isinstance(taken, list)] == [2, 2, 2, 1]
 
 
 @pytest.mark.parametrize("clock", [NEVER, micros(200)])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.base.errors import LogError, SourceError
+from streaming.base.errors import LogError, SourceError, StoreError
 from streaming.service.transient_errors import transient_cause
 
 SPARK = "An error occurred while calling o1.parquet.\n: java.io.IOException: {}\n\tat org.apache.hadoop.fs.Somewhere"
@@ -20,6 +20,8 @@ SPARK = "An error occurred while calling o1.parquet.\n: java.io.IOException: {}\
         (PermissionError(13, "Permission denied", "/lake/x"), "give the permission back"),
         (ConnectionRefusedError(111, "Connection refused"), "does not answer: bring it back"),
         (RuntimeError("SparkException: Python worker failed to connect back."), "did not start in time"),
+        (OSError("AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 7"), "bring it back"),
+        (StoreError("s3://lake cannot be reached (SlowDown)"), "s3://lake cannot be reached (SlowDown)"),
         (SourceError("the landing folder '/x' does not exist; create it."), "the landing folder '/x' does not exist"),
     ],
 )

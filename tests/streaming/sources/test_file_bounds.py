@@ -18,12 +18,20 @@ from pyarrow import fs
 from streaming.sources import file_bounds
 from streaming.sources.file_bounds import FileBounds
 
+
+def in_several(pack: Callable[[bytes], bytes], content: bytes) -> bytes:
+    """Packed in parts, one behind the other, of which the first is empty."""
+    return b"".join(map(pack, (b"", content[:7], content[7:])))
+
+
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "gz": gzip.compress,
     "bz2": bz2.compress,
     "zst": zstandard.compress,
     "deflate": zlib.compress,
-    "several.gz": lambda content: gzip.compress(content[:7]) + gzip.compress(content[7:]),
+    "several.gz": lambda content: in_several(gzip.compress, content),
+    "several.zst": lambda content: in_several(zstandard.compress, content),
+    "several.deflate": lambda content: in_several(zlib.compress, content),
     "txt": bytes,
 }
 LINES = st.lists(st.tuples(st.integers(0, 30), st.sampled_from([b"\n", b"\r", b"\r\n", b""])), max_size=12)
@@ -75,3 +83,5 @@ def test_what_is_not_packed_as_its_name_says_is_an_error(folder: Path) -> None:
     for kind in ("gz", "bz2", "zst", "deflate"):
         with pytest.raises(OSError):
             exceeded(folder, f"plain.{kind}", b"plain\n" * 100, FileBounds(10, 10))
+    with pytest.raises(OSError):
+        exceeded(folder, "empty.bz2", bz2.compress(b"") * 5_000, FileBounds(10, 10))

@@ -115,6 +115,9 @@ def erase(
         forget_recomputed(lake)
         for table in tables_of(lake, pipeline):
             erasure = erasure.removed(table, vacuumed=forget_history(lake.path(table), erasure.id))
+        # One that was taken meanwhile has copies of what was there then.
+        for name in _savepoints_to_drop(lake, pipeline, with_savepoints):
+            drop_savepoint(lake, pipeline, name)
         erasure = _proved(lake, pipeline, person, erasure, listener)
         erasure = replace(erasure, done_at=now()).write(lake)
     return Erased(erasure, tuple(each.name for each in rebuilt), told, to_tell)
@@ -125,8 +128,8 @@ def _savepoints_to_drop(lake: Lake, pipeline: Pipeline, with_savepoints: bool) -
     if pinning and not with_savepoints:
         raise ErasureError(
             f"savepoints of pipeline {pipeline.name!r} keep old versions: {', '.join(pinning)}. Drop them with "
-            f"`tidemark savepoint {pipeline.name} NAME --drop`, or let this command do it with --with-savepoints. "
-            "Nothing was erased."
+            f"`tidemark savepoint {pipeline.name} NAME --drop`, or let this command do it with --with-savepoints, "
+            "and run it again."
         )
     return pinning
 
@@ -226,8 +229,9 @@ def _proved(
     if proof.places:
         raise ErasureError(
             f"{person.column} is still found in {len(proof.places):,} files: {', '.join(proof.places[:5])}. What is "
-            "erased so far stays erased. Run the command again; if it names them again, these tables are not of this "
-            "pipeline's declaration: remove them with `tidemark drop`, or report it as a defect."
+            "erased so far stays erased. Run the command again, if files are of an attempt that died in an hour; if it "
+            "names them again, these tables are not of this pipeline's declaration: remove them with `tidemark drop`, "
+            "or report it as a defect."
         )
     checked = {"tables": proof.tables, "data files": proof.data_files, "log entries": proof.entries}
     return replace(erasure, checked=checked)

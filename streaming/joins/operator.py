@@ -106,7 +106,8 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         if at.through[stream.name] < 0:
             return 0
         since = due(self.operator, side, Reached.of(self.operator, None), at, ()).before
-        return LogFiles(self.lake, stream).count_since(since or FIRST_INSTANT, at.through[stream.name])
+        late = self.operator.late == "join"
+        return LogFiles(self.lake, stream).count_since(since or FIRST_INSTANT, at.through[stream.name], late=late)
 
     def _late(self, spark: SparkSession) -> DataFrame:
         return self._late_of({stream.name: read_log(spark, self.lake, stream) for stream in self.operator.reads})

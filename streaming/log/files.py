@@ -11,7 +11,7 @@ from pyarrow import dataset, fs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, constant, literal
+from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, STAMP, constant, literal
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.read import ever_rejected
@@ -100,11 +100,17 @@ class LogFiles:
         self._index.refresh()
         return self._index.rows(self._near(ranges, through, width, after))
 
-    def count_since(self, since: datetime, through: int) -> int:
-        """How many valid rows of the batches up to `through` have event times from `since` on; starts no Spark."""
+    def count_since(self, since: datetime, through: int, *, late: bool = True) -> int:
+        """How many valid rows of the batches up to `through` have event times from `since` on; starts no Spark.
+
+        `late`: with those whose event time is before their stamp.
+        """
         self._index.refresh()
         paths = self._index.with_times(since, LAST_MILLISECOND, through)
-        wanted = (dataset.field(self._time) >= since) & (dataset.field(_BATCH) <= through)
+        at, stamp = dataset.field(self._time), dataset.field(STAMP)
+        wanted = (at >= since) & (dataset.field(_BATCH) <= through)
+        if not late:
+            wanted &= stamp.is_null() | (at >= stamp)
         return int(dataset.dataset(list(paths), filesystem=self._storage, format="parquet").count_rows(filter=wanted))
 
     def rejected(self, spark: SparkSession, after: int, through: int) -> DataFrame:

@@ -132,6 +132,10 @@ def test_rows_that_may_still_find_a_partner_wait(logged: Lake) -> None:
     assert 0 < open_left < len(lefts) and 0 < open_right < len(rights)
     waiting = {kind: runtime_of(replace(both, kind=kind), logged).waiting() for kind in ("outer", "left", "inner")}
     assert waiting == {"outer": open_left + open_right, "left": open_left, "inner": 0}
+    in_time = sum(row.stamp is None or row.at >= row.stamp for row in lefts)
+    log, newest = files.LogFiles(logged, left), batches_after(logged, left, -1)[-1].number
+    assert log.count_since(at(0) - timedelta(days=1), newest) == len(lefts) > in_time
+    assert log.count_since(at(0) - timedelta(days=1), newest, late=False) == in_time
 
 
 def test_steps_at_any_cuts_that_are_killed_anywhere_tell_the_same(

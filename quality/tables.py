@@ -29,7 +29,10 @@ def write_rows(
     """Write `rows` in one commit that carries `metadata` (JSON values); returns the version it made.
 
     `append` adds to an append-only table, also columns that it does not have yet; `overwrite` replaces rows and schema.
+    Rows stay in their order.
     """
+    # Chunks are written side by side, and may change places.
+    rows = rows.combine_chunks()
     options: dict[str, Any] = {
         "mode": mode,
         "schema_mode": "overwrite" if mode == "overwrite" else "merge",

@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo demo-kafka test test-fast prove mutate live soak kills kills-kafka backlog bench bench-full ui check lock audit-deps clean python java packages jars archive
+.PHONY: help demo demo-kafka test test-fast prove mutate live soak kills kills-kafka cluster backlog bench bench-full ui check lock audit-deps clean python java packages jars archive
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ kills: jars archive ## Kill ROUNDS (100) times whatever a pipeline of joins and 
 
 kills-kafka: jars archive ## From Kafka into Postgres and Kafka, all killed at random for MINUTES (20); the record goes to ./soak
 	@$(BIN)/python -m benchmarks.kills_of_services --minutes $(or $(MINUTES),20)
+
+cluster: jars archive ## A day of flights on a Spark master and two workers of this machine, each killed in mid-batch; the record goes to ./soak/cluster
+	@$(BIN)/python -m benchmarks.cluster
 
 backlog: jars archive ## Work off ROWS (10000000) that gathered in an outage, in bounded memory; the record goes to ./soak
 	@$(BIN)/python -m benchmarks.backlog --rows $(or $(ROWS),10000000)

@@ -85,9 +85,11 @@ class Standalone:
             LookupError: there is no executor.
         """
         if victim == "master":
-            self._master = _kill(self._master)
+            _kill(self._master)
+            self._master = None
         elif victim == "worker":
-            self._workers[-1] = _kill(self._workers[-1])
+            _kill(self._workers[-1])
+            self._workers[-1] = None
         else:
             worker = self._workers[-1]
             found = [] if worker is None else executors(worker.pid)

@@ -1,0 +1,192 @@
+"""A day of flights on a standalone Spark cluster of this machine, whose parts are killed in turn in mid-batch.
+
+`make cluster` runs it: a master, two workers of one core, and a driver that drains what has arrived. After an executor,
+a worker, the master and the driver were killed, every table and every delivered file must be what `local[2]` leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from benchmarks.demands import PROJECT, Demand, begin, conclude, console
+from benchmarks.pipelines.connections import aircraft, by_origin, cluster_flights, connections, pipeline
+from benchmarks.processes import until
+from streaming import Lake
+from streaming.audit.laws import audit
+from streaming.feeds.flights import feed_flights
+from streaming.spark.session import start_session
+from tests.support.standalone import Standalone
+
+VICTIMS = ("nobody", "executor", "worker", "master", "driver")
+_DAY = date(2013, 1, 15)
+_MID_BATCH_WITHIN, _DRAINS_WITHIN = 180.0, 900.0
+_OWN = ("_ingested_at", "_written_at", "_corrected_at")
+"""What differs from one run to the next: when a row was written."""
+
+
+class Run:
+    """A lake, and drains of it in processes of their own."""
+
+    def __init__(self, folder: Path, master: str) -> None:
+        self.lake = Lake(str(folder / "lake"))
+        self.landing = Path(cluster_flights.source.location(self.lake))
+        self.landing.mkdir(parents=True)
+        self._log = folder / "driver.log"
+        self._environment = os.environ | {
+            "TIDEMARK_MASTER": master,
+            "TIDEMARK_HOME": self.lake.root,
+            "TIDEMARK_SPARK_DRIVER_MEMORY": "1g",
+            "TIDEMARK_SPARK_EXECUTOR_MEMORY": "768m",
+            "TIDEMARK_SPARK_DRIVER_HOST": "127.0.0.1",
+            # Both runs cut their steps alike, though nothing depends on it.
+            "TIDEMARK_SPARK_SQL_SHUFFLE_PARTITIONS": "2",
+        }
+
+    def land(self, files: Sequence[Path]) -> None:
+        """Put copies of files in the landing folder, with their times, by which they are ordered."""
+        for file in files:
+            hidden = self.landing / f".{file.name}"
+            shutil.copy2(file, hidden)
+            hidden.rename(self.landing / file.name)
+
+    def begin(self, *options: str) -> subprocess.Popen[bytes]:
+        """A driver that drains what has arrived."""
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", "from platform_assets.cli import main; main()", "run", pipeline.name, *options],
+                cwd=PROJECT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def drain(self, *options: str) -> None:
+        """Drain to the end.
+
+        Raises:
+            RuntimeError: the driver failed, with what it said last.
+        """
+        self.ends_well(self.begin(*options))
+
+    def ends_well(self, driver: subprocess.Popen[bytes]) -> None:
+        """Wait for a driver.
+
+        Raises:
+            RuntimeError: it failed, with what it said last.
+        """
+        if driver.wait(_DRAINS_WITHIN) != 0:
+            raise RuntimeError(f"the driver ended with {driver.returncode}: {self._log.read_text()[-2000:]}")
+
+    def is_in_mid_batch(self) -> bool:
+        """Whether Spark has planned a batch that is not committed."""
+        checkpoint = Path(self.lake.checkpoint(cluster_flights, "log"))
+        return self._numbers(checkpoint / "offsets") > self._numbers(checkpoint / "commits")
+
+    @staticmethod
+    def _numbers(folder: Path) -> int:
+        return max((int(file.name) for file in folder.glob("[0-9]*")), default=-1) if folder.is_dir() else -1
+
+    def tables(self) -> Iterator[tuple[str, Counter[str]]]:
+        """The rows of each table, and the lines of the delivered files, each with how often it is there."""
+        for uri in (
+            self.lake.log(cluster_flights),
+            *(self.lake.table(operator) for operator in (by_origin, aircraft, connections)),
+        ):
+            rows: pa.Table = DeltaTable(uri).to_pyarrow_table()
+            # The batch of a pair is the number of the step that brought it, and another cut has other steps.
+            kept = rows.drop_columns(["_batch"]) if uri == self.lake.table(connections) else rows
+            yield uri.rpartition("/")[2], Counter(map(self._text, kept.to_pylist()))
+        lines = Counter[str]()
+        for file in Path(self.lake.path("out/aircraft")).rglob("*.json"):
+            if "_delivered" not in file.parts:
+                lines.update(file.read_text().splitlines())
+        yield "delivered", lines
+
+    def _text(self, row: dict[str, Any]) -> str:
+        kept = {name: value for name, value in row.items() if name not in _OWN}
+        # The two lakes lie in different folders; a pair has the origins of both its rows.
+        return json.dumps(kept, default=str, sort_keys=True).replace(self.lake.root, "")
+
+
+def _parts(files: Sequence[Path], count: int) -> list[Sequence[Path]]:
+    size = -(-len(files) // count)
+    return [files[start : start + size] for start in range(0, len(files), size)]
+
+
+def _round(run: Run, cluster: Standalone, victim: str) -> float:
+    """Drain what has arrived while `victim` is killed in the midst of a batch; the seconds that the drain took."""
+    started = time.monotonic()
+    driver = run.begin()
+    if victim != "nobody":
+        if until(lambda: cluster.has_executors and run.is_in_mid_batch(), _MID_BATCH_WITHIN) is None:
+            raise TimeoutError(f"no batch was seen in its midst (driver: {driver.poll()})")
+        if victim == "driver":
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+            driver = run.begin()
+        else:
+            cluster.kill(victim)
+            cluster.start()
+    run.ends_well(driver)
+    return time.monotonic() - started
+
+
+def main() -> None:
+    """Feed, run on one machine and on the cluster, compare, audit, and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments, folder = begin(parser, "soak/cluster")
+    feed_flights(folder / "fed", _DAY, 1)
+    files = sorted((folder / "fed").glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+
+    alone = Run(folder / "local", "local[2]")
+    seconds: dict[str, float] = {}
+    with Standalone(folder / "spark", arguments.workers) as cluster:
+        shared = Run(folder / "cluster", cluster.url)
+        for victim, part in zip(VICTIMS, _parts(files, len(VICTIMS)), strict=True):
+            shared.land(part)
+            seconds[victim] = _round(shared, cluster, victim)
+            console.print(f"{victim:10} {len(part)} files in {seconds[victim]:.0f} s", highlight=False)
+        shared.drain("--end-of-input")
+    alone.land(files)
+    alone.drain("--end-of-input")
+
+    spark = start_session()
+    broken = [finding for finding in audit(spark, shared.lake, pipeline) if finding.broken]
+    spark.stop()
+    demands: list[Demand] = [
+        (f"goes on after the {victim} is killed", f"{took:.0f} s", True)
+        for victim, took in seconds.items()
+        if victim != "nobody"
+    ]
+    for (name, there), (_, here) in zip(shared.tables(), alone.tables(), strict=True):
+        lost, more = (here - there).total(), (there - here).total()
+        demands.append(
+            (
+                f"{name}: as on one machine",
+                f"{there.total():,} rows, {lost} missing, {more} more",
+                bool(there) and not lost + more,
+            )
+        )
+    conclude(folder / "cluster.md", [*demands, ("every law of the audit", f"{len(broken)} broken", not broken)])
+
+
+if __name__ == "__main__":
+    main()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Event
@@ -18,11 +18,12 @@ from streaming.clocks import latest
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.operators import OperatorRuntime, Written, ready_generation
+from streaming.operators import Written
 from streaming.service.measures import Measure
 from streaming.service.reporter import Reporter
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus
+from streaming.service.stepping import Stepping
 from streaming.service.watch import Watch
 
 _LOOK_EVERY = 0.5
@@ -35,8 +36,8 @@ Ending = Literal["stop", "drain"]
 class Continuous:
     """A pipeline, running; the caller holds its lease.
 
-    Each operator steps in a thread of its own, and each delivery has one, so that none waits for another and no log for
-    any of them.
+    Each operator steps in a thread of its own, and each delivery has one, so that none waits for another. A log gives way
+    to steps, for a moment: see `Stepping`.
 
     `on_measures` takes the batches that ended since it was called last; `on_status` takes the state of the process,
     about twice a second.
@@ -54,17 +55,16 @@ class Continuous:
         self.watch = Watch(now)
         self._pipeline = pipeline
         self._now = now
-        self._run = Run(spark, lake, pipeline, now, self._on_batch, self.watch.around)
+        self._run = Run(spark, lake, pipeline, now, self._on_batch, self._around)
         self._trigger = {"processingTime": pipeline.trigger}
         self._ingest: dict[str, StreamingQuery] = {}
         threads = len(self._run.operators) + len(self._run.deliveries.runtimes) + 1
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="steps")
         self._delivering: list[Future[None]] = []
         self._delivered, self._ended = Event(), Event()
-        self._stepping: dict[str, Future[None]] = {}
-        self._stepped: dict[str, dict[str, int]] = {}
-        self._stepped_at: dict[str, datetime] = {}
         self._wake = Event()
+        self._steps = Stepping(self._run, self.watch, self._threads, now, lambda: self._wake.set())
+        self._giving_way: set[str] = set()
         self._beat_at = self._inspected_at = datetime.min.replace(tzinfo=now().tzinfo)
         self._reporter = Reporter(self._run, self.watch, now, on_measures, on_status)
 
@@ -107,6 +107,16 @@ class Continuous:
             self._run.close()
             self._reporter.end()
 
+    @contextmanager
+    def _around(self, query: str, number: int) -> Iterator[None]:
+        with self.watch.around(query, number):
+            yield
+        # The end of the batch, not the begin of the next, whose rows would be chosen before it waits.
+        if query in self._ingest:
+            self._giving_way.add(query)
+            self._steps.give_way(until=lambda: query in self.watch.stopping or self._ended.is_set())
+            self._giving_way.discard(query)
+
     def _on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
         self.watch.on_batch(query, written, batch)
         self._run.deliveries.tell()
@@ -117,7 +127,7 @@ class Continuous:
         self.watch.passed = self._now()
         self._raise_failures()
         self._heartbeat()
-        self._follow()
+        self._steps.follow()
 
     def _raise_failures(self) -> None:
         for name, query in list(self._ingest.items()):
@@ -129,23 +139,18 @@ class Continuous:
             self._ingest.update(following)
             if not following:
                 raise QueryFailed(f"query {name!r} of {self._pipeline.name!r} ended without being asked to.")
-        for running in (*self._stepping.values(), *self._delivering):
-            if running.done():
-                running.result()
+        self._steps.raise_failures()
+        for delivering in self._delivering:
+            if delivering.done():
+                delivering.result()
         if self._now() - self._inspected_at >= _INSPECTED_EVERY:
             self._inspected_at = self._now()
-            self._inspect()
-
-    def _inspect(self) -> None:
-        """What costs a call to the storage."""
-        self._run.check_sources()
-        for runtime in self._run.operators:
-            if not self._is_stepping(runtime) and ready_generation(self._run.lake, runtime.operator) is not None:
-                self._stepping[runtime.operator.name] = self._threads.submit(self._take_over, runtime)
+            self._run.check_sources()
+            self._steps.take_over()
 
     def _heartbeat(self) -> None:
         """While the source is silent, its clock may go on by itself."""
-        if self.watch.running().keys() & self._ingest.keys() or self._busy_lately():
+        if self._giving_way or self.watch.running().keys() & self._ingest.keys() or self._busy_lately():
             return
         # After a long stop the time since the last row is no silence of a source that nobody has looked into yet.
         if any(query.lastProgress is None for query in self._ingest.values()):
@@ -159,43 +164,10 @@ class Continuous:
         last = latest(*(self.watch.last_ended.get(name) for name in self._ingest))
         return last is not None and self._now() - last < 2 * interval(self._pipeline.trigger)
 
-    def _follow(self) -> None:
-        """Let each operator that is behind its logs, and is not stepping, step."""
-        for runtime in self._run.operators:
-            name, heads = runtime.operator.name, self._heads_of(runtime)
-            behind = bool(heads) and heads != self._stepped.get(name)
-            if behind and not self._is_stepping(runtime) and self._is_due(runtime):
-                self._stepped[name], self._stepped_at[name] = heads, self._now()
-                self._stepping[name] = self._threads.submit(self._step_operator, runtime)
-
-    def _is_stepping(self, runtime: OperatorRuntime) -> bool:
-        stepping = self._stepping.get(runtime.operator.name)
-        return stepping is not None and not stepping.done()
-
-    def _is_due(self, runtime: OperatorRuntime) -> bool:
-        every, last = runtime.operator.every, self._stepped_at.get(runtime.operator.name)
-        return every is None or last is None or self._now() - last >= interval(every)
-
-    def _take_over(self, runtime: OperatorRuntime) -> None:
-        if self._run.take_over(runtime):
-            # It may have been paused, or be behind its logs.
-            self._stepped.pop(runtime.operator.name, None)
-
-    def _heads_of(self, runtime: OperatorRuntime) -> dict[str, int]:
-        heads = self._run.heads
-        return {stream.name: heads[stream.name].number for stream in runtime.operator.reads if stream.name in heads}
-
-    def _step_operator(self, runtime: OperatorRuntime) -> None:
-        name = runtime.operator.name
-        self._run.step(runtime, until=lambda: name in self.watch.stopping)
-        if name not in self.watch.stopping:
-            self._run.keep_up(runtime)
-            self._wake.set()
-
     def _drain(self, until: Callable[[], bool]) -> bool:
         """Publish all that was taken in; False where `until` became true before the end."""
         self._stop_ingest()
-        steps = [self._await_steps, self._run.advance_idle_clocks, self._run.step_all, self._run.catch_up]
+        steps = [self._steps.wait, self._run.advance_idle_clocks, self._run.step_all, self._run.catch_up]
         rest = partial(self._run.deliveries.deliver_all, stop=self._ended)
         return self._carry_out([*steps, self._end_deliveries, rest], until)
 
@@ -207,10 +179,6 @@ class Continuous:
             # A failure was told, or is told by whoever ends the run.
             with suppress(Exception):
                 delivering.result()
-
-    def _await_steps(self) -> None:
-        for stepping in self._stepping.values():
-            stepping.result()
 
     def _carry_out(self, steps: Sequence[Callable[[], object]], until: Callable[[], bool]) -> bool:
         """Run `steps` one after another beside this thread; False where `until` became true before the end.
@@ -233,7 +201,7 @@ class Continuous:
         if self.watch.failed is None or self.watch.failed.query not in self._ingest:
             return
         deadline = self._now() + _PUBLISHED_WITHIN
-        steps = [self._await_steps, self._run.advance_idle_clocks, self._run.step_all]
+        steps = [self._steps.wait, self._run.advance_idle_clocks, self._run.step_all]
         # The failure of the log is the one to tell; operators publish the rest after the next start.
         with suppress(Exception):
             self._carry_out(steps, until=lambda: ending() == "stop" or self._now() > deadline)

@@ -11,11 +11,12 @@ from threading import Event, Thread
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import Lake
+from streaming import Files, Lake
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
-from streaming.service import progress_table
+from streaming.service import progress_table, stepping
 from streaming.service.continuous import Continuous, Ending
+from streaming.service.measures import Measure
 from streaming.service.progress_table import ProgressTable
 from streaming.service.status import ProcessStatus
 from streaming.sources.backlog import SourceBacklog
@@ -110,6 +111,57 @@ def test_a_stop_during_a_drain_is_heard_and_lets_the_batch_that_runs_end(
     Continuous(spark, lake, gated, utc_now, lambda measures: None, statuses.append).run(ending, Event())
     assert told_to_stop.is_set()
     assert statuses[-1].phase == "stopping"
+    assert read_first(spark, lake, counts).count() == 1
+
+
+def test_a_batch_begins_once_the_operators_have_followed_the_one_before_it(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four files, a batch each: beside the next batch a step would take several times as long."""
+    monkeypatch.setattr(stepping, "GIVES_WAY", 60.0)
+    one_by_one = replace(pipeline.stream, source=Files("landing/beats", files_per_batch=1))
+    counted = replace(pipeline.views[0], of=one_by_one)
+    land_all(lake, one_by_one, *([{"id": "a", "at": at(10 * n).isoformat(), "value": 1}] for n in range(4)))
+    measured = list[Measure]()
+
+    def ending() -> Ending | None:
+        return "stop" if Position.of(delta.open_table(lake.first(counted))).batch == 3 else None
+
+    of = replace(pipeline, streams=(one_by_one,), operators=(counted,), trigger="100 milliseconds")
+    Continuous(spark, lake, of, utc_now, measured.extend, lambda status: None).run(ending, Event())
+    steps = [each for each in measured if each.query == counted.name]
+    batches = [each for each in measured if each.query != counted.name]
+    assert len(steps) == len(batches) == 4
+    assert all(step.ended <= batch.started for step, batch in zip(steps, batches[1:], strict=False))
+
+
+def test_a_step_that_is_stuck_holds_up_no_log(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    """The first step with a result waits at a gate until two more batches are in the log."""
+    gate, at_the_gate, gone_on = tmp_path / "gate", Event(), Event()
+    os.mkfifo(gate)
+    land_all(lake, gated.stream, *([{"id": "a", "at": at(s).isoformat(), "gate": str(gate)}] for s in (0, 10)))
+    since = list[int]()
+
+    def ending() -> Ending | None:
+        if not at_the_gate.is_set():
+            return None
+        since.append(len(read_batches(lake, gated.stream)))
+        if since[-1] == since[0] + 2:
+            gone_on.set()
+            return "stop"
+        if since.count(since[-1]) == 1:
+            land_all(lake, gated.stream, [{"id": "a", "at": at(11).isoformat()}])
+        return None
+
+    def guard_gate() -> None:
+        with gate.open("w"):
+            at_the_gate.set()
+            gone_on.wait(60)
+
+    Thread(target=guard_gate, daemon=True).start()
+    often = replace(gated, trigger="100 milliseconds")
+    Continuous(spark, lake, often, utc_now, lambda measures: None, lambda status: None).run(ending, Event())
+    assert gone_on.is_set()
     assert read_first(spark, lake, counts).count() == 1
 
 

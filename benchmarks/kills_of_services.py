@@ -11,43 +11,32 @@ import json
 import os
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 from confluent_kafka import Producer
 
-from benchmarks.demands import Demand, begin, conclude, console
+from benchmarks.demands import begin, conclude, console
+from benchmarks.demands_on_services import Blow, Struck, demands_of
 from benchmarks.pipelines import topic_meters
 from benchmarks.processes import family, jvms, until
 from benchmarks.readings import Readings
 from streaming import Lake
-from streaming.log.batches import read_batches
 from streaming.service.overview import look
 from tests.support import postgres
 from tests.support.kafka import Broker
-from tests.support.received import received
 
 _SEND_EVERY, _ROWS = 0.5, 100
 _KILL_EVERY, _CORRECT_EVERY = 20.0, 240.0
 _RECOVERS_WITHIN = 180.0
 _STALLS_FOR = (2.0, 8.0)
 _OF_THE_STREAM = ("driver", "JVM", "supervisor")
-_WINDOW_SECONDS = 10
-
-
-@dataclass(frozen=True)
-class Blow:
-    """What was killed or stalled, and how many seconds later rows were delivered again; None where they were not."""
-
-    victim: str
-    seconds: float | None
 
 
 class Kills:
@@ -189,69 +178,6 @@ class Kills:
         self.runs.setdefault(arguments[0], []).append(completed.returncode)
 
 
-def windows_in(broker: Broker) -> dict[tuple[str, int], int]:
-    """What a consumer has that keeps the newest record of each key: readings by meter and ten seconds of the epoch."""
-    newest = {record.key: record.json for record in received(broker, topic_meters.WINDOWS)}
-    return {
-        (row["meter"], int(datetime.fromisoformat(row["window_start"]).timestamp()) // _WINDOW_SECONDS): row["readings"]
-        for row in newest.values()
-        if row is not None
-    }
-
-
-def demands_of(kills: Kills, broker: Broker, connection: str) -> list[Demand]:
-    """Each demand, what was measured, and whether it holds."""
-    seconds: dict[str, list[float | None]] = {}
-    for blow in kills.blows:
-        seconds.setdefault(blow.victim, []).append(blow.seconds)
-    demands: list[Demand] = []
-    for victim, of_victim in sorted(seconds.items()):
-        recovered = [second for second in of_victim if second is not None]
-        times = f"median {statistics.median(recovered or [0]):.1f} s, longest {max(recovered, default=0):.1f} s"
-        demands.append(
-            (f"delivers again after {victim}", f"{len(of_victim)} times, {times}", len(recovered) == len(of_victim))
-        )
-    generated, damaged = kills.readings.generated, kills.readings.damaged
-    batches = read_batches(kills.lake, topic_meters.topic_meters)
-    rows, rejected = sum(batch.summary.rows for batch in batches), sum(batch.rejected for batch in batches)
-    query = "select count(*), count(distinct (meter, at, value)) from readings"
-    held, different = postgres.rows(connection, query)[0]
-    windows = {
-        (meter, int(start.timestamp()) // _WINDOW_SECONDS): count
-        for meter, start, count in postgres.rows(
-            connection, "select meter, window_start, readings from per_ten_seconds"
-        )
-    }
-    sent = windows_in(broker)
-    failed = {name: codes for name, codes in kills.runs.items() if any(codes)}
-    return [
-        *demands,
-        ("the broker has taken every row", f"{len(kills.unsent)} not", not kills.unsent),
-        ("rows in the log = rows generated", f"{rows:,} = {generated:,}", rows == generated),
-        ("rejected = damaged on purpose", f"{rejected:,} = {damaged:,}", rejected == damaged),
-        (
-            "each valid reading once in the database",
-            f"{held:,} rows, {different:,} different, of {generated - damaged:,}",
-            held == different == generated - damaged,
-        ),
-        (
-            "windows in the database = an independent count",
-            f"{len(windows):,} and {len(kills.readings.windows):,}",
-            windows == dict(kills.readings.windows),
-        ),
-        (
-            "windows in the topic, of committed rows = the same count",
-            f"{len(sent):,} and {len(kills.readings.windows):,}",
-            sent == dict(kills.readings.windows),
-        ),
-        (
-            "no command failed, the audit included",
-            ", ".join(f"{len(codes)} x {name}" for name, codes in kills.runs.items()),
-            not failed,
-        ),
-    ]
-
-
 def main() -> None:
     """Kill, audit, compare, and write the record; exit 1 where a demand does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -268,7 +194,9 @@ def main() -> None:
             kills = Kills(folder, broker, database, connection, arguments.seed)
             kills.run(arguments.minutes)
             (folder / "kills.json").write_text(json.dumps([asdict(blow) for blow in kills.blows], indent=1))
-            demands = demands_of(kills, broker, connection)
+            demands = demands_of(
+                Struck(kills.lake, kills.readings, kills.blows, kills.runs, kills.unsent), broker, connection
+            )
         finally:
             broker.stop()
     conclude(folder / "kills.md", demands)

@@ -8,7 +8,7 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from platform_assets.cli.context import console, current_lake
-from platform_assets.cli.stream_documents import MetricsDocument
+from platform_assets.cli.metrics_document import MetricsDocument
 from streaming.base import LOOPBACK, Access, SupervisorError, utc_now
 from streaming.declare import declared_pipelines
 from streaming.service import LatestValues, Overview, StreamCollector, look, serve

@@ -1,8 +1,8 @@
-"""What `tidemark status` and `tidemark metrics` print with `--json`; see `documents` on what the fields promise."""
+"""What `tidemark status` prints with `--json`; see `documents` on what the fields promise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 
 from pydantic import BaseModel
@@ -12,7 +12,7 @@ from streaming.base import BrokenModule
 from streaming.declare import Pipeline
 from streaming.operations import LeftTable
 from streaming.operators import FilterCounts
-from streaming.service import METRICS, Overview, ProcessStatus, QueryStatus, samples
+from streaming.service import Overview, ProcessStatus, QueryStatus
 
 
 class HolderDocument(BaseModel):
@@ -185,33 +185,6 @@ class StatusDocument(Document):
                 for pipeline, table, counts in filters
             ],
         )
-
-
-class SampleDocument(BaseModel):
-    """One value, as Prometheus would scrape it; `meaning` says what it is."""
-
-    name: str
-    labels: dict[str, str]
-    value: float
-    meaning: str
-
-
-class MetricsDocument(Document):
-    """`tidemark metrics --json`."""
-
-    lake: str
-    at: datetime
-    metrics: list[SampleDocument]
-
-    @classmethod
-    def of(cls, lake: str, at: datetime, overviews: Sequence[Overview]) -> MetricsDocument:
-        """The document of all that is measured at an instant."""
-        found = (sample for overview in overviews for sample in samples(overview, at))
-        values = [
-            SampleDocument(name=name, labels=labels, value=float(value), meaning=METRICS[name])
-            for name, labels, value in found
-        ]
-        return cls(lake=lake, at=at, metrics=values)
 
 
 def _pipeline(overview: Overview, at: datetime) -> PipelineDocument:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -18,11 +18,12 @@ from streaming.clocks import latest
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts, widen_log
-from streaming.operators import OperatorRuntime, Written, next_of, ready_generation, runtime_of, switch
+from streaming.operators import OperatorRuntime, Written, runtime_of
 from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
+from streaming.service.operator_checks import OperatorChecks
 from streaming.service.query_errors import explain, explained, stop_was_asked
 from streaming.service.query_names import ingest_query
 from streaming.service.receiver_landing import make_landing
@@ -52,8 +53,7 @@ class Run:
         self.lake = lake
         self.pipeline = pipeline
         self.operators = tuple(runtime_of(operator, lake) for operator in pipeline.operators)
-        self.paused: dict[str, ViewError] = {}
-        """Why an operator does not step, by its name: its tables are not of its declaration. The others go on."""
+        self._checks = OperatorChecks(spark, lake, pipeline, now)
         self.deliveries = Delivering(spark, lake, pipeline, now, on_batch, around)
         self._now = now
         self._notify = on_batch
@@ -62,6 +62,11 @@ class Run:
             LogWriter(spark, lake, each, self._counts(each), now, partial(self._on_log_batch, each), self._pinned)
             for each in pipeline.streams
         )
+
+    @property
+    def paused(self) -> dict[str, ViewError]:
+        """Why an operator does not step, by its name: its tables are not of its declaration. The others go on."""
+        return self._checks.paused
 
     @property
     def heads(self) -> dict[str, Batch]:
@@ -137,7 +142,7 @@ class Run:
         """
         for runtime in self.operators:
             if not self.take_over(runtime):
-                self._check(runtime)
+                self._checks.check(runtime)
         for stream in filter(lambda stream: stream.name in self.heads, self.pipeline.streams):
             widen_log(self.spark, self.lake, stream)
 
@@ -146,24 +151,7 @@ class Run:
 
         The operator must not be stepping. It pauses where this process has another declaration than what was built.
         """
-        if ready_generation(self.lake, runtime.operator) is None:
-            return False
-        built = runtime_of(next_of(runtime.operator), self.lake)
-        # Its declaration may be another one than this process has.
-        with closing(built), suppress(ViewError), explained(runtime.operator):
-            built.check()
-            for step in built.steps(self.spark, self._now):
-                step.run()
-        switch(self.spark, self.lake, runtime.operator)
-        runtime.refresh()
-        name = runtime.operator.name
-        self._check(runtime)
-        if name in self.paused:
-            self.paused[name] = ViewError(
-                f"view {name!r} was built anew from another declaration than this process has, and waits for one that "
-                f"has it; `tidemark restart {self.pipeline.name}` starts it."
-            )
-        return True
+        return self._checks.take_over(runtime)
 
     def step(self, runtime: OperatorRuntime, until: Callable[[], bool] = lambda: False) -> None:
         """Step an operator up to the newest batches of its logs, once each has one; `until` ends it between two steps.
@@ -228,13 +216,6 @@ class Run:
         with in_batch(query, number), self._enter(query, number):
             mark_tasks(self.spark, query, number)
             yield
-
-    def _check(self, runtime: OperatorRuntime) -> None:
-        self.paused.pop(runtime.operator.name, None)
-        try:
-            runtime.check()
-        except ViewError as refused:
-            self.paused[runtime.operator.name] = refused
 
     def _counts(self, stream: Stream) -> dict[str, OperatorCounts]:
         counts = {

@@ -1,0 +1,38 @@
+"""What `tidemark metrics` prints with `--json`; see `documents` on what the fields promise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from platform_assets.cli.documents import Document
+from streaming.service import METRICS, Overview, samples
+
+
+class SampleDocument(BaseModel):
+    """One value, as Prometheus would scrape it; `meaning` says what it is."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+    meaning: str
+
+
+class MetricsDocument(Document):
+    """`tidemark metrics --json`."""
+
+    lake: str
+    at: datetime
+    metrics: list[SampleDocument]
+
+    @classmethod
+    def of(cls, lake: str, at: datetime, overviews: Sequence[Overview]) -> MetricsDocument:
+        """The document of all that is measured at an instant."""
+        found = (sample for overview in overviews for sample in samples(overview, at))
+        values = [
+            SampleDocument(name=name, labels=labels, value=float(value), meaning=METRICS[name])
+            for name, labels, value in found
+        ]
+        return cls(lake=lake, at=at, metrics=values)

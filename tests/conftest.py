@@ -90,7 +90,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // _MEMORY_OF_A_WORKER))
 
 
+# Before pytest leaves out what `-m` says.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "kafka" in getattr(item, "fixturenames", ()):
+            # A broker is a JVM of its own, and those that talk to it wait for it most of their time.
+            item.add_marker("processes")
     if config.getoption("--without-spark"):
         items[:] = [item for item in items if "spark" not in getattr(item, "fixturenames", ())]
     # Without workers, tests run in the order of their files.

@@ -37,6 +37,7 @@ def lake_for_services(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.processes
 def test_the_database_has_the_late_flights_after_the_corrections(spark: SparkSession, lake_for_services: Path) -> None:
     console = Console(record=True, width=200)
     with through_kafka(console) as done:

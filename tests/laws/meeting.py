@@ -139,7 +139,8 @@ def meeting(seed: int) -> Meeting:
         [(draw.choice(KEYS), draw.randrange(10)) for _ in range(draw.randint(1, 4))] for _ in range(2)
     ]
     cut = (draw.randrange(1, len(sides[0])), draw.randrange(1, len(sides[1]) + 1))
-    return Meeting(*sides, (versions[0], versions[1]), cut, draw.choice((4, 1_000_000)), draw.randint(1, 20))
+    most_rows = (1_000_000, 4)[seed % 2]
+    return Meeting(*sides, (versions[0], versions[1]), cut, most_rows, draw.randint(1, 20))
 
 
 def _row(draw: Random, batch: int, number: int) -> tuple[str, int, int]:

@@ -17,20 +17,20 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from itertools import accumulate
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming import Ascending, BoundedOutOfOrderness, Clock, Punctuated
 from streaming.base.intervals import FIRST_INSTANT, LAST_MILLISECOND
 from streaming.clocks.clock import BatchSummary, ClockState
 from tests.laws.clocks import whole_millisecond_before
+from tests.support.examples import many
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 DELAYS = {"0 seconds": 0, "5 milliseconds": 5_000, "20 milliseconds": 20_000}
 SILENCES = {None: None, "10 milliseconds": 10_000, "25 milliseconds": 25_000}
 # Few values close to one another, so that equality and exact limits come often.
 TIMES = st.integers(-40, 40).map(lambda steps: steps * 1_000) | st.integers(-40_000, 40_000)
-many = settings(max_examples=1000, derandomize=True, database=None, deadline=None)
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,15 @@ from streaming.log.files import LogFiles
 from streaming.views.position import Position
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
 from streaming.views.updates import updates_of
-from tests.laws.cases import FEEDS
+from tests.laws.cases import CASES, FEEDS
 from tests.laws.readings import VIEWS, pipeline
 from tests.support.feeds import land
 from tests.support.instants import NOW
 from tests.support.killed import Killed, killed_at
 
-SEQUENCES = 5
+SEQUENCES = max(2, CASES // 40)
+"""How often each view is cut and killed at random; every other time rows are folded."""
+
 DECLARED = pipeline(FEEDS[0].files_per_batch, keep_raw=FEEDS[0].keep_raw)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming import BoundedOutOfOrderness, Files, Joined, Json, Stream
@@ -25,9 +25,8 @@ from streaming.joins.frame import Side, partners_of, reach
 from streaming.joins.waiting import due
 from streaming.operators.reached import Reached
 from streaming.tables.time_ranges import TimeRange, merged, moved, occupied, overlaps, shifted
+from tests.support.examples import many
 from tests.support.instants import at
-
-many = settings(max_examples=1000, derandomize=True, database=None, deadline=None)
 
 GRAINS = (0, 0, 1e-6, -1e-6, 0.5)
 MICROS = st.integers(-30, 30)

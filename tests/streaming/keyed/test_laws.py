@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
 from streaming.keyed.key import Key
 from tests.streaming.keyed.functions import SECOND, readings
+from tests.support.examples import others_each_time
 from tests.support.instants import at, ms
 from tidemark.testing import Played, play
 
@@ -176,7 +177,6 @@ def told(oracles: dict[str, Oracle]) -> dict[str, dict[str, Any]]:
     return found
 
 
-SETTLED = settings(max_examples=250, deadline=None)
 BATCHES = st.lists(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 25), st.integers(0, 9)), max_size=6), max_size=6
 )
@@ -185,7 +185,7 @@ STEPS = st.lists(st.integers(0, 5))
 
 @pytest.mark.parametrize("idle", [False, True], ids=["kept", "idle"])
 @pytest.mark.parametrize("order", ["arrival", "event"])
-@SETTLED
+@others_each_time
 @given(batches=BATCHES, steps=STEPS)
 def test_any_cut_into_steps_gives_what_the_oracle_says(
     order: Literal["arrival", "event"], idle: bool, batches: list[Batch], steps: list[int]

@@ -8,7 +8,7 @@ from datetime import timedelta
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.base.intervals import from_micros, interval
@@ -17,10 +17,10 @@ from streaming.clocks.state import BatchSummary, ClockState
 from streaming.lateness.delays import friendly, needed_delays
 from streaming.lateness.replay import NEVER, Counts, outcome, replay
 from streaming.log.batch import Batch
+from tests.support.examples import many
 
 SIZE = 10_000
 MS = 1_000
-many = settings(max_examples=1000, derandomize=True, database=None, deadline=None)
 
 
 @dataclass(frozen=True)

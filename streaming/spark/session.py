@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from streaming.base import LOOPBACK
 from streaming.lake import SECRET, Settings
 from streaming.spark.class_sharing import archive_options
-from streaming.spark.gateway import remember_classes
+from streaming.spark.gateway import spare_calls
 from streaming.spark.jar_groups import S3
 from streaming.spark.jars import are_there, jars_of, spark_jars
 from streaming.spark.java import require_java
@@ -126,7 +126,7 @@ def start_session(settings: Settings | None = None) -> SparkSession:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     silence_sketches(session)
-    remember_classes(session)
+    spare_calls(session)
     return session
 
 

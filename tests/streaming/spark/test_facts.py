@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,16 +105,57 @@ def test_a_sketch_counts_in_one_pass_exactly_while_there_are_few_items_and_print
     assert "Warning" not in capfd.readouterr().err
 
 
-def test_a_column_asks_the_jvm_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def asked(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the JVM is told something, by Py4J's letter for it: to `c`all, to look up (`r`), to forget (`m`)."""
     client: Any = cast(Any, spark.sparkContext)._jvm._gateway_client
-    send, calls = client.send_command, Counter[str]()
+    send, asked = client.send_command, Counter[str]()
 
     def counted(command: str, *rest: Any, **options: Any) -> Any:
-        calls[command.splitlines()[0]] += 1
+        asked[command.splitlines()[0]] += 1
         return send(command, *rest, **options)
 
-    F.col("value")
     monkeypatch.setattr(client, "send_command", counted)
-    F.col("value")
-    call, look_up = "c", "r"
-    assert (calls[call], calls[look_up]) == (1, 0)
+    return asked
+
+
+def test_a_column_asks_the_jvm_once(asked: Counter[str]) -> None:
+    F.col("value"), F.expr("value + 1")
+    asked.clear()
+    F.col("asked for once"), F.expr("'asked for once'")
+    assert (asked["c"], asked["r"]) == (2, 0)
+    F.col("asked for once"), F.expr("'asked for once'")
+    assert (asked["c"], asked["r"]) == (2, 0)
+
+
+def test_a_column_that_was_asked_for_before_is_as_random_as_a_new_one(spark: SparkSession) -> None:
+    rows = spark.range(1).select(F.expr("uuid()").alias("one"), F.expr("uuid()").alias("other")).collect()
+    assert rows[0]["one"] != rows[0]["other"]
+
+
+@pytest.mark.parametrize("number", [1, 10, 11, 25])
+def test_columns_are_handed_over_ten_at_a_time_and_stay_in_order(
+    spark: SparkSession, asked: Counter[str], number: int
+) -> None:
+    names = [f"c{place}" for place in range(number)]
+    frame = spark.sql(f"select {', '.join(names)} from (select {', '.join(f'1 as {name}' for name in names)})")
+    columns = [F.col(name) for name in reversed(names)]
+    asked.clear()
+    selected = frame.select(*columns)
+    # Itself, the sequence, a list of each ten and, where these are several, one of them all.
+    tens = -(-number // 10)
+    assert asked["c"] == 2 + tens + (tens if tens > 1 else 0)
+    assert selected.columns == names[::-1]
+
+
+def test_objects_that_python_needs_no_longer_are_let_go_many_at_once(spark: SparkSession, asked: Counter[str]) -> None:
+    bindings = cast(Any, spark.sparkContext)._gateway.java_gateway_server.getGateway().getBindings()
+    columns = [F.lit(number) for number in range(500)]
+    held = bindings.size()
+    asked.clear()
+    del columns
+    deadline = time.monotonic() + 60
+    while bindings.size() > held - 500:
+        assert time.monotonic() < deadline, f"{bindings.size()} objects of {held} are still held"
+        time.sleep(0.1)
+    assert asked["m"] == 0

@@ -24,6 +24,7 @@ from streaming.joins.waiting import Due, due
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles
 from streaming.operators import Batches, Outputs, Reached, Written, create_table
+from streaming.spark import remembered
 from streaming.tables import TimeRange, delta, merged, moved
 
 _SHORTEST = timedelta(seconds=1)
@@ -41,7 +42,10 @@ class JoinedSteps:
         self._streams = {"left": joined.left, "right": joined.right}
         logs = {stream.name: LogFiles(lake, stream) for stream in joined.reads}
         self._logs: dict[Side, LogFiles] = {"left": logs[joined.left.name], "right": logs[joined.right.name]}
-        self._no_rows = {side: side_rows(joined, side, log.none(spark)) for side, log in self._logs.items()}
+        key = ("joined", joined, tuple(log.columns() for log in self._logs.values()))
+        self._no_rows = remembered(
+            spark, key, lambda: {side: side_rows(joined, side, log.none(spark)) for side, log in self._logs.items()}
+        )
         self._outputs = Outputs(lake, joined, Reached)
         self._ready: set[str] = set()
         # Finer ranges would hardly be shorter, once the bounds are added to them.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
 from streaming.declare import STATE, TwoSided
@@ -19,7 +20,7 @@ from streaming.joins.windows_sessions import OpenJointSessions
 from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import Batches, Outputs, Reached, StateCleaner, Written
-from streaming.spark import function_errors
+from streaming.spark import function_errors, remembered
 from streaming.views import ends_within, publish
 
 
@@ -31,12 +32,17 @@ class WindowSteps:
         self._lake = lake
         self._operator = operator
         self._logs = {stream.name: LogFiles(lake, stream) for stream in operator.reads}
-        # No row, but the columns that groups and results have.
-        nothing = group(pairs(operator, {name: log.none(spark) for name, log in self._logs.items()}), operator)
-        self._nothing = finish(nothing, operator)
-        self._open = OpenJointSessions(spark, lake, operator, nothing.schema) if operator.window.merging else None
+        logs = tuple(log.columns() for log in self._logs.values())
+        groups, self._columns = remembered(spark, ("joined windows", operator, logs), self._groups_and_results)
+        self._open = OpenJointSessions(spark, lake, operator, groups) if operator.window.merging else None
         self._outputs = Outputs(lake, operator, Reached)
         self._cleaner = StateCleaner()
+
+    def _groups_and_results(self) -> tuple[StructType, StructType]:
+        """The columns that groups and results have."""
+        rows = {name: log.none(self._spark) for name, log in self._logs.items()}
+        groups = group(pairs(self._operator, rows), self._operator)
+        return groups.schema, finish(groups, self._operator).schema
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
         """What is to be followed, in pieces of at most `most_rows` rows of each log."""
@@ -103,7 +109,7 @@ class WindowSteps:
                 self._lake,
                 self._operator,
                 results,
-                self._nothing,
+                self._columns,
                 now,
                 metadata={"through": dict(after.through), "after": dict(before.through)},
                 numbers=after.numbers(),

@@ -31,7 +31,7 @@ from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import Batches, Outputs, StateCleaner, Written, create_table
-from streaming.spark import lenient_session
+from streaming.spark import lenient_session, remembered
 from streaming.tables import TaskFile, delta, storage
 
 _FIRST_DUE = "due"
@@ -51,7 +51,9 @@ class KeyedSteps:
         self._keyed = keyed
         self._logs = {stream.name: LogFiles(lake, stream) for stream in keyed.streams}
         self._rules = None if keyed.rules is None else ControlRules(spark, lake, keyed.streams[0], keyed.rules)
-        self._schemas = table_schemas(keyed, self._logs[keyed.streams[0].name].none(spark))
+        log = self._logs[keyed.streams[0].name]
+        key = ("keyed", keyed, log.columns())
+        self._schemas = remembered(spark, key, lambda: table_schemas(keyed, log.none(spark)))
         self._outputs = Outputs(lake, keyed, Reached, begins_at=STATE)
         self._cleaner = StateCleaner()
 

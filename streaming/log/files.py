@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache, reduce
-from operator import or_
+from operator import and_, or_
 
 from pyarrow import dataset, fs
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,10 +45,12 @@ class LogFiles:
         """The valid rows with event times in [since, before), null for no bound, of the batches in (after, through]."""
         table = self._index.refresh()
         paths = self._index.with_times(since or FIRST_INSTANT, before or LAST_MILLISECOND, through)
-        rows = self._valid(read_files(spark, table, self._uri, paths), after, through)
+        bounds = []
         if since is not None:
-            rows = rows.where(F.col(self._time) >= constant(since, _BATCH))
-        return rows if before is None else rows.where(F.col(self._time) < constant(before, _BATCH))
+            bounds.append(F.col(self._time) >= constant(since, _BATCH))
+        if before is not None:
+            bounds.append(F.col(self._time) < constant(before, _BATCH))
+        return self._valid(read_files(spark, table, self._uri, paths), after, through, *bounds)
 
     def first_batch(self, since: datetime | None, before: datetime | None, through: int) -> int:
         """No row with an event time between the two, of the batches up to `through`, is of an earlier batch."""
@@ -121,6 +123,10 @@ class LogFiles:
         newer, older = batch > constant(after, _BATCH), batch <= constant(through, _BATCH)
         return ever_rejected(read_files(spark, table, self._uri, paths)).where(newer & older)
 
+    def columns(self) -> str:
+        """The log's columns as Delta writes them down: the same text for the same columns."""
+        return str(self._index.refresh().schema().to_json())
+
     def none(self, spark: SparkSession) -> DataFrame:
         """No row, with the log's columns."""
         return read_files(spark, self._index.refresh(), self._uri, ())
@@ -149,7 +155,8 @@ class LogFiles:
         return tuple(at_most(occupied(self._storage, path, self._time, width, batches), _MOST_RANGES))
 
     @staticmethod
-    def _valid(rows: DataFrame, after: int, through: int) -> DataFrame:
+    def _valid(rows: DataFrame, after: int, through: int, *conditions: Column) -> DataFrame:
         batch = F.col(_BATCH)
         newer, older = batch > constant(after, _BATCH), batch <= constant(through, _BATCH)
-        return rows.where(F.col("_day").isNotNull() & newer & older)
+        # In one step, as Spark analyzes the frame after each.
+        return rows.where(reduce(and_, (newer, older, *conditions), F.col("_day").isNotNull()))

@@ -27,7 +27,7 @@ from streaming.log.summary import (
 from streaming.log.unknown import count_unknown
 from streaming.log.validate import RowValidator
 from streaming.sources import Memory, Reading
-from streaming.spark import query_id
+from streaming.spark import query_id, remembered
 from streaming.tables import delta
 
 QUERY = "log"
@@ -63,8 +63,9 @@ class Ingest:
         self._counts = counts
         self._now = now
         self._pinned = pinned
-        self._validate = RowValidator(stream)
-        self._summary = summary_columns(stream, counts)
+        self._validate = remembered(spark, ("validator", stream), lambda: RowValidator(stream))
+        counted = tuple((name, each.by) for name, each in counts.items())
+        self._summary = remembered(spark, ("summary", stream, counted), lambda: summary_columns(stream, counts))
         self._repeats = True
 
     def __call__(self, parsed: DataFrame, query_batch: int, head: Batch | None) -> Batch | None:

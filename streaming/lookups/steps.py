@@ -36,6 +36,7 @@ from streaming.lookups.schemas import (
 from streaming.lookups.waiting import Waiting, places_of
 from streaming.lookups.written import StepFiles
 from streaming.operators import StateCleaner, Written, create_table
+from streaming.spark import remembered
 from streaming.tables import TaskFile, delta
 
 _WAITING_AT_MOST = 10_000
@@ -67,7 +68,8 @@ class EnrichedSteps:
         self._enriched = enriched
         self._now = now
         self._log = LogFiles(lake, enriched.of)
-        self._selected = selected_schema(enriched, self._log.none(spark))
+        key = ("enriched", enriched, self._log.columns())
+        self._selected = remembered(spark, key, lambda: selected_schema(enriched, self._log.none(spark)))
         self._schemas = table_schemas(enriched, self._selected)
         self._uris = {suffix: self._created(suffix) for suffix in self._schemas}
         self._cache = None if enriched.cache is None else Cache(interval(enriched.cache) // timedelta(microseconds=1))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -21,6 +22,7 @@ from streaming.operators import Batches, FilterCounts, Outputs, Reached, Written
 from streaming.selected.frame import columns_by_output, select_all
 from streaming.selected.schemas import spark_schema, table_schemas
 from streaming.selected.tasks import WRITTEN, WriteOutputs, of_report
+from streaming.spark import remembered
 from streaming.tables import TaskFile, delta
 
 
@@ -32,10 +34,14 @@ class SelectedSteps:
         self._lake = lake
         self._selected = selected
         self._logs = {stream.name: LogFiles(lake, stream) for stream in selected.reads}
-        nothing = select_all(selected, {name: log.none(spark) for name, log in self._logs.items()})
-        self._schemas = table_schemas(selected, columns_by_output(selected, nothing))
+        key = ("selected", selected, tuple(log.columns() for log in self._logs.values()))
+        self._schemas = remembered(spark, key, self._table_schemas)
         self._outputs = Outputs(lake, selected, Reached)
         self._ready: set[str] = set()
+
+    def _table_schemas(self) -> dict[str, pa.Schema]:
+        nothing = select_all(self._selected, {name: log.none(self._spark) for name, log in self._logs.items()})
+        return table_schemas(self._selected, columns_by_output(self._selected, nothing))
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
         """What is to be followed, in pieces of at most `most_rows` rows of each log."""

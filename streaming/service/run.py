@@ -27,7 +27,7 @@ from streaming.service.operator_checks import OperatorChecks
 from streaming.service.query_errors import explain, explained, stop_was_asked
 from streaming.service.query_names import ingest_query
 from streaming.service.receiver_landing import make_landing
-from streaming.spark import mark_tasks
+from streaming.spark import mark_tasks, remembered
 
 _log = logging.getLogger("tidemark")
 
@@ -219,7 +219,9 @@ class Run:
 
     def _counts(self, stream: Stream) -> dict[str, OperatorCounts]:
         counts = {
-            runtime.operator.name: runtime.counts(stream)
+            runtime.operator.name: remembered(
+                self.spark, ("counts", runtime.operator, stream), partial(runtime.counts, stream)
+            )
             for runtime in self.operators
             if stream in runtime.operator.reads
         }

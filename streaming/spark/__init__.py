@@ -23,6 +23,7 @@ from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, S3, JarGroup
 from streaming.spark.jars import add_jars, are_there, jars_folder, jars_of, spark_jars, storage_jars
 from streaming.spark.java import require_java
 from streaming.spark.session import lenient_session, mark_tasks, start_session
+from streaming.spark.session_memory import remembered
 from streaming.spark.worker_errors import function_errors
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "planned",
     "planned_offsets",
     "query_id",
+    "remembered",
     "rename_taken",
     "require_java",
     "size_of",

@@ -13,7 +13,7 @@ from streaming.tables import delta
 from streaming.views.kept import kept_of
 from streaming.views.panes import can_fold
 from streaming.views.position import Position
-from streaming.views.results import aggregate, pairs
+from streaming.views.results import results_columns
 from streaming.views.steps import FOLDED_FROM, reads_of, still_waiting
 
 
@@ -42,7 +42,7 @@ def _results(view: Windowed) -> str:
 
 
 def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Position, folded: Position) -> str:
-    kept = kept_of(view, aggregate(pairs(LogFiles(lake, view.of).none(spark), view), view).schema)
+    kept = kept_of(view, results_columns(spark, view, LogFiles(lake, view.of)))
     if view.window.merging:
         what = "the parts of their aggregates" if kept.wholes else f"their rows, because {_untold(view)}"
         return f"open sessions are kept in a table, with {what}; each step merges its rows into them"

@@ -8,8 +8,9 @@ from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType, TimestampType
 
-from streaming.base import constant
+from streaming.base import WRITTEN_AT, constant
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.operators import create_table
@@ -20,7 +21,7 @@ def publish(
     lake: Lake,
     operator: Operator,
     results: DataFrame | None,
-    nothing: DataFrame,
+    columns: StructType,
     now: datetime,
     *,
     metadata: Mapping[str, Any],
@@ -29,15 +30,14 @@ def publish(
 ) -> int:
     """Append `results`, null for none, in one commit that also says how far the operator is; returns their rows.
 
-    `nothing` has their columns and no row; a commit without results starts no Spark.
+    `columns` are theirs; a commit without results starts no Spark.
     """
-    written = (nothing if results is None else results).withColumn("_written_at", constant(now, "window_end"))
-    uri = create_table(lake, operator, "", written.schema)
+    uri = create_table(lake, operator, "", StructType([*columns.fields, StructField(WRITTEN_AT, TimestampType())]))
     if results is None:
         delta.note(uri, metadata=metadata, numbers=numbers, fence=fence)
         return 0
     return delta.append(
-        written,
+        results.withColumn(WRITTEN_AT, constant(now, "window_end")),
         uri,
         txn=None,
         metadata=lambda: metadata,

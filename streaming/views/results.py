@@ -9,9 +9,10 @@ import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from streaming.base import (
     END_OF_EVENT_TIMES,
@@ -26,7 +27,8 @@ from streaming.base import (
     literal,
 )
 from streaming.declare import Windowed
-from streaming.log import Batch
+from streaming.log import Batch, LogFiles
+from streaming.spark import remembered
 from streaming.views.functions import apply_function
 from streaming.views.kinds import OfWindows, kind_of
 
@@ -69,8 +71,12 @@ def possibly_in_windows_after(rows: DataFrame, view: Windowed, instant: datetime
 
 def with_order(rows: DataFrame, view: Windowed) -> DataFrame:
     """`rows` of the log with `_event_time`, and with `_order`, by which first and last are meant."""
+    return rows.withColumns(_order(view))
+
+
+def _order(view: Windowed) -> dict[str, Column]:
     event_time = F.col(view.of.event_time)
-    return rows.withColumns({EVENT_TIME: event_time, ORDER: F.struct(event_time.alias("at"), "_batch", "_origin")})
+    return {EVENT_TIME: event_time, ORDER: F.struct(event_time.alias("at"), "_batch", "_origin")}
 
 
 def has_windows(view: Windowed) -> Column:
@@ -86,7 +92,7 @@ def assign(rows: DataFrame, view: Windowed) -> DataFrame:
     """`rows` of the log in order once per window, in the column `_window`; once with null where there is no window."""
     # Not over every row: what made a row rejected may make a window overflow.
     windows = F.explode_outer(F.when(has_windows(view), view.window.bounds(F.col(view.of.event_time))))
-    return with_order(rows, view).withColumn(WINDOW, windows)
+    return rows.withColumns({**_order(view), WINDOW: windows})
 
 
 def pairs(rows: DataFrame, view: Windowed) -> DataFrame:
@@ -162,6 +168,12 @@ def retract_others(results: DataFrame, groups: DataFrame, of: OfWindows, *extra:
 def aggregate(of: DataFrame, view: Windowed, *per: str, **extra: Column) -> DataFrame:
     """Results of the pairs `of`: the view's columns, those of `per`, the `extra` aggregates, `_day`."""
     return finish(group(of, view, *per, extra=extra), view, *per, *extra)
+
+
+def results_columns(spark: SparkSession, view: Windowed, log: LogFiles) -> StructType:
+    """The columns that `aggregate` gives of the pairs of a log."""
+    key = ("results", view, log.columns())
+    return remembered(spark, key, lambda: aggregate(pairs(log.none(spark), view), view).schema)
 
 
 def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:

@@ -12,6 +12,7 @@ from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import create_table
+from streaming.spark import remembered
 from streaming.tables import delta, nullable
 from streaming.views.kept import Kept
 from streaming.views.kinds import SESSION, kind_of, with_sessions
@@ -29,7 +30,8 @@ class OpenSessions:
         self._log = log
         self.uri = lake.table(view, STATE)
         self._kept = kept
-        self._schema = nullable(self._grouped(pairs(log.none(spark), view)).schema)
+        key = ("sessions", view, log.columns())
+        self._schema = remembered(spark, key, lambda: nullable(self._grouped(pairs(log.none(spark), view)).schema))
 
     def position(self) -> Position:
         """How far the table is."""

@@ -18,12 +18,13 @@ from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles
 from streaming.operators import StateCleaner, Written
+from streaming.spark import remembered
 from streaming.tables import delta, storage
 from streaming.views.kept import kept_of
 from streaming.views.panes import Panes, can_fold, first_open
 from streaming.views.position import Position
 from streaming.views.publishing import publish
-from streaming.views.results import aggregate, ends_within, finish, pairs
+from streaming.views.results import aggregate, ends_within, finish, pairs, results_columns
 from streaming.views.sessions import OpenSessions
 
 FOLDED_FROM = 1_000_000
@@ -38,9 +39,8 @@ class ViewSteps(ABC):
         self.lake = lake
         self.view = view
         self.log = log
-        # No row, but the columns that results have.
-        self._nothing = aggregate(pairs(log.none(spark), view), view)
-        self.kept = kept_of(view, self._nothing.schema)
+        self._columns = results_columns(spark, view, log)
+        self.kept = remembered(spark, ("kept", view, log.columns()), lambda: kept_of(view, self._columns))
         self._cleaner = StateCleaner()
 
     def position(self) -> Position:
@@ -76,7 +76,7 @@ class ViewSteps(ABC):
             self.lake,
             self.view,
             results,
-            self._nothing,
+            self._columns,
             now,
             metadata={"through": after.batch, "after": before.batch},
             numbers=after.numbers(),

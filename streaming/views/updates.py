@@ -12,6 +12,7 @@ from datetime import datetime
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
 from streaming.base import EPOCH, RETRACTED, WINDOW, earlier, literal
@@ -19,6 +20,7 @@ from streaming.declare import UPDATES, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import create_table, open_side
+from streaming.spark import remembered
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.late import in_lateness
@@ -67,8 +69,11 @@ class Updates(ABC):
         self._view = view
         self._log = log
         self._uri = lake.updates(view)
-        nothing = group(pairs(log.none(spark), view), view, _BATCH)
-        self._schema = _written(finish_or_retract(nothing, view, _BATCH), EPOCH).schema
+        self._schema = remembered(spark, ("updates", view, log.columns()), self._columns)
+
+    def _columns(self) -> StructType:
+        nothing = group(pairs(self._log.none(self._spark), self._view), self._view, _BATCH)
+        return _written(finish_or_retract(nothing, self._view, _BATCH), EPOCH).schema
 
     def follow(self, newest: Batch, now: Callable[[], datetime]) -> int:
         """Append the updates of every batch up to the `newest` that has none yet, in one commit; returns their rows.

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -26,7 +27,8 @@ from streaming.lake import Lake
 from streaming.sinks import Delivered, KafkaTopic, NumberedBatch
 
 _TIMES = 5
-_ANSWERS_WITHIN = 60.0
+ANSWERS_WITHIN = 60.0
+"""Seconds."""
 
 
 def produced(servers: str, rows: pa.Table, topic: str) -> None:
@@ -34,16 +36,29 @@ def produced(servers: str, rows: pa.Table, topic: str) -> None:
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "partitioner": "murmur2_random"})
     for batch in batches(rows.select(["id", "at", "value", "ratio"])):
         for row in batch.to_pylist():
-            value = json.dumps({**row, "at": row["at"].isoformat()}).encode()
-            while True:
-                try:
-                    producer.produce(topic, value, row["id"].encode())
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-            producer.poll(0)
-    if producer.flush(_ANSWERS_WITHIN):
-        raise TimeoutError(f"the broker has not taken all rows within {_ANSWERS_WITHIN:.0f} s.")
+            send(producer, topic, json.dumps({**row, "at": row["at"].isoformat()}).encode(), key=row["id"].encode())
+    end(producer)
+
+
+def send(producer: Producer, topic: str, value: bytes, **more: Any) -> None:
+    """A record, once there is room for it; `more` is what `produce` takes, such as `key`."""
+    while True:
+        try:
+            producer.produce(topic, value, **more)
+            break
+        except BufferError:
+            producer.poll(0.1)
+    producer.poll(0)
+
+
+def end(producer: Producer) -> None:
+    """Wait until the broker has everything.
+
+    Raises:
+        TimeoutError: it does not take it.
+    """
+    if producer.flush(ANSWERS_WITHIN):
+        raise TimeoutError(f"the broker has not taken all rows within {ANSWERS_WITHIN:.0f} s.")
 
 
 def delivered(servers: str, rows: pa.Table, topic: str, transactional: bool) -> None:
@@ -73,7 +88,7 @@ def measured(broker: LocalKafka, rows: pa.Table) -> dict[str, tuple[float, float
         for place, (name, run) in enumerate(contenders.items()):
             topic = f"t-{turn}-{place}"
             for future in broker.admin.create_topics([NewTopic(topic, 1)]).values():
-                future.result(_ANSWERS_WITHIN)
+                future.result(ANSWERS_WITHIN)
             burnt, begun = time.process_time(), time.perf_counter()
             run(topic)
             seconds[name].append((time.process_time() - burnt, time.perf_counter() - begun))

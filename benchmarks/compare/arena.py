@@ -71,7 +71,7 @@ class Arena:
             [*self._command(contender), str(source), str(self.work), str(files_per_batch)],
             {"PYTHONPATH": str(project), "OMP_NUM_THREADS": "2"},
         )
-        _check(contender, measured, expected)
+        check(contender, measured, expected)
         name = contender if project == PROJECT else f"{contender} of {project.name}"
         self.runs.setdefault((name, shape.name), []).append(measured)
         console.print(
@@ -101,7 +101,12 @@ def medians(runs: Mapping[tuple[str, str], Sequence[Measured]]) -> dict[tuple[st
     return {key: sorted(of_key, key=lambda run: run.wall)[len(of_key) // 2] for key, of_key in runs.items()}
 
 
-def _check(contender: str, measured: Measured, expected: Expected) -> None:
+def check(contender: str, measured: Measured, expected: Expected) -> None:
+    """Compare the sums of a contender with those of what was generated.
+
+    Raises:
+        WrongSums: they differ.
+    """
     result = measured.result
     wrong = {name: result[name] for name in _CHECKED if name in result and result[name] != getattr(expected, name)}
     # A pair of row and window that is neither counted nor late was lost.

@@ -38,13 +38,16 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 def plain(source: Path, work: Path, files_per_batch: int) -> Result:
     """JSON to Parquet, and nothing else: what Spark cannot do for less."""
-    spark = _session()
+    spark = session()
+    rows = spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", files_per_batch).json(str(source))
+    return to_parquet(spark, rows, work)
+
+
+def to_parquet(spark: SparkSession, rows: DataFrame, work: Path) -> Result:
+    """Everything that a stream has now as Parquet files, and what is in them."""
     started = time.monotonic()
     query = (
-        spark.readStream.schema(FIELDS)
-        .option("maxFilesPerTrigger", files_per_batch)
-        .json(str(source))
-        .writeStream.format("parquet")
+        rows.writeStream.format("parquet")
         .option("checkpointLocation", str(work / "checkpoint"))
         .option("path", str(work / "rows"))
         .trigger(availableNow=True)
@@ -52,22 +55,22 @@ def plain(source: Path, work: Path, files_per_batch: int) -> Result:
     )
     query.awaitTermination()
     took = time.monotonic() - started
-    # Spark reads a damaged line as a row of nulls, so damaged lines are counted, too.
-    rows, total = spark.read.parquet(str(work / "rows")).agg(F.count("*"), F.sum("value")).first() or (0, 0)
-    return {"rows": rows, "sum": total, "seconds": took, **_batches(query)}
+    # Spark reads a damaged payload as a row of nulls, so damaged ones are counted, too.
+    number, total = spark.read.parquet(str(work / "rows")).agg(F.count("*"), F.sum("value")).first() or (0, 0)
+    return {"rows": number, "sum": total, "seconds": took, **batches_of(query)}
 
 
 def log(source: Path, work: Path, files_per_batch: int) -> Result:
     """Tidemark's event log: parsed, validated, stamped, committed."""
-    spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
+    spark, lake, pipeline = session(), Lake(str(work)), declared(str(source), files_per_batch)
     started = time.monotonic()
-    query = _ingest(spark, lake, pipeline)
-    return {**_logged(lake, pipeline), "seconds": time.monotonic() - started, **_batches(query)}
+    query = ingest(spark, lake, pipeline)
+    return {**logged(lake, pipeline), "seconds": time.monotonic() - started, **batches_of(query)}
 
 
 def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -> Result:
     """Tidemark: log, first results, late and rejected rows."""
-    spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch, windows)
+    spark, lake, pipeline = session(), Lake(str(work)), declared(str(source), files_per_batch, windows)
     started = time.monotonic()
     drain(spark, lake, pipeline, end_of_input=True)
     took = time.monotonic() - started
@@ -76,7 +79,7 @@ def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -
     batches = [batch for batch in read_batches(lake, pipeline.stream) if batch.cause == "source"]
     late = sum(sum((batch.late or {}).values()) for batch in batches)
     return {
-        **_logged(lake, pipeline),
+        **logged(lake, pipeline),
         "counted": counted,
         "late": late,
         "windows_of_a_row": windows,
@@ -92,10 +95,10 @@ def sliding(source: Path, work: Path, files_per_batch: int) -> Result:
 
 def first(source: Path, work: Path, files_per_batch: int) -> Result:
     """Tidemark from the start of its process to its first commit, in seconds."""
-    spark, lake, pipeline = _session(), Lake(str(work)), declared(str(source), files_per_batch)
-    _ingest(spark, lake, pipeline)
+    spark, lake, pipeline = session(), Lake(str(work)), declared(str(source), files_per_batch)
+    ingest(spark, lake, pipeline)
     *_, batch, _ = commit_history(lake.log(pipeline.stream))
-    return {**_logged(lake, pipeline), "seconds": batch["timestamp"] / 1000 - psutil.Process().create_time()}
+    return {**logged(lake, pipeline), "seconds": batch["timestamp"] / 1000 - psutil.Process().create_time()}
 
 
 def bare(source: Path, work: Path, files_per_batch: int) -> Result:
@@ -115,7 +118,7 @@ def bare(source: Path, work: Path, files_per_batch: int) -> Result:
 
 def usual(source: Path, work: Path, files_per_batch: int) -> Result:
     """As it is written by hand: a query each for valid rows, rejected rows and windows, each parsing for itself."""
-    spark = _session()
+    spark = session()
     # Spark's default, which our own session does not keep.
     spark.conf.set("spark.sql.shuffle.partitions", "200")
     # What whoever knows Spark sets first.
@@ -157,18 +160,19 @@ def usual(source: Path, work: Path, files_per_batch: int) -> Result:
         "sum": valid_sum,
         "in_no_window": lost,
         "seconds": took,
-        "batches": _batches(queries[0])["batches"],
+        "batches": batches_of(queries[0])["batches"],
     }
 
 
-def _session() -> SparkSession:
+def session() -> SparkSession:
+    """The platform's own, which also remembers what every batch took."""
     # By default Spark keeps the progress of the last hundred batches only.
     spark = start_session()
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
     return spark
 
 
-def _ingest(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> StreamingQuery:
+def ingest(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> StreamingQuery:
     """Everything from the source to the log; the query, which has ended."""
     run = Run(spark, lake, pipeline, utc_now, lambda query, written, batch: None)
     (query,) = run.start_ingest(availableNow=True).values()
@@ -176,7 +180,8 @@ def _ingest(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> StreamingQue
     return query
 
 
-def _logged(lake: Lake, pipeline: Pipeline) -> Result:
+def logged(lake: Lake, pipeline: Pipeline) -> Result:
+    """What the log holds, by its commits and by a read."""
     batches = read_batches(lake, pipeline.stream)
     rejected, rows = sum(batch.rejected for batch in batches), sum(batch.summary.rows for batch in batches)
     total = _total(lake.log(pipeline.stream), "value")
@@ -198,7 +203,7 @@ def _rows(table: Path | str) -> Dataset:
     return opened.to_pyarrow_dataset(filesystem=files_of(opened))
 
 
-def _batches(query: StreamingQuery) -> Result:
+def batches_of(query: StreamingQuery) -> Result:
     """How many there were, and what each took, from its trigger to its commit."""
     took = [entry.durationMs["triggerExecution"] / 1000 for entry in query.recentProgress if entry.numInputRows]
     return {"batches": len(took), "took": took}

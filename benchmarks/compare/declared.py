@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Sliding, Stream, Tumbling, Windowed, agg
+from streaming.sources import Source
 
 FIELDS = "id string, at timestamp, value double, unit string, site string, note string"
 DELAY = "10 seconds"
@@ -12,9 +13,14 @@ PLAUSIBLE = "value between 0 and 1000"
 
 def declared(landing: str, files_per_batch: int, windows: int = 1) -> Pipeline:
     """The pipeline over the files of `landing`; every row is in so many windows."""
+    return declared_of(Files(landing, files_per_batch=files_per_batch), windows)
+
+
+def declared_of(source: Source, windows: int = 1) -> Pipeline:
+    """The same, wherever the readings come from."""
     readings = Stream(
         name="readings",
-        source=Files(landing, files_per_batch=files_per_batch),
+        source=source,
         format=Json(FIELDS),
         event_time="at",
         clock=BoundedOutOfOrderness(DELAY),

@@ -8,8 +8,9 @@ from typing import Literal
 
 from quality import Expectation, Suite, always, unique
 from streaming.base import Column, DeclarationError, check_name, check_tuple, columns_of
+from streaming.sinks import check_connection
 
-Format = Literal["csv", "parquet", "delta"]
+Format = Literal["csv", "parquet", "delta", "postgres"]
 _SUFFIXES: dict[str, Format] = {".csv": "csv", ".parquet": "parquet"}
 _IN_CSV = ("string", "boolean", "int", "bigint", "float", "double", "date", "timestamp")
 
@@ -19,12 +20,13 @@ class Dimension:
     """A table that is kept elsewhere, and that a report joins as `sources.dimension(name)`.
 
     `place` is a file `*.csv` with a header, a file `*.parquet`, or else the folder of a Delta table: a path below the
-    lake, an absolute one, or a URI. `columns` are those of a CSV file in Spark DDL, as `Json` takes them; the others
-    know theirs. No two rows may agree in `key` and none may lack it, or a join would count rows twice or lose them;
-    `expectations` come on top of that. The gate asks for all of them before the report is published.
+    lake, an absolute one, or a URI. With a `connection`, a libpq connection string without a password, it is a table
+    of Postgres, `name` or `schema.name`. `columns` are those of a CSV file or of Postgres in Spark DDL, as `Json` takes
+    them; the others know theirs. No two rows may agree in `key` and none may lack it, or a join would count rows twice
+    or lose them; `expectations` come on top of that. The gate asks for all of them before the report is published.
 
     A report is of one version: that of the Delta table, or that of `dimensions/<name>` in the lake, which holds every
-    content of the file that a report was made of.
+    content of the file, or of the table of Postgres, that a report was made of.
 
     Raises:
         DeclarationError: a name or type is not allowed, there is no key, or columns are missing or declared in vain.
@@ -35,6 +37,7 @@ class Dimension:
     key: tuple[str, ...]
     columns: str = ""
     expectations: tuple[Expectation, ...] = ()
+    connection: str | None = None
 
     def __post_init__(self) -> None:
         check_name("dimension", self.name)
@@ -43,10 +46,16 @@ class Dimension:
         check_tuple(f"the expectations of {what}", self.expectations, Expectation, "a tuple, such as (always(...),)")
         if not self.key:
             raise DeclarationError(f'{what} has no key; name the columns that tell its rows apart: key=("id",).')
-        if (self.format == "csv") != bool(self.columns):
+        if self.connection is not None:
+            check_connection(what, self.connection)
+            if self.place.count(".") > 1 or not all(self.place.split(".")):
+                raise DeclarationError(f"{what}: {self.place!r} names no table; write 'shops' or 'trade.shops'.")
+        needs = self.format in ("csv", "postgres")
+        if needs != bool(self.columns):
             raise DeclarationError(
-                f"{what} at {self.place!r} {'needs' if self.format == 'csv' else 'must not have'} columns: a CSV file "
-                "does not know its types, Parquet and Delta do. Write them as columns='id string, name string'."
+                f"{what} at {self.place!r} {'needs' if needs else 'must not have'} columns: a CSV file does not know "
+                "its types, of Postgres those that are named are read, Parquet and Delta know theirs. Write them as "
+                "columns='id string, name string'."
             )
         for column in self.declared:
             if column.type not in _IN_CSV and not re.fullmatch(r"decimal\(\d+, ?\d+\)", column.type):
@@ -61,12 +70,14 @@ class Dimension:
 
     @property
     def format(self) -> Format:
-        """What lies at its place, as the end of its name says."""
+        """What lies at its place, as the end of its name says where there is no connection."""
+        if self.connection is not None:
+            return "postgres"
         return next((format for suffix, format in _SUFFIXES.items() if self.place.endswith(suffix)), "delta")
 
     @property
     def declared(self) -> tuple[Column, ...]:
-        """The columns of a CSV file; of the others none is declared."""
+        """The columns of a CSV file, or of Postgres; of the others none is declared."""
         return columns_of(self.columns) if self.columns else ()
 
     @property

@@ -14,12 +14,15 @@ from deltalake import DeltaTable
 
 from platform_assets.reports.dimension import Dimension
 from platform_assets.reports.errors import DimensionError
+from platform_assets.reports.postgres_dimension import copied
 from platform_assets.reports.publication import digest
 from quality import Pin
 from quality.tables import table_id, table_name, write_rows
 from streaming.base import arrow_schema
 from streaming.lake import Lake
 from streaming.tables import delta, newest_commits, storage
+
+_PARSED = pa_csv.ParseOptions(newlines_in_values=True)
 
 
 def _table(lake: Lake, dimension: Dimension) -> str:
@@ -31,7 +34,7 @@ def land_dimension(lake: Lake, dimension: Dimension) -> Pin:
     """The newest version; what a file holds becomes one, unless it is that already.
 
     Raises:
-        DimensionError: there is nothing at its place, or the file is not what is declared.
+        DimensionError: there is nothing at its place, or the file is not what is declared, or Postgres is away.
     """
     content = _content(lake, dimension)
     known = _known_pin(lake, dimension, content)
@@ -60,12 +63,21 @@ def newest_pin(lake: Lake, dimension: Dimension) -> Pin | None:
 
     Writes nothing.
     """
-    return _known_pin(lake, dimension, _content(lake, dimension))
+    try:
+        return _known_pin(lake, dimension, _content(lake, dimension))
+    except DimensionError:
+        # Whoever is to make the report then is told why it cannot be read.
+        return None
 
 
 def _content(lake: Lake, dimension: Dimension) -> bytes | None:
-    """What the file holds; None where there is none, and of a Delta table."""
-    return None if dimension.format == "delta" else storage.read_bytes(lake.path(dimension.place))
+    """What the file or the table of Postgres holds; None where there is no file, and of a Delta table."""
+    match dimension.format:
+        case "delta":
+            return None
+        case "postgres":
+            return copied(dimension)
+    return storage.read_bytes(lake.path(dimension.place))
 
 
 def _known_pin(lake: Lake, dimension: Dimension, content: bytes | None) -> Pin | None:
@@ -98,10 +110,11 @@ def _rows(dimension: Dimension, content: bytes) -> pa.Table:
         if dimension.format == "parquet":
             return pa_parquet.read_table(io.BytesIO(content))
         types = _typed(arrow_schema(dimension.columns))
-        return _checked(dimension, pa_csv.read_csv(io.BytesIO(content), convert_options=types))
+        parsed = pa_csv.read_csv(io.BytesIO(content), parse_options=_PARSED, convert_options=types)
+        return _checked(dimension, parsed)
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise DimensionError(
-            f"{dimension.place!r} is not what dimension {dimension.name!r} declares: {error}. Correct the file or the "
+            f"{dimension.place!r} is not what dimension {dimension.name!r} declares: {error}. Correct it or the "
             "declaration; nothing is published until then."
         ) from error
 

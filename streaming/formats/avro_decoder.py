@@ -11,7 +11,7 @@ import fastavro
 import pyarrow as pa
 
 from streaming.formats.avro_types import Parsed
-from streaming.formats.decoder import Decoder, Row, Unreadable, schema_of
+from streaming.formats.decoder import Decoder, Row, Unreadable, Writers, schema_of
 
 
 @dataclass
@@ -28,7 +28,7 @@ class AvroDecoder(Decoder):
     """Reads records by the `reader`, the declared schema, which without a registry all were written with."""
 
     reader: Parsed
-    _writers: dict[int, _Writer] = field(default_factory=dict)
+    _writers: Writers[_Writer] = field(default_factory=Writers)
 
     @property
     def name(self) -> str:
@@ -54,14 +54,15 @@ class AvroDecoder(Decoder):
         return Row(values, unknown=writer.unknown)
 
     def _writer(self, identity: int, client: Any) -> _Writer:
-        if identity not in self._writers:
-            try:
-                self._writers[identity] = self._asked(identity, client)
-            except Unreadable as error:
-                self._writers[identity] = _Writer(refused=str(error))
-        return self._writers[identity]
+        return self._writers.get(identity, lambda: self._asked(identity, client))
 
     def _asked(self, identity: int, client: Any) -> _Writer:
+        try:
+            return self._found(identity, client)
+        except Unreadable as error:
+            return _Writer(refused=str(error))
+
+    def _found(self, identity: int, client: Any) -> _Writer:
         text = schema_of(identity, client, "AVRO")
         try:
             written = fastavro.parse_schema(json.loads(text))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -15,8 +16,12 @@ from pyspark.sql.types import StructType
 from streaming.base import DeclarationError, sql
 from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG
 
+MOST_WRITERS = 1_000
+"""Schemas that a decoder knows at once, as many as the registry's own client keeps."""
+
 _MAGIC, _HEAD = 0, 5
-_NOT_FOUND = 404
+_NOT_FOUND, _NO_NUMBER = 404, -1
+_Writer = TypeVar("_Writer")
 
 
 class Unreadable(Exception):
@@ -30,6 +35,29 @@ class Row:
     values: Sequence[Any]
     wrong: Mapping[str, str] | None = None
     unknown: Sequence[str] | None = None
+
+
+class Writers(Generic[_Writer]):
+    """What is known of the schemas that payloads were written with, by what names them.
+
+    Anybody can make up ids, so those that were used least lately make room for others.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Hashable, _Writer] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: Hashable, ask: Callable[[], _Writer]) -> _Writer:
+        """What is known, or what is found out by asking."""
+        if key in self._known:
+            self._known.move_to_end(key)
+            return self._known[key]
+        found = self._known[key] = ask()
+        if len(self._known) > MOST_WRITERS:
+            self._known.popitem(last=False)
+        return found
 
 
 @dataclass
@@ -110,7 +138,8 @@ def schema_of(identity: int, client: Any, type_: str, form: str | None = None) -
     try:
         schema = client.get_schema(identity, fmt=form)
     except SchemaRegistryError as error:
-        if error.http_status_code != _NOT_FOUND:
+        # A server that is no registry, or one that stands before it, has no such number for what it does not find.
+        if error.http_status_code != _NOT_FOUND or (error.error_code or _NO_NUMBER) == _NO_NUMBER:
             raise
         raise Unreadable(f"the registry has no schema {identity}") from error
     # A registry leaves out the type of a schema of Avro.

@@ -28,7 +28,9 @@ class Protobuf(Format):
     JSON. A field that is `optional`, in a `oneof` or a message is null where it is not there; another one of proto3 has
     its default then, 0, false or empty, as Protobuf tells both by the same bytes. A repeated field and a map are never
     null. Bytes of another message may be one of this as well: its fields are unknown ones, which the log counts, by
-    their numbers (`#7`) where no registry names them, and a field written as another type rejects the row.
+    their numbers (`#7`) where no registry names them, and a field written as another type rejects the row. A field of a
+    closed enum, as those of proto2 are, is read as Protobuf says where its number has no name: as if it had not been
+    sent. It is counted with the unknown fields, and the payload is kept.
 
     Raises:
         DeclarationError: the set cannot be read, has no such message, or that has a type that no column has.

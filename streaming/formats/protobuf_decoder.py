@@ -13,9 +13,9 @@ from google.protobuf.json_format import SerializeToJsonError
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from streaming.formats.decoder import Decoder, Row, Unreadable, schema_of
+from streaming.formats.decoder import Decoder, Row, Unreadable, Writers, schema_of
 from streaming.formats.protobuf_types import described
-from streaming.formats.protobuf_values import reader_of, undeclared
+from streaming.formats.protobuf_values import has_closed_enum, kept_aside, reader_of, unnamed
 
 _LONGEST_VARINT = 10
 _DEEPEST = 100
@@ -31,7 +31,7 @@ class ProtobufDecoder(Decoder):
 
     descriptor_set: bytes
     message: str
-    _writers: dict[tuple[int, tuple[int, ...]], Names | str] = field(default_factory=dict)
+    _writers: Writers[Names | str] = field(default_factory=Writers)
 
     @property
     def name(self) -> str:
@@ -46,12 +46,14 @@ class ProtobufDecoder(Decoder):
             message = self._class.FromString(content)
         except DecodeError as error:
             raise Unreadable(f"the payload is no message {self.message} ({error})") from error
-        others = undeclared(message)
+        others, _ = kept_aside(message)
         wrong = self._wrong(message, others)
         values = [None if name in wrong else self._read(name, message, wrong) for name in self.columns]
         unknown = [names.get(number, f"#{number}") for number in sorted(others - self._declared.keys())]
         if self._class.DESCRIPTOR.is_extendable:
             unknown += [f"[{each.full_name}]" for each, _ in message.ListFields() if each.is_extension]
+        if self._has_closed_enum:
+            unknown += [f"{path} (a number without a name)" for path in dict.fromkeys(unnamed(message))]
         return Row(values, wrong or None, unknown or None)
 
     @cached_property
@@ -61,6 +63,10 @@ class ProtobufDecoder(Decoder):
     @cached_property
     def _declared(self) -> Names:
         return {each.number: each.name for each in self._class.DESCRIPTOR.fields}
+
+    @cached_property
+    def _has_closed_enum(self) -> bool:
+        return has_closed_enum(described(self.descriptor_set, self.message))
 
     @cached_property
     def _readers(self) -> dict[str, Callable[[Message], Any]]:
@@ -84,18 +90,18 @@ class ProtobufDecoder(Decoder):
 
     def _writer(self, identity: int, indexes: tuple[int, ...], client: Any) -> Names:
         """The fields of the message that a payload was written as."""
-        key = identity, indexes
-        if key not in self._writers:
-            try:
-                self._writers[key] = self._asked(identity, indexes, client)
-            except Unreadable as error:
-                self._writers[key] = str(error)
-        found = self._writers[key]
+        found = self._writers.get((identity, indexes), lambda: self._asked(identity, indexes, client))
         if isinstance(found, str):
             raise Unreadable(found)
         return found
 
-    def _asked(self, identity: int, indexes: tuple[int, ...], client: Any) -> Names:
+    def _asked(self, identity: int, indexes: tuple[int, ...], client: Any) -> Names | str:
+        try:
+            return self._found(identity, indexes, client)
+        except Unreadable as error:
+            return str(error)
+
+    def _found(self, identity: int, indexes: tuple[int, ...], client: Any) -> Names:
         text = schema_of(identity, client, "PROTOBUF", "serialized")
         try:
             file = FileDescriptorProto.FromString(base64.b64decode(text))

@@ -16,9 +16,12 @@ from streaming.log.batch import Batch
 from streaming.log.batches import late_numbers, newest_batch
 from streaming.tables import delta
 
+Written = Callable[[], DataFrame]
+"""Reads the rows of a batch as they were written, and are not committed yet; there must be some."""
+
 
 def append_batch(
-    frame: DataFrame, lake: Lake, stream: Stream, txn: delta.Txn | None, batch: Callable[[], Batch]
+    frame: DataFrame, lake: Lake, stream: Stream, txn: delta.Txn | None, batch: Callable[[Written], Batch]
 ) -> Batch:
     """Append the rows of one batch in one commit; `batch` describes them and is called once they are written.
 
@@ -29,9 +32,10 @@ def append_batch(
     description = stream.description or f"Event log of {stream.name}"
     delta.create(uri, frame.schema, append_only=True, description=description)
     described: list[Batch] = []
+    written: list[Written] = []
 
     def metadata() -> dict[str, Any]:
-        described.append(batch())
+        described.append(batch(written[0]))
         return described[0].to_json()
 
     def fence(table: DeltaTable) -> None:
@@ -54,6 +58,7 @@ def append_batch(
         diverse=(stream.event_time, *_numbers_of_origin(frame.schema)),
         fence=fence,
         numbers=lambda: late_numbers(described[0]),
+        on_written=written.append,
     )
     return described[0]
 

@@ -63,4 +63,4 @@ def append_heartbeat(
         pins=next_pins(head.pins, pinned),
     )
     stamped = stamp(row, declared, number, stream.clock.watermark(state))
-    return append_batch(stamped, lake, stream, None, lambda: batch)
+    return append_batch(stamped, lake, stream, None, lambda written: batch)

@@ -13,7 +13,7 @@ from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
 from streaming.formats import UNKNOWN
 from streaming.lake import Lake
-from streaming.log.append import append_batch
+from streaming.log.append import Written, append_batch
 from streaming.log.batch import Batch
 from streaming.log.origin import origin_type, with_origin
 from streaming.log.pins import NOTHING_PINNED, next_pins
@@ -122,14 +122,17 @@ def append_validated(
     observed = Observation()
     aggregates = summary_columns(stream, counts) if summary is None else summary
     rows = stamp(validated, stream.columns, number, stream.clock.watermark(state), UNKNOWN)
-    partitioned = stream.source.partitioned
 
-    def describe() -> Batch:
+    def describe(written: Written) -> Batch:
         counted = observed.get
-        rows_of = {_PARTITION: counted["rows"]}
+        there, rows_of = rows, {_PARTITION: counted["rows"]}
         greatest = {} if counted["rows"] == counted["rejected"] else {_PARTITION: optional_instant(counted["greatest"])}
-        if partitioned:
-            rows_of, greatest = count_partitions(rows, stream)
+        if stream.source.partitioned:
+            rows_of, greatest = {}, {}
+            # Of a batch without rows there are no files.
+            if counted["rows"]:
+                there = written()
+                rows_of, greatest = count_partitions(there, stream)
         before = {} if head is None else head.source
         return Batch(
             number=number,
@@ -144,18 +147,11 @@ def append_validated(
             counted_by={name: each.by for name, each in counts.items()},
             source_times=optional_instants(counted["source_times"]) if txn is not None else None,
             unknown=count_unknown(counted["unknown"]),
-            source=before if remember is None else remember(rows, rows_of),
+            source=before if remember is None else remember(there, rows_of),
             pins=next_pins({} if head is None else head.pins, pinned),
         )
 
-    # Rows are read twice where each partition has its own greatest time; once is what a batch may cost.
-    if partitioned:
-        rows.persist()
-    try:
-        return append_batch(rows.observe(observed, *aggregates).drop(UNKNOWN), lake, stream, txn, describe)
-    finally:
-        if partitioned:
-            rows.unpersist()
+    return append_batch(rows.observe(observed, *aggregates).drop(UNKNOWN), lake, stream, txn, describe)
 
 
 def next_state(head: Batch | None) -> ClockState:

@@ -75,9 +75,10 @@ class PostgresSink(Sink):
 
     def write(self, cursor: Cursor, batch: NumberedBatch) -> list[RefusedRow]:
         """Write the rows of a batch; returns those that the table does not take."""
-        tables.prepare(cursor, self._table, self._place, batch.selected.schema, self._delivered.key)
-        cursor.execute(sql.SQL("select * from {} limit 0").format(self._table))
-        told = REASON in {column.name for column in cursor.description or ()}
+        columns, key = batch.selected.schema, self._delivered.key
+        # Later, a table that is not there was dropped with the rows of the batches before.
+        tables.prepare(cursor, self._table, self._place, columns, key, may_create=batch.number == 0)
+        told = REASON in tables.columns_there(cursor, self._table)
         return list(self._apply(cursor, batch, 0, batch.rows.num_rows, told))
 
     def values(self, column: str) -> set[str]:
@@ -101,7 +102,7 @@ class PostgresSink(Sink):
             for rows in expected:
                 batch = NumberedBatch(self._delivered.name, generation, 0, rows)
                 columns = batch.selected.schema
-                tables.prepare(cursor, self._table, self._place, columns, self._delivered.key)
+                tables.prepare(cursor, self._table, self._place, columns, self._delivered.key, may_create=False)
                 stage(cursor, batch)
                 expect(cursor, self._table, columns.names)
             return compared(cursor, self._table, columns.names, self._delivered.key)
@@ -135,8 +136,7 @@ class PostgresSink(Sink):
 
     def _create_progress(self, cursor: Cursor) -> None:
         # Looked for before: creating needs a right that only the first batch should need.
-        found = cursor.execute("select to_regclass(%s)", (self._progress.as_string(cursor),)).fetchone()
-        if found is None or found[0] is None:
+        if not tables.is_there(cursor, self._progress):
             cursor.execute(
                 sql.SQL(
                     "create table if not exists {} (delivery text, generation bigint, identity text not null, "
@@ -216,4 +216,6 @@ def _advice(error: psycopg.Error) -> str:
             return "Make room on the server; the batch is sent again by itself."
         case errors.UndefinedColumn() | errors.UndefinedTable() | errors.DatatypeMismatch():
             return "Give the table the columns and types that are delivered; the batch is sent again by itself."
+        case errors.InvalidColumnReference():
+            return "Give the table a unique index on the key; the batch is sent again by itself."
     return "The batch is sent again by itself."

@@ -39,12 +39,18 @@ def column_type(type_: pa.DataType) -> str:
 
 
 def prepare(
-    cursor: Cursor[tuple[object, ...]], table: sql.Composable, place: str, columns: pa.Schema, key: Sequence[str]
+    cursor: Cursor[tuple[object, ...]],
+    table: sql.Composable,
+    place: str,
+    columns: pa.Schema,
+    key: Sequence[str],
+    *,
+    may_create: bool,
 ) -> None:
-    """Create the table if it is not there, and a temporary one beside it for what is staged.
+    """Make a temporary table for what is staged, and the table itself if it is not there and `may_create`.
 
     Raises:
-        SinkError: the table lacks a column, or a unique index on the key.
+        SinkError: the table is not there, or lacks a column or a unique index on the key.
     """
     own = [*columns, *([pa.field(REVISION, pa.int64()), pa.field(REASON, pa.string())] if key else [])]
     missing = [name for name in key if name not in columns.names]
@@ -53,16 +59,15 @@ def prepare(
             f"the key column {missing[0]!r} of table {place!r} is not delivered; columns are: "
             f"{', '.join(columns.names)}. Select it, or correct the key."
         )
-    # Keys may be null, which no primary key takes; before version 15 every null was a key of its own.
-    kind = "unique nulls not distinct" if cursor.connection.info.server_version >= _NULLS_AS_KEYS else "primary key"
-    constraint = [sql.SQL("{} ({})").format(sql.SQL(kind), names(key))] if key else []
-    cursor.execute(
-        sql.SQL("create table if not exists {} ({})").format(
-            table, sql.SQL(", ").join([*(_definition(field) for field in own), *constraint])
-        )
-    )
-    cursor.execute(sql.SQL("select * from {} limit 0").format(table))
-    there = {column.name for column in cursor.description or ()}
+    if not is_there(cursor, table):
+        if not may_create:
+            raise SinkError(
+                f"table {place!r} is not there any more, and rows were delivered to it. Restore it with them, and the "
+                "batch is sent again by itself; or `tidemark redeliver` with `--all` delivers everything into a new "
+                "one, in a new generation."
+            )
+        _create(cursor, table, own, key)
+    there = set(columns_there(cursor, table))
     # The reason is for people; a table of one's own need not have it.
     for field in own:
         if field.name not in there and field.name != REASON:
@@ -74,6 +79,32 @@ def prepare(
     cursor.execute(
         sql.SQL("create temporary table if not exists {} ({}, {} bigint) on commit drop").format(
             STAGED, sql.SQL(", ").join(_definition(field) for field in staged), PLACE
+        )
+    )
+
+
+def is_there(cursor: Cursor[tuple[object, ...]], table: sql.Composable) -> bool:
+    """Whether there is a table of that name where the connection looks for it."""
+    found = cursor.execute("select to_regclass(%s)", (table.as_string(cursor),)).fetchone()
+    return found is not None and found[0] is not None
+
+
+def columns_there(cursor: Cursor[tuple[object, ...]], table: sql.Composable) -> list[str]:
+    """The columns of a table, which nobody can alter from here on until the transaction ends."""
+    # Not as a prepared statement: one that was prepared before the table was altered fails.
+    cursor.execute(sql.SQL("select * from {} limit 0").format(table), prepare=False)
+    return [column.name for column in cursor.description or ()]
+
+
+def _create(
+    cursor: Cursor[tuple[object, ...]], table: sql.Composable, columns: Sequence[pa.Field], key: Sequence[str]
+) -> None:
+    # Keys may be null, which no primary key takes; before version 15 every null was a key of its own.
+    kind = "unique nulls not distinct" if cursor.connection.info.server_version >= _NULLS_AS_KEYS else "primary key"
+    constraint = [sql.SQL("{} ({})").format(sql.SQL(kind), names(key))] if key else []
+    cursor.execute(
+        sql.SQL("create table if not exists {} ({})").format(
+            table, sql.SQL(", ").join([*(_definition(field) for field in columns), *constraint])
         )
     )
 

@@ -58,6 +58,7 @@ def commit_rows(
     diverse: Sequence[str] = (),
     fence: Callable[[DeltaTable], None] = lambda table: None,
     numbers: Callable[[], Mapping[str, int]] = dict,
+    on_written: Callable[[Callable[[], DataFrame]], None] = lambda read: None,
     mode: Literal["append", "overwrite"] = "append",
     replace: Sequence[tuple[str, str, Any]] | None = None,
 ) -> int:
@@ -78,6 +79,7 @@ def commit_rows(
     encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
     partition = partition_of(frame.columns)
     frame.write.partitionBy(*partition).options(**encoding).parquet(f"{uri}/{folder}")
+    on_written(lambda: frame.sparkSession.read.schema(frame.schema).parquet(f"{uri}/{folder}"))
     properties = commit_properties(metadata(), _transactions(txn, numbers()))
     actions, rows = added_files(table, folder, statistics)
     for attempt in attempts(table):

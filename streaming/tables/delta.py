@@ -139,6 +139,7 @@ def append(
     diverse: Sequence[str] = (),
     fence: Callable[[DeltaTable], None] = lambda table: None,
     numbers: Callable[[], Mapping[str, int]] = dict,
+    on_written: Callable[[Callable[[], DataFrame]], None] = lambda read: None,
 ) -> int:
     """Append the rows of `frame` to an existing table in one commit and return how many they were.
 
@@ -150,7 +151,8 @@ def append(
     so that no time goes into a dictionary of them. `fence` is asked, with the very version of the table that the commit
     follows, whether this process may still write; it raises where it may not. `numbers`, called after `metadata`, are
     kept by the table itself from this commit on, however much of its history is cleaned away; `transaction_version` of
-    their name gives them back.
+    their name gives them back. `on_written` is called before `metadata`, with a function that reads the rows as they
+    were written: where there are any, that costs less than to compute them once more, or to keep them.
 
     Raises:
         LogError: a column has another type than in the table.
@@ -164,6 +166,7 @@ def append(
         diverse=diverse,
         fence=fence,
         numbers=numbers,
+        on_written=on_written,
     )
 
 

@@ -1,7 +1,7 @@
 """Runs as Dagster launches them: a worker process each, with real signals, whose traps no run in process shows.
 
 Dagster is started once for all of them; each has a pipeline of its own, and what sensors are to find lies there from
-the start: while one test waits for its sensors, those of the other get on.
+the start: while one test waits for its sensors, those of the others get on.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from pathlib import Path
 
 import dagster as dg
 import psutil
+import psycopg
 import pytest
 from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError
+from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
-from platform_assets.instance import open_instance
-from platform_assets.keys import log_key
+from platform_assets.events.delivered import report_deliveries
+from platform_assets.instance import dagster_home, open_instance
+from platform_assets.keys import delivery_key, log_key
 from platform_assets.tags import LOCATION
 from quality import verdicts_for
 from streaming.lake.lake import Lake
@@ -39,6 +42,9 @@ from tests.support.departures import CLOSING, FIRST, LATE_ON_1, LATE_ON_3, SECON
 from tests.support.feeds import land_all
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline as beats
+from tests.support.pipelines.shipped import pipeline as shipped
+from tests.support.pipelines.shipped import to_table
+from tests.support.postgres import Server, rows, run
 from tests.support.processes import short_lived
 
 pytestmark = pytest.mark.processes
@@ -49,9 +55,10 @@ DEADLINE = 240
 
 @dataclass(frozen=True)
 class Dagster:
-    """A running Dagster on a lake."""
+    """A running Dagster on a lake, and the database that the third pipeline delivers to."""
 
     lake: Lake
+    database: str
     instance: dg.DagsterInstance
     client: DagsterGraphQLClient
     output: Path
@@ -65,9 +72,11 @@ class Dagster:
 
 
 @pytest.fixture(scope="module")
-def dagster(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
-    """What `tidemark ui` starts, with the pipelines of both tests; flights have late pairs, which nobody corrected."""
-    folder = tmp_path_factory.mktemp("launched")
+def dagster(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, postgres_running: Server
+) -> Iterator[Dagster]:
+    """What `tidemark ui` starts, with the pipelines of all tests; flights have late pairs, which nobody corrected."""
+    folder, database = tmp_path_factory.mktemp("launched"), postgres_running.database()
     lake, port, output = Lake(str(folder / "lake")), _free_port(), folder / "ui.log"
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DAGSTER_HOME", str(folder / "dagster"))
@@ -77,10 +86,16 @@ def dagster(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
             environment.setenv(name, value)
         environment.setenv("TIDEMARK_PIPELINES", "streaming.pipelines,tests.support.pipelines")
         environment.setenv("PYTHONPATH", str(PROJECT))
-        with open_instance() as instance, _ui(port, output):
-            land_all(lake, flights.stream, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
-            drain(spark, lake, flights, end_of_input=True)
-            yield Dagster(lake, instance, DagsterGraphQLClient("127.0.0.1", port_number=port), output)
+        for name, given in conninfo_to_dict(database).items():
+            environment.setenv({"dbname": "PGDATABASE"}.get(name, f"PG{name.upper()}"), str(given))
+        with open_instance() as instance:
+            # Whether a worker is alive Dagster asks rarely, which is waited for.
+            config = dagster_home() / "dagster.yaml"
+            config.write_text(config.read_text().replace("poll_interval_seconds: 30", "poll_interval_seconds: 5"))
+            with _ui(port, output):
+                land_all(lake, flights.stream, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
+                drain(spark, lake, flights, end_of_input=True)
+                yield Dagster(lake, database, instance, DagsterGraphQLClient("127.0.0.1", port_number=port), output)
 
 
 def _free_port() -> int:
@@ -172,6 +187,56 @@ def test_late_data_are_corrected_and_the_report_follows_without_anybody_asking(
     verdicts = verdicts_for(lake, "flights/departures_by_origin_corrections", version)
     assert {verdict.outcome for verdict in verdicts.values()} == {"passed"}
     assert {verdict.run_id for verdict in verdicts.values()} <= workers
+
+
+def test_a_run_that_delivers_days_again_is_killed_in_mid_batch_launched_again_and_each_row_is_there_once(
+    spark: SparkSession, dagster: Dagster
+) -> None:
+    """Eight rows of two days, two in a batch; somebody damages all of them, and holds a row of the third batch."""
+    lake, instance, database = dagster.lake, dagster.instance, dagster.database
+    hours = [{"number": number, "at": at(3600 * 6 * number).isoformat(), "place": "here"} for number in range(8)]
+    land_all(lake, shipped.stream, hours)
+    assert drain(spark, lake, shipped).waiting == {}
+    report_deliveries(instance, lake, shipped, {})
+    delivered = rows(database, "select number, place from shipped order by 1")
+    assert delivered == [(number, "here") for number in range(8)]
+    run(database, "update shipped set place = 'lost'")
+    before = rows(database, "select batch from tidemark_progress")[0][0]
+
+    waits = "select client_port from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    damaged = "select count(*) from shipped where place = 'lost'"
+    with psycopg.connect(database) as holder:
+        holder.execute("select number from shipped where number = 5 for update")
+        first, last = (at(86_400 * day).date().isoformat() for day in (0, 1))
+        launched = dagster.client.submit_job_execution(
+            "__ASSET_JOB",
+            repository_location_name=LOCATION,
+            tags={"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last},
+            asset_selection=[delivery_key(to_table)],
+        )
+        dagster.wait_for(lambda: rows(database, waits), "third batch")
+        worker = _client_at(rows(database, waits)[0][0])
+        family = [worker, *worker.children(recursive=True)]
+        os.kill(worker.pid, signal.SIGKILL)
+        dagster.wait_for(lambda: not [member for member in family if _alive(member)], "end of the worker")
+        assert rows(database, damaged) == [(4,)], "it is killed in the middle"
+
+    def ended(status: dg.DagsterRunStatus) -> list[str]:
+        runs = instance.get_runs(dg.RunsFilter(job_name="__ASSET_JOB", statuses=[status]))
+        return [run.run_id for run in runs if delivery_key(to_table) in (run.asset_selection or ())]
+
+    dagster.wait_for(lambda: ended(dg.DagsterRunStatus.SUCCESS), "run that Dagster launches in its place")
+    assert ended(dg.DagsterRunStatus.FAILURE) == [launched]
+    assert rows(database, "select number, place from shipped order by 1") == delivered
+    sent = rows(database, "select batch from tidemark_progress")[0][0] - before
+    assert sent == 4, "no batch was sent twice"
+
+
+def _client_at(port: int) -> psutil.Process:
+    """The process whose connection has this port on its own side."""
+    (pid,) = {each.pid for each in psutil.net_connections("tcp") if each.laddr and each.laddr.port == port}
+    assert pid is not None
+    return psutil.Process(pid)
 
 
 def _beat(second: int) -> dict[str, object]:

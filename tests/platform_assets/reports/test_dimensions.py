@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, SparkSession
 
 from platform_assets.reports.dimension import Dimension
@@ -27,6 +28,7 @@ from streaming.declare import Pipeline, Windowed
 from streaming.examples.orders import orders
 from streaming.lake.lake import Lake
 from streaming.windows import Tumbling
+from tests.support.postgres import run as sql
 from tests.support.runs import run
 
 DAY = date(2025, 12, 1)
@@ -150,6 +152,45 @@ def test_a_parquet_file_becomes_versions_and_a_delta_table_has_its_own(lake: Lak
     assert land_dimension(lake, kept).version == 1
 
 
+def test_a_table_of_postgres_becomes_versions_of_what_it_held_at_one_instant(lake: Lake, postgres: str) -> None:
+    declared = (
+        "id bigint not null, shop string, price decimal(6, 2), seen timestamp, opened date, open boolean, share double"
+    )
+    dimension = Dimension("shops", "trade.shops", key=("id",), columns=declared, connection=postgres)
+    with pytest.raises(DimensionError, match=r"'shops' cannot be read from the table 'trade.shops' .*does not exist"):
+        land_dimension(lake, dimension)
+    assert newest_pin(lake, dimension) is None
+    sql(
+        postgres,
+        "create schema trade",
+        "create table trade.shops (id bigint, open boolean, shop text, price numeric, seen timestamptz, opened date, "
+        "share double precision, notes text)",
+        "insert into trade.shops values (2, null, '', null, null, null, null, null), (1, true, E'a \"b\",\\nc', 1.5, "
+        "'2025-12-01 09:00:00.25+01', '2020-01-31', 0.1, 'not declared')",
+    )
+    sql(postgres, f"alter database {conninfo_to_dict(postgres)['dbname']} set datestyle to German")
+    first = {
+        "id": 1,
+        "shop": 'a "b",\nc',
+        "price": Decimal("1.50"),
+        "seen": datetime(2025, 12, 1, 8, 0, 0, 250_000, tzinfo=UTC),
+        "opened": date(2020, 1, 31),
+        "open": True,
+        "share": 0.1,
+    }
+    second = dict.fromkeys(first) | {"id": 2, "shop": ""}
+    assert rows(lake, dimension) == [first, second]
+    sql(postgres, "update trade.shops set notes = 'x' where id = 2", "update trade.shops set notes = 'y' where id = 1")
+    assert land_dimension(lake, dimension) == newest_pin(lake, dimension), "the rows lie in another order there"
+    assert land_dimension(lake, dimension).version == 0
+    sql(postgres, "update trade.shops set shop = null where id = 2")
+    assert newest_pin(lake, dimension) is None
+    assert rows(lake, dimension) == [first, second | {"shop": None}]
+    assert land_dimension(lake, dimension).version == 1
+    with pytest.raises(DimensionError, match=r"column \"place\" does not exist. Correct the declaration"):
+        land_dimension(lake, replace(dimension, columns="id bigint, place string"))
+
+
 def test_what_is_not_there_is_told_with_its_place(lake: Lake) -> None:
     with pytest.raises(DimensionError, match=r"dimension 'shops' has no file at '.*/dimensions/shops.csv'; put one"):
         land_dimension(lake, SHOPS)
@@ -169,6 +210,12 @@ def test_a_declaration_that_cannot_work_is_refused_when_it_is_made() -> None:
         Dimension("shops", "shops.parquet", key=())
     with pytest.raises(DeclarationError, match="has type 'map<string, string>', which a CSV file cannot carry"):
         Dimension("shops", "shops.csv", key=("id",), columns="id string, more map<string, string>")
+    with pytest.raises(DeclarationError, match=r"needs columns: .*of Postgres those that are named are read"):
+        Dimension("shops", "shops", key=("id",), connection="service=shop")
+    with pytest.raises(DeclarationError, match=r"'a\.b\.c' names no table"):
+        Dimension("shops", "a.b.c", key=("id",), columns="id string", connection="service=shop")
+    with pytest.raises(DeclarationError, match="the connection of dimension 'shops' has a password"):
+        Dimension("shops", "shops", key=("id",), columns="id string", connection="host=db password=hunter2")
     with pytest.raises(DeclarationError, match="two dimensions 'shops'"):
         replace(report, dimensions=(SHOPS, replace(SHOPS, key=("shop",))))
     with pytest.raises(DeclarationError, match="have 'pdf'; there are: csv, parquet, html"):

@@ -168,6 +168,50 @@ def test_fields_that_proto2_requires_are_missed_also_within_messages(spark: Spar
     check_format(spark, Protobuf(described_by, "shop.Old"), Samples(good, wrong, unknown, ()))
 
 
+def test_a_number_without_a_name_in_an_enum_of_proto2_reads_as_not_sent_and_keeps_its_payload(
+    spark: SparkSession,
+) -> None:
+    state = 'enum_type { name: "State" value { name: "OPEN" number: 0 } value { name: "PAID" number: 3 } }'
+    entry = fields(("key", 1, "STRING"), ("value", 2, "shop.State"))
+    states = f'nested_type {{ name: "ByDayEntry" options {{ map_entry: true }} {entry} }}'
+    inner = f'message_type {{ name: "Part" {fields(("state", 1, "shop.State"))} }}'
+    declared = fields(
+        ("state", 1, "shop.State"),
+        ("before", 2, "shop.State repeated"),
+        ("by_day", 3, "shop.Old.ByDayEntry repeated"),
+        ("parts", 4, "shop.Part repeated"),
+        ("must", 5, "shop.State required"),
+    )
+    described_by = set_of(file(f'{state} {inner} message_type {{ name: "Old" {states} {declared} }}', "proto2"))
+    must, seven, text = raw_field(5, 0, b"\3"), b"\7", b"\1x"
+    of_a_day = {
+        number: raw_field(3, 2, b"\5" + raw_field(1, 2, text) + raw_field(2, 0, number)) for number in (b"\3", seven)
+    }
+    good = {
+        must + raw_field(1, 0, b"\0") + of_a_day[b"\3"]: {"state": "OPEN", "before": [], "by_day": {"x": "PAID"}},
+    }
+    said = "(a number without a name)"
+    unknown = {
+        must + raw_field(1, 0, seven): frozenset({f"state {said}"}),
+        must + raw_field(2, 0, b"\3") + raw_field(2, 0, seven): frozenset({f"before {said}"}),
+        must + raw_field(2, 2, b"\2\3\7"): frozenset({f"before {said}"}),
+        must + of_a_day[seven]: frozenset({f"by_day {said}"}),
+        must + raw_field(4, 2, b"\2" + raw_field(1, 0, seven)) * 2: frozenset({f"parts.state {said}"}),
+        must + raw_field(1, 0, seven) + raw_field(9, 0, seven): frozenset({f"state {said}", "#9"}),
+    }
+    wrong = {
+        must + raw_field(1, 2, text): frozenset({"state"}),
+        must + raw_field(4, 2, b"\3" + raw_field(1, 2, text)): frozenset({"parts"}),
+        # As Protobuf has it: what is required was not sent.
+        raw_field(5, 0, seven): frozenset({"must"}),
+    }
+    form = Protobuf(described_by, "shop.Old")
+    check_format(spark, form, Samples(good, wrong, unknown, ()))
+    raw = spark.createDataFrame([(payload,) for payload in unknown], "_raw binary")
+    read = [(row["state"], row["before"], row["by_day"]) for row in form.parse(raw).collect()]
+    assert read == [(None, before, {}) for before in ([], ["PAID"], ["PAID"], [], [], [])]
+
+
 def test_protobuf_with_a_registry_keeps_the_contract_and_the_writer_names_what_nobody_declared(
     spark: SparkSession,
 ) -> None:

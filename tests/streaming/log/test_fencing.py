@@ -50,8 +50,8 @@ def test_a_zombie_that_wakes_in_the_middle_of_its_batch_is_fenced_off_and_nothin
         monkeypatch.setattr("streaming.log.ingest.append_batch", appended)
         frame, lake_, stream, txn, describe = arguments
 
-        def describe_and_sleep() -> log.Batch:
-            described = describe()  # type: ignore[operator]
+        def describe_and_sleep(written: object) -> log.Batch:
+            described = describe(written)  # type: ignore[operator]
             asleep.set()
             assert awake.wait(60)
             return described
@@ -86,7 +86,7 @@ def test_compaction_between_two_batches_or_in_one_is_waited_out(spark: SparkSess
     head = log.head(lake, STREAM)
     assert head is not None
 
-    def compacted_meanwhile() -> log.Batch:
+    def compacted_meanwhile(written: object) -> log.Batch:
         DeltaTable(lake.log(STREAM)).optimize.z_order(["_batch"])
         return log.Batch(head.number + 1, None, None, head.state, head.summary, STREAM.clock)
 

@@ -11,7 +11,7 @@ from threading import Event
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import Lake, Pipeline
+from streaming import Lake, Pipeline, drain
 from streaming.base.errors import SinkError
 from streaming.base.intervals import utc_now
 from streaming.declare.delivery import Delivery
@@ -22,11 +22,14 @@ from streaming.service.delivering import _wait
 from streaming.service.overview import Overview
 from streaming.service.status import ProcessStatus
 from streaming.sinks.files import JsonLines
+from streaming.sinks.postgres import Postgres
 from streaming.sinks.rest import Rest
 from tests.support.delivering import ingested, pipeline, reading, readings
+from tests.support.disks import fill, mounted
 from tests.support.feeds import land_all
 from tests.support.http_server import http_server
 from tests.support.instants import NOW, at
+from tests.support.postgres import rows, run
 
 
 def written(lake: Lake) -> list[int]:
@@ -104,6 +107,82 @@ def test_a_delivery_that_must_be_told_what_is_meant_pauses_alone_and_goes_on_onc
 
     run_until(spark, lake, of, ending, statuses)
     assert told
+
+
+def said_while_waiting(statuses: list[ProcessStatus], name: str) -> str:
+    """Why a delivery waits now; empty where it does not."""
+    return (statuses[-1].queries[name].waiting or "") if statuses and name in statuses[-1].queries else ""
+
+
+def test_a_full_disk_is_waited_for_and_no_row_is_lost_or_there_twice(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """Of the second batch a note and the file of its first hour fit; the disk is full within that of the second."""
+    with mounted(tmp_path / "disk") as disk:
+        files = Delivery("files", readings, JsonLines(str(disk / "out"), by="hour"), select=("id", "value"))
+        of, statuses = pipeline(files), list[ProcessStatus]()
+        land_all(lake, readings, [reading("a", 1, 1)])
+        drain(spark, lake, of)
+        filler = fill(disk, free=16_384)
+        land_all(lake, readings, [reading("b", 2, 2), reading("c" * 100_000, 3_600, 3)])
+        found: list[list[int]] = []
+
+        def there() -> list[int]:
+            paths = [path for path in Path(disk, "out").rglob("*.json") if path.parent.name != "_delivered"]
+            visible = [path for path in paths if not path.name.startswith(".")]
+            return sorted(json.loads(line)["value"] for path in visible for line in path.read_text().splitlines())
+
+        def ending() -> Ending | None:
+            if said_while_waiting(statuses, "files") and not found:
+                found.append(there())
+                assert "No space left on device. Free space" in said_while_waiting(statuses, "files")
+                filler.unlink()
+            return "drain" if found and there() == [1, 2, 3] else None
+
+        run_until(spark, lake, of, ending, statuses)
+        assert found == [[1, 2]], "files are put whole"
+        assert there() == [1, 2, 3]
+        assert list(Path(disk, "out").rglob(".*")) == []
+        assert json.loads(Path(disk, "out/_delivered/readings-files.json").read_text()) == {"generation": 0, "batch": 1}
+        assert statuses[-1].queries["files"].waiting is None
+
+
+def test_a_table_that_is_dropped_or_altered_is_waited_for_and_once_it_is_back_each_row_is_there_once(
+    spark: SparkSession, lake: Lake, postgres: str
+) -> None:
+    """Four rows, a batch each: before the second the table is dropped, before the fourth it loses a column."""
+    table = Postgres("r", key=("id",), connection=postgres)
+    of, statuses = pipeline(Delivery("table", readings, table, select=("id", "value"), batch=1)), list[ProcessStatus]()
+    land_all(lake, readings, [reading("a", 1, 1)])
+    said: dict[str, str] = {}
+
+    def arrived() -> int:
+        there = rows(postgres, "select to_regclass('r') is not null")[0][0]
+        return int(rows(postgres, "select count(*) from r")[0][0]) if there else 0
+
+    def ending() -> Ending | None:
+        why = said_while_waiting(statuses, "table")
+        if arrived() == 1 and not why and "dropped" not in said:
+            said["dropped"] = ""
+            run(postgres, "create table kept (like r including all)", "insert into kept table r", "drop table r")
+            land_all(lake, readings, [reading("b", 2, 2), reading("c", 3, 3)])
+        elif why and said.get("dropped") == "":
+            said["dropped"] = why
+            run(postgres, "alter table kept rename to r")
+        elif arrived() == 3 and not why and "altered" not in said:
+            said["altered"] = ""
+            run(postgres, "alter table r rename column value to amount")
+            land_all(lake, readings, [reading("d", 4, 4)])
+        elif why and said.get("altered") == "":
+            said["altered"] = why
+            run(postgres, "alter table r rename column amount to value")
+        return "stop" if arrived() == 4 else None
+
+    run_until(spark, lake, of, ending, statuses)
+    assert "table 'r' is not there any more, and rows were delivered to it. Restore it" in said["dropped"]
+    assert "table 'r' has no column 'value'; add it with `alter table r add column" in said["altered"]
+    assert rows(postgres, "select id, value from r order by 1") == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
+    assert DeliveryRuntime(of.deliveries[0], lake, lambda: NOW).dead_letters.count() == 0
 
 
 @pytest.mark.parametrize(("asked", "least"), [(None, 0.5), (7.0, 7.0)])

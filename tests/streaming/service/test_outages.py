@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,37 +14,16 @@ from streaming.audit.laws import audit
 from streaming.service.drain import drain
 from streaming.service.overview import look
 from tests.streaming.service.streams import STREAM, Feeder, ingested, supervised, until
+from tests.support.disks import fill, mount, mounted
 from tests.support.pipelines.beats import pipeline
 
 pytestmark = pytest.mark.processes
 
 
-def _mount(*arguments: str | Path) -> None:
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"only who may mount a disk can fill one up: {done.stderr.strip()}")
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own, of 32 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    _mount("-t", "tmpfs", "-o", "size=32m", "tmpfs", folder)
-    yield folder
-    subprocess.run(["umount", "--recursive", "--lazy", folder], check=True)
-
-
-def fill(folder: Path) -> Path:
-    """A file that takes all the space there is."""
-    filler = folder / "filler"
-    try:
-        with filler.open("wb", buffering=0) as handle:
-            while True:
-                handle.write(bytes(4096))
-    except OSError as error:
-        assert error.errno == errno.ENOSPC
-    return filler
+    with mounted(tmp_path / "disk") as folder:
+        yield folder
 
 
 def test_a_full_disk_and_a_lost_permission_are_told_waited_out_and_lose_nothing(
@@ -66,8 +44,8 @@ def test_a_full_disk_and_a_lost_permission_are_told_waited_out_and_lose_nothing(
         until(lambda: ingested(lake) == 2, "going on with space", lake)
 
         until(lambda: supervisor.status.state == "running", "running", lake)
-        _mount("--bind", log, log)
-        _mount("-o", "remount,bind,ro", log)
+        mount("--bind", log, log)
+        mount("-o", "remount,bind,ro", log)
         feeder.beat()
         until(lambda: supervisor.status.state == "restarting", "restarting without permission", lake)
         assert "a file may not be read or written: give the permission back" in look(lake, pipeline).why

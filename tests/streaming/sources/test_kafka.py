@@ -160,6 +160,23 @@ def test_a_topic_of_a_pattern_that_is_deleted_is_refused_until_the_stream_begins
     assert values(spark, lake, pipeline) == [0, 1, 2]
 
 
+def test_offsets_that_are_declared_begin_their_partitions_and_those_that_no_partition_has_are_refused(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+) -> None:
+    kafka.create(topic, 2)
+    kafka.send(topic, events(0, 1, 2))
+    kafka.send(topic, events(3, 4), partition=1)
+    for start, said in (
+        ({0: 4}, rf"begins {topic}-0 at 4, and it holds the offsets from 0 to before 3"),
+        ({2: 0}, rf"names {topic}-2, and the partitions are {topic}-0, {topic}-1"),
+    ):
+        with pytest.raises(SourceError, match=said):
+            run(spark, lake, piped(Kafka(kafka.servers, topic, start=start)))
+    pipeline = piped(Kafka(kafka.servers, topic, start={0: 2}))
+    run(spark, lake, pipeline)
+    assert values(spark, lake, pipeline) == [2, 3, 4]
+
+
 def test_rows_that_went_before_they_were_read_are_refused_by_their_offsets_and_skipped_only_as_declared(
     spark: SparkSession, lake: Lake, kafka: Broker, topic: str
 ) -> None:

@@ -119,7 +119,10 @@ def main(folder: Path) -> None:
         spread, busy = lake.measure()
         size, files = lake.state
         task, whole = (each / 2**20 for each in lake.memory)
-        print(f"| {keys:,} | {size / 2**20:.1f} | {files} | {spread:.2f} | {busy:.2f} | {task:,.0f} | {whole:,.0f} |")
+        print(
+            f"| {keys:,} | {size / 2**20:.1f} | {files} | {spread:.2f} | {busy:.2f} | {task:,.0f} | {whole:,.0f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

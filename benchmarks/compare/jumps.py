@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streaming import Key, Keyed, Stream
@@ -25,8 +25,8 @@ def jumps_of(stream: Stream, name: str = "jumps") -> Keyed:
     return Keyed(name, stream, ("id",), "previous double", "value double, jump double", on_jump)
 
 
-def counted_and_summed(spark: SparkSession, table: str) -> list[float]:
-    """How many jumps a table has, and the sums of their values and heights: multiples of a quarter, so exact."""
-    found = spark.read.format("delta").load(table).agg(F.count("*"), F.sum("value"), F.sum("jump")).first()
+def counted_and_summed(jumps: DataFrame) -> list[float]:
+    """How many jumps there are, and the sums of their values and heights: multiples of a quarter, so exact."""
+    found = jumps.agg(F.count("*"), F.sum("value"), F.sum("jump")).first()
     assert found is not None
     return list(found)

@@ -64,10 +64,12 @@ def steps(arena: Arena, times: int) -> list[Demand]:
 
         return side_by_side(times, lambda: cpu("tidemark"), lambda: cpu(other))
 
-    blobs, per_key = against("blobs", times, _MANY), against("per_key", 1, _FEW)
+    blobs, bare = (against(other, times, _MANY) for other in ("blobs", "blobs_to_parquet"))
+    per_key = against("per_key", 1, _FEW)
     return [
-        at_most("K1 CPU of a step, keyed function vs Spark's applyInPandasWithState, keys in few blobs", blobs, 1.2),
-        at_most("K2 CPU of a step, keyed function vs Spark's transformWithState", per_key, 0.3),
+        at_most("F1 CPU of a step, keyed function vs Spark's applyInPandasWithState, keys in few blobs", blobs, 1.2),
+        at_most("F1 the same, where Spark writes bare Parquet and no Delta table", bare, 1.2),
+        at_most("F2 CPU of a step, keyed function vs Spark's transformWithState", per_key, 0.3),
     ]
 
 
@@ -85,5 +87,5 @@ def against_flink(arena: Arena, rows: int, times: int) -> list[Demand]:
     }
     burnt = side_by_side(times, lambda: cpu("tidemark"), lambda: cpu("flink"))
     return [
-        at_least("K3 rows per CPU second, log + keyed function vs Flink's KeyedProcessFunction", burnt.inverse(), 1.0)
+        at_least("F3 rows per CPU second, log + keyed function vs Flink's KeyedProcessFunction", burnt.inverse(), 1.0)
     ]

@@ -2,7 +2,8 @@
 
 Every contender takes one batch after the other: the first has a row of each key, WARM more warm up, and of the STEPS
 after those the CPU is counted, of the process and all it has started. Tidemark reads them from an event log, Spark from
-Parquet files, a file a batch; both write what they tell to a Delta table. `prepare` makes the data of so many steps.
+Parquet files, a file a batch; all write what they tell to a Delta table, but for one that says so. `prepare` makes the
+data of so many steps.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -81,19 +83,20 @@ def prepare(data: Path, steps: int) -> None:
     drain(start_session(), lake, Pipeline(readings, (Selected("nothing", readings, where="false"),)))
 
 
-def tidemark(data: Path, work: Path, warm: int, steps: int) -> tuple[float, str]:
-    """Steps over the log; returns the CPU seconds of one, and where the results are."""
+def tidemark(data: Path, work: Path, warm: int, steps: int) -> tuple[float, DataFrame]:
+    """Steps over the log; returns the CPU seconds of one, and the results."""
     shutil.copytree(data / "lake", work / "lake")
     lake = Lake(str(work / "lake"))
-    keyed, begun = KeyedSteps(start_session(), lake, jumps), 0.0
+    spark = start_session()
+    keyed, begun = KeyedSteps(spark, lake, jumps), 0.0
     for number, batches in enumerate(islice(keyed.pieces(ROWS), 1 + warm + steps)):
         if number == 1 + warm:
             begun = cpu_seconds()
         keyed.step(batches, utc_now)
-    return (cpu_seconds() - begun) / steps, lake.table(jumps)
+    return (cpu_seconds() - begun) / steps, spark.read.format("delta").load(lake.table(jumps))
 
 
-def blobs(data: Path, work: Path, warm: int, steps: int) -> tuple[float, str]:
+def blobs(data: Path, work: Path, warm: int, steps: int, to: str = "delta") -> tuple[float, DataFrame]:
     """Spark's older state in Python, by hand: few groups, each with all its keys in one pickled value."""
 
     def query(rows: DataFrame) -> DataFrame:
@@ -103,7 +106,7 @@ def blobs(data: Path, work: Path, warm: int, steps: int) -> tuple[float, str]:
             .applyInPandasWithState(_bucket_folded, _TOLD, "blob binary", "append", GroupStateTimeout.NoTimeout)
         )
 
-    return _streamed(query, data, work, warm, steps)
+    return _streamed(query, data, work, warm, steps, to)
 
 
 def _bucket_folded(_: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -121,7 +124,7 @@ def _bucket_folded(_: Any, frames: Iterator[pd.DataFrame], state: GroupState) ->
         yield rows.iloc[list(told)][["id", "at", "value"]].assign(jump=list(told.values()))
 
 
-def per_key(data: Path, work: Path, warm: int, steps: int) -> tuple[float, str]:
+def per_key(data: Path, work: Path, warm: int, steps: int) -> tuple[float, DataFrame]:
     """Spark's newer state in Python, as it is meant: a value of each key."""
 
     def query(rows: DataFrame) -> DataFrame:
@@ -148,8 +151,8 @@ class _Jumps(StatefulProcessor):
 
 
 def _streamed(
-    query: Callable[[DataFrame], DataFrame], data: Path, work: Path, warm: int, steps: int
-) -> tuple[float, str]:
+    query: Callable[[DataFrame], DataFrame], data: Path, work: Path, warm: int, steps: int, to: str = "delta"
+) -> tuple[float, DataFrame]:
     spark = start_session()
     keep_state_in_rocksdb(spark)
     (work / "rows").mkdir()
@@ -158,7 +161,7 @@ def _streamed(
     rows = spark.readStream.schema(_FIELDS).option("maxFilesPerTrigger", 1).parquet(str(work / "rows"))
     running = (
         query(rows)
-        .writeStream.format("delta")
+        .writeStream.format(to)
         .option("checkpointLocation", str(work / "checkpoint"))
         .trigger(availableNow=True)
         .start(str(work / "jumps"))
@@ -175,10 +178,15 @@ def _streamed(
     spent = cpu_seconds()
     running.awaitTermination()
     assert begun is not None
-    return (spent - begun[1]) / (warm + steps - begun[0]), str(work / "jumps")
+    return (spent - begun[1]) / (warm + steps - begun[0]), spark.read.format(to).load(str(work / "jumps"))
 
 
-CONTENDERS = {"tidemark": tidemark, "blobs": blobs, "per_key": per_key}
+CONTENDERS: dict[str, Callable[[Path, Path, int, int], tuple[float, DataFrame]]] = {
+    "tidemark": tidemark,
+    "blobs": blobs,
+    "blobs_to_parquet": partial(blobs, to="parquet"),
+    "per_key": per_key,
+}
 
 
 def main() -> None:
@@ -188,8 +196,8 @@ def main() -> None:
         prepare(Path(data), int(warm) + int(steps))
         Path(result).write_text("{}")
         return
-    cpu, table = CONTENDERS[name](Path(data), Path(work), int(warm), int(steps))
-    Path(result).write_text(json.dumps({"cpu": cpu, "told": counted_and_summed(start_session(), table)}))
+    cpu, jumps = CONTENDERS[name](Path(data), Path(work), int(warm), int(steps))
+    Path(result).write_text(json.dumps({"cpu": cpu, "told": counted_and_summed(jumps)}))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def pairs(work: Path) -> list[Demand]:
 
 def alerts(work: Path) -> list[Demand]:
     """A keyed function over one stream."""
-    what = "K4 row's commit to readable alert, p50, vs a window's"
+    what = "F4 row's commit to readable alert, p50, vs a window's"
     return _latency(work, live_alerts.pipeline, live_alerts.alerts, live_alerts.counts, what)
 
 

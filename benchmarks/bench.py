@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.compare import bars, before, join_bars, live_joins
+from benchmarks.compare import bars, before, join_bars, keyed_bars, live_operators
 from benchmarks.compare.arena import Arena
 from benchmarks.compare.data import Shape
 from benchmarks.compare.growth import growth
@@ -56,7 +56,10 @@ def main() -> None:
         measures |= {
             "flink": lambda: bars.flink(arena, rows, times),
             "flink_joins": lambda: join_bars.against_flink(arena, rows // 2, times),
-            "live_joins": lambda: live_joins.latency(arena.work),
+            "keyed_steps": lambda: keyed_bars.steps(arena, times),
+            "flink_keyed": lambda: keyed_bars.against_flink(arena, rows // 4, times),
+            "live_joins": lambda: live_operators.pairs(arena.work),
+            "live_keyed": lambda: live_operators.alerts(arena.work),
             "latency": lambda: latency(arena.work, arguments.full, times),
             "corrections": lambda: bars.corrections(_DATA, arena.work),
             "many_commits": lambda: bars.many_commits(arena, 2_000),

@@ -1,7 +1,8 @@
 """What a step of a keyed function costs, over how many keys have state: `python -m benchmarks.keyed_state FOLDER`.
 
 A batch gives every key its state. Then come batches of 10,000 rows: of keys drawn from all, and of the same thousand
-keys again and again. What is counted is the CPU of the step alone, of this process and all it has started.
+keys again and again. What is counted is the CPU of the step alone, of this process and all it has started, and the most
+memory that a task in Python, and all processes together, ever had.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark.sql import SparkSession
 
-from benchmarks.processes import family
+from benchmarks.processes import cpu_seconds, family, jvms, peak_memory
 from streaming import BoundedOutOfOrderness, Files, Json, Key, Keyed, Lake, Pipeline, Selected, Stream, drain
 from streaming.base import utc_now
 from streaming.declare import STATE
@@ -74,9 +76,17 @@ class Measured:
     def cpu(self, of: int) -> float:
         """CPU seconds of the step that follows `ROWS` rows of the first `of` keys."""
         self._ingest(self._drawn.randrange(of) * (self._keys // of) for _ in range(ROWS))
-        before = _cpu_so_far()
+        before = cpu_seconds()
         self._step()
-        return _cpu_so_far() - before
+        return cpu_seconds() - before
+
+    @property
+    def memory(self) -> tuple[int, int]:
+        """Bytes that the largest task in Python had at its peak, and the sum of the peaks of all processes."""
+        _, *started = family(os.getpid())
+        java = jvms(started)
+        tasks = [peak_memory(member) for member in started if member not in java]
+        return max(tasks), sum(tasks) + sum(map(peak_memory, [*java, psutil.Process()]))
 
     def measure(self) -> tuple[float, float]:
         """The medians of steps over rows of all keys, and over those of few."""
@@ -96,21 +106,23 @@ class Measured:
             step.run()
 
 
-def _cpu_so_far() -> float:
-    times = [member.cpu_times() for member in family(os.getpid())]
-    return sum(each.user + each.system for each in times)
-
-
 def main(folder: Path) -> None:
-    """Measure each size, and print a Markdown row of it."""
+    """Measure each size, the smaller ones first, and print a Markdown row of it."""
     spark = start_session()
-    print(f"| keys | state, MB | files | step over {ROWS:,} rows of all keys, CPU s | of {_BUSY:,} keys, CPU s |")
-    print("|---|---|---|---|---|")
+    print(
+        f"| keys | state, MB | files | step over {ROWS:,} rows of all keys, CPU s | of {_BUSY:,} keys, CPU s ", end=""
+    )
+    print("| a task, MB | in all, MB |")
+    print("|---|---|---|---|---|---|---|")
     for keys in KEYS:
         lake = Measured(spark, folder, keys)
         spread, busy = lake.measure()
         size, files = lake.state
-        print(f"| {keys:,} | {size / 2**20:.1f} | {files} | {spread:.2f} | {busy:.2f} |", flush=True)
+        task, whole = (each / 2**20 for each in lake.memory)
+        print(
+            f"| {keys:,} | {size / 2**20:.1f} | {files} | {spread:.2f} | {busy:.2f} | {task:,.0f} | {whole:,.0f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import psutil
 
@@ -19,6 +21,26 @@ def family(pid: int) -> list[psutil.Process]:
         return [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
+
+
+def cpu_seconds(pid: int | None = None) -> float:
+    """CPU seconds so far of a process, this one if none is named, and of all it has started, those that ended too."""
+    burnt = 0.0
+    for member in family(pid or os.getpid()):
+        try:
+            burnt += sum(member.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue
+    return burnt
+
+
+def peak_memory(process: psutil.Process) -> int:
+    """The most bytes of memory that it ever had; 0 where it has ended."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except FileNotFoundError:
+        return 0
+    return 1024 * next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")), 0)
 
 
 def command_line(process: psutil.Process) -> list[str]:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.compare.declared import DELAY, FIELDS, PLAUSIBLE, WINDOW, declared
+from benchmarks.compare.rocksdb import keep_state_in_rocksdb
 from streaming import Lake, Pipeline, Settings, drain
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
@@ -32,8 +33,6 @@ from streaming.tables.history import commit_history
 from streaming.tables.storage import files_of
 
 Result = dict[str, Any]
-
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def plain(source: Path, work: Path, files_per_batch: int) -> Result:
@@ -121,9 +120,7 @@ def usual(source: Path, work: Path, files_per_batch: int) -> Result:
     spark = session()
     # Spark's default, which our own session does not keep.
     spark.conf.set("spark.sql.shuffle.partitions", "200")
-    # What whoever knows Spark sets first.
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
-    spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+    keep_state_in_rocksdb(spark)
 
     def parsed() -> DataFrame:
         text = spark.readStream.option("maxFilesPerTrigger", files_per_batch).text(str(source))

@@ -21,6 +21,13 @@ LIVE_CHECKPOINT_EVERY = "1 s"
 LIVE_WATERMARK_BEHIND = "INTERVAL '2' SECOND"
 LIVE_WINDOW = "INTERVAL '9.75' SECOND"
 
+SETTINGS = {
+    "parallelism.default": "2",
+    "execution.checkpointing.interval": CHECKPOINT_EVERY,
+    "state.backend.type": "rocksdb",
+    "table.local-time-zone": "UTC",
+}
+
 COLUMNS = "id STRING, `at` TIMESTAMP_LTZ(3), `value` DOUBLE, unit STRING, site STRING, note STRING"
 GOOD = "id IS NOT NULL AND `at` IS NOT NULL AND `value` BETWEEN 0 AND 1000"
 
@@ -54,12 +61,7 @@ def streaming_environment(checkpoint_every: str) -> TableEnvironment:
     """Two tasks at once, state in RocksDB."""
     environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     configuration = environment.get_config()
-    for key, value in {
-        "parallelism.default": "2",
-        "execution.checkpointing.interval": checkpoint_every,
-        "state.backend.type": "rocksdb",
-        "table.local-time-zone": "UTC",
-    }.items():
+    for key, value in {**SETTINGS, "execution.checkpointing.interval": checkpoint_every}.items():
         configuration.set(key, value)
     return environment
 

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 
 from benchmarks.compare.data import LATE_BY, OUT_OF_ORDER
 from benchmarks.compare.declared import FIELDS, PLAUSIBLE, declared
+from benchmarks.compare.rocksdb import keep_state_in_rocksdb
 from streaming import Joined, Lake, Pipeline, drain
 from streaming.spark.session import start_session
 
 _NEAR = "4 seconds"
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def joined(left: Path, right: Path, files_per_batch: int) -> tuple[Pipeline, Joined]:
@@ -45,8 +45,7 @@ def tidemark(left: Path, right: Path, work: Path, files_per_batch: int) -> DataF
 def spark_join(left: Path, right: Path, work: Path, files_per_batch: int) -> DataFrame:
     """The same pairs by Spark's own join of two streams, whose watermark waits for all that is late."""
     spark = start_session()
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
-    spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+    keep_state_in_rocksdb(spark)
     ours, theirs = _side(spark, left, files_per_batch, "left"), _side(spark, right, files_per_batch, "right")
     near = F.expr(
         f"left_id = right_id and right_at >= left_at - interval {_NEAR} and right_at <= left_at + interval {_NEAR}"

@@ -24,11 +24,6 @@ class Kept(NamedTuple):
     state: tuple[Any, ...]
     timers: Mapping[str, int]
 
-    @property
-    def due(self) -> int | None:
-        """The time of its first timer; None where it has none."""
-        return min(self.timers.values()) if self.timers else None
-
 
 class Fold:
     """The functions of a declaration, called for one key after another.
@@ -52,20 +47,20 @@ class Fold:
         self._streams = tuple(stream.name for stream in keyed.streams)
         self._on_row = keyed.on_row
         self._timers = dict(keyed.timers)
-        self._timer_names = frozenset(self._timers)
         self._by_event_time = keyed.order == "event"
         self._idle = keyed.idle_micros
-        self._diverts = keyed.on_error == "side"
-        self._class = key_class(tuple(keyed.state_schema.names))
+        self._call = self._call_or_divert if keyed.on_error == "side" else self._call_or_raise
         self._state_encoders = [(field.name, encoder(field.type, exact=True)) for field in keyed.state_schema]
         normalizers = ((field.name, normalizer(field.type)) for field in keyed.state_schema)
-        # What a function finds must not depend on whether its state was stored in between.
-        self._normalizers = [(name, normalize) for name, normalize in normalizers if normalize is not None]
-        self._encoders = {
+        self._normalizers = [(name, *normal) for name, normal in normalizers if normal is not None]
+        encoders = {
             to: {field.name: encoder(field.type) for field in schema}
             for to, schema in keyed.output_schemas.items()
             if to != FAILED
         }
+        fields = tuple(keyed.state_schema.names)
+        self._unset = (None,) * len(fields)
+        self._class = key_class(fields, encoders, frozenset(self._timers), self.outputs)
 
     def begin(self, values: tuple[Any, ...], state: Sequence[Any] = (), timers: Mapping[str, int] | None = None) -> Key:
         """The key with these values of `by`, with the state and timers that were kept of it, if any."""
@@ -73,12 +68,11 @@ class Fold:
         key.key, key.at, key.late, key.stream = values, NEVER, False, None
         if self._rules is not None:
             key.rules, key.matching = self._rules.none, ()
-        for place, name in enumerate(key._fields):
-            setattr(key, name, state[place] if state else None)
+        for name, value in zip(key._fields, state or self._unset, strict=True):
+            setattr(key, name, value)
         key._timers = dict(timers) if timers else {}
         key._due = min(timers.values()) if timers else FOREVER
         key._earliest = NEVER
-        key._out, key._encoders, key._timer_names = self.outputs, self._encoders, self._timer_names
         return key
 
     def row(
@@ -149,14 +143,17 @@ class Fold:
         if IDLE not in key._timers and (key._timers or any(getattr(key, name) is not None for name in key._fields)):
             key._set(IDLE, at)
 
-    def _call(self, key: Key, timer: str | None, function: Callable[..., None], *row: Any) -> None:
-        if self._diverts:
-            self._call_or_divert(key, timer, function, *row)
-            return
+    def _normalize(self, key: Key) -> None:
+        """What a function finds must not depend on whether its state was stored in between."""
+        for name, usual, normalize in self._normalizers:
+            value = getattr(key, name)
+            if value.__class__ is not usual:
+                setattr(key, name, normalize(value))
+
+    def _call_or_raise(self, key: Key, timer: str | None, function: Callable[..., None], *row: Any) -> None:
         try:
             function(key, *row)
-            for name, normalize in self._normalizers:
-                setattr(key, name, normalize(getattr(key, name)))
+            self._normalize(key)
         except Exception as error:
             raise FunctionError(
                 f"keyed function {self._name!r} raised in {_what(timer)} of key {key.key!r} at {key.at}: "
@@ -170,8 +167,7 @@ class Fold:
         timers, emitted = dict(key._timers), len(self.outputs)
         try:
             function(key, *row)
-            for name, normalize in self._normalizers:
-                setattr(key, name, normalize(getattr(key, name)))
+            self._normalize(key)
             # Found at the end of a step, it would be no row's fault any more.
             self.kept(key)
         except Exception as error:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from streaming.base import LAST_MILLISECOND, FunctionError, to_micros
 from streaming.keyed.rules import RulesInForce
@@ -40,10 +39,14 @@ class Key:
     """
 
     __slots__ = (
-        *("_due", "_earliest", "_encoders", "_out", "_stamp", "_timer_names", "_timers"),
+        *("_due", "_earliest", "_stamp", "_timers"),
         *("at", "key", "late", "matching", "rules", "stream"),
     )
-    _fields: tuple[str, ...] = ()
+    # What all keys of a function have in common is in their class.
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _encoders: ClassVar[Mapping[str, Mapping[str, Encoder]]] = {}
+    _timer_names: ClassVar[frozenset[str]] = frozenset()
+    _out: ClassVar[list[Output]]
 
     key: tuple[Any, ...]
     at: int
@@ -53,10 +56,7 @@ class Key:
     matching: Sequence[Any]
     _due: int
     _earliest: int
-    _encoders: Mapping[str, Mapping[str, Encoder]]
-    _out: list[Output]
     _stamp: int
-    _timer_names: frozenset[str]
     _timers: dict[str, int]
 
     if TYPE_CHECKING:
@@ -132,7 +132,15 @@ class Key:
         self._due = min(self._timers.values())
 
 
-@lru_cache(maxsize=256)
-def key_class(fields: tuple[str, ...]) -> type[Key]:
-    """The class of keys with these state fields. Any other attribute is refused, so that no state is lost unseen."""
-    return type("Key", (Key,), {"__slots__": fields, "_fields": fields})
+def key_class(
+    fields: tuple[str, ...],
+    encoders: Mapping[str, Mapping[str, Encoder]],
+    timer_names: frozenset[str],
+    out: list[Output],
+) -> type[Key]:
+    """The class of keys with these state fields and timers, which emit to `out` what `encoders` take, by output.
+
+    Any other attribute is refused, so that no state is lost unseen.
+    """
+    shared = {"_fields": fields, "_encoders": encoders, "_timer_names": timer_names, "_out": out}
+    return type("Key", (Key,), {"__slots__": fields, **shared})

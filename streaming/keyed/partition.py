@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,19 +33,21 @@ class BucketBegun:
     bucket: int
 
 
-class KeyKept(NamedTuple):
-    """A key of which there is something to keep, and its hash."""
-
-    hash: int
-    key: tuple[Any, ...]
-    kept: Kept
-
-
 @dataclass(frozen=True)
 class KeysKept:
-    """Some of them, by hash."""
+    """Keys of which there is something to keep, and for each its hash and what that is; hashes rise."""
 
-    keys: list[KeyKept]
+    hashes: list[int] = field(default_factory=list)
+    keys: list[tuple[Any, ...]] = field(default_factory=list)
+    states: list[tuple[Any, ...]] = field(default_factory=list)
+    timers: list[Mapping[str, int]] = field(default_factory=list)
+
+    def add(self, hash_of_key: int, key: tuple[Any, ...], kept: Kept) -> None:
+        """One more."""
+        self.hashes.append(hash_of_key)
+        self.keys.append(key)
+        self.states.append(kept.state)
+        self.timers.append(kept.timers)
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class _PartitionFold:
         self._number: int | None = None
         self._bucket: OpenBucket | None = None
         self._found: dict[tuple[Any, ...], StoredKey] = {}
-        self._kept: list[KeyKept] = []
+        self._kept = KeysKept()
 
     def batch(self, whole: pa.RecordBatch) -> Iterator[Folded]:
         """Go on with the next rows."""
@@ -139,7 +141,7 @@ class _PartitionFold:
     def _entries(self, rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
         """Of each row its hash, its key, what the fold is told of it, the row of each stream, and what matches."""
         lists = [python_values(column) for column in rows.columns]
-        of_rows = zip(*lists[self._time : self._time + 4], strict=True)
+        of_rows = lists[self._time : self._time + 4]
         values_of = zip(*lists[1 : self._time], strict=True) if self._keys else repeat(())
         # A row as each stream would have it: it is of one of them.
         as_rows = zip(
@@ -148,17 +150,17 @@ class _PartitionFold:
         )
         # Both are endless where the function has no keys, or its rules have no conditions.
         true = repeat(()) if self._matching is None else lists[self._matching]
-        return zip(lists[0], values_of, of_rows, as_rows, true, strict=False)
+        return zip(lists[0], values_of, *of_rows, as_rows, true, strict=False)
 
     def _rows(self, entries: Iterator[tuple[Any, ...]]) -> Iterator[Folded]:
         fold, key, outputs = self._fold, self._key, self._fold.outputs
-        for of_key, values, (at, stamped, number, of), row, places in entries:
+        for of_key, values, at, stamp, number, of, row, places in entries:
             if key is None or values != key.key:
                 self._end_key()
                 key = self._key = self._begun(of_key, values)
-                if len(self._kept) >= _AT_ONCE:
+                if len(self._kept.hashes) >= _AT_ONCE:
                     yield self._keys_kept()
-            fold.row(key, at, NEVER if stamped is None else stamped, row[of], number, of, places)
+            fold.row(key, at, NEVER if stamp is None else stamp, row[of], number, of, places)
             if len(outputs) >= _AT_ONCE:
                 yield self._taken()
 
@@ -185,11 +187,11 @@ class _PartitionFold:
                 self._hash, self._key = of_key, self._fold.begin(values, state, timers)
                 self._end_key()
                 # When a clock leaps, the timers of every key in the partition may fire at once.
-                if len(self._kept) >= _AT_ONCE:
+                if len(self._kept.hashes) >= _AT_ONCE:
                     yield self._keys_kept()
                 if len(self._fold.outputs) >= _AT_ONCE:
                     yield self._taken()
-        if self._kept:
+        if self._kept.hashes:
             yield self._keys_kept()
         untouched = None if self._bucket is None else self._bucket.untouched()
         if untouched is not None:
@@ -204,11 +206,11 @@ class _PartitionFold:
             self._fold.advance(key, self._clock)
         kept = self._fold.kept(key)
         if kept is not None:
-            self._kept.append(KeyKept(self._hash, key.key, kept))
+            self._kept.add(self._hash, key.key, kept)
 
     def _keys_kept(self) -> KeysKept:
-        kept, self._kept = self._kept, []
-        return KeysKept(kept)
+        kept, self._kept = self._kept, KeysKept()
+        return kept
 
     def _taken(self) -> list[Output]:
         outputs = list(self._fold.outputs)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import timedelta
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from streaming.base import AT, EPOCH, MICROSECOND, FunctionError
 from streaming.declare import STATE, Keyed
-from streaming.keyed.key import FOREVER, NEVER, Output
+from streaming.keyed.key import FOREVER, NEVER
 from streaming.keyed.partition import BucketBegun, Folded, KeysKept, Untouched, fold_partition
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.state_columns import DUE, HASH, TIMERS
@@ -72,7 +73,8 @@ class _Writer:
     def __init__(self, task: WriteTables) -> None:
         self._task = task
         self._files = {suffix: TaskFiles(task.uris[suffix], schema, (AT,)) for suffix, schema in task.schemas.items()}
-        self._rows: dict[tuple[str, date], list[tuple[Any, ...]]] = {}
+        self._rows: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
+        """By output and day since the epoch."""
         self._waiting = 0
         self._state: BucketFile | None = None
         self._reports: list[dict[str, Any]] = []
@@ -80,9 +82,9 @@ class _Writer:
     def add(self, folded: Folded) -> None:
         """Take what follows from some rows, and write it once it is much."""
         if isinstance(folded, list):
-            for output in folded:
-                if output.to in self._files:
-                    self._add(output.to, _day(output), (*output.key, output.at, *output.values, self._task.written_at))
+            for to, key, at, values in folded:
+                if to in self._files:
+                    self._add(to, at // _DAY, (*key, at, *values, self._task.written_at))
             if self._waiting >= _ROWS_AT_ONCE:
                 self._write()
         elif isinstance(folded, BucketBegun):
@@ -90,8 +92,7 @@ class _Writer:
             self._state = BucketFile(folded.bucket, self._task.state.uri, self._task.state.schema)
         elif isinstance(folded, KeysKept):
             assert self._state is not None
-            for hash_of_key, key, kept in folded.keys:
-                self._state.add((hash_of_key, kept.due, *key, *kept.state, list(kept.timers.items())))
+            self._state.add_rows(_as_stored(folded, self._task.state.schema))
         else:
             assert self._state is not None
             self._state.add_rows(folded.state)
@@ -108,13 +109,14 @@ class _Writer:
             self._reports.append(self._state.close())
         self._state = None
 
-    def _add(self, suffix: str, day: date, row: tuple[Any, ...]) -> None:
+    def _add(self, suffix: str, day: int, row: tuple[Any, ...]) -> None:
         self._rows.setdefault((suffix, day), []).append(row)
         self._waiting += 1
 
     def _write(self) -> None:
         for (suffix, day), rows in self._rows.items():
-            self._files[suffix].write(_batch_of(rows, self._task.schemas[suffix]), day)
+            day_written = EPOCH.date() + timedelta(days=day)
+            self._files[suffix].write(_batch_of(rows, self._task.schemas[suffix]), day_written)
         self._rows.clear()
         self._waiting = 0
 
@@ -160,8 +162,29 @@ class BucketFile:
 
 
 def _batch_of(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = zip(zip(*rows, strict=True), schema, strict=True)
-    return pa.RecordBatch.from_arrays([pa.array(values, field.type) for values, field in columns], schema=schema)
+    return _of_columns(zip(*rows, strict=True), schema)
+
+
+def _as_stored(kept: KeysKept, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of the state's table."""
+    due = [min(timers.values()) if timers else None for timers in kept.timers]
+    keys, states = zip(*kept.keys, strict=True), zip(*kept.states, strict=True)
+    return _of_columns((kept.hashes, due, *keys, *states, _entries(kept.timers, schema.field(TIMERS).type)), schema)
+
+
+def _entries(maps: Sequence[Mapping[str, int]], kind: pa.MapType) -> pa.Array:
+    """The same as a column, without an object for each entry: most keys of most functions have none."""
+    ends = pa.array(accumulate(map(len, maps), initial=0), pa.int32())
+    names = pa.array([name for each in maps for name in each], kind.key_type)
+    return pa.MapArray.from_arrays(ends, names, pa.array([at for each in maps for at in each.values()], kind.item_type))
+
+
+def _of_columns(columns: Iterable[Sequence[Any] | pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [
+        values if isinstance(values, pa.Array) else pa.array(values, field.type)
+        for values, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @dataclass(frozen=True)
@@ -178,7 +201,7 @@ class LastTimer:
         try:
             for folded in fold_partition(self.keyed, self.clock, batches, self.rules, self.state):
                 if isinstance(folded, KeysKept):
-                    last = max([last, *(at for each in folded.keys for at in each.kept.timers.values())])
+                    last = max([last, *(at for timers in folded.timers for at in timers.values())])
                 elif isinstance(folded, Untouched):
                     pending = pc.max(folded.state.column(TIMERS).items.cast(pa.int64())).as_py()
                     last = max(last, NEVER if pending is None else pending)
@@ -203,10 +226,6 @@ class RowsOf:
             if isinstance(folded, list):
                 rows = [(*each.key, each.at, *each.values) for each in folded if each.to == self.suffix]
             elif isinstance(folded, KeysKept) and self.suffix == STATE:
-                rows = [(*each.key, *each.kept.state) for each in folded.keys]
+                rows = [(*key, *state) for key, state in zip(folded.keys, folded.states, strict=True)]
             if rows:
                 yield _batch_of(rows, self.schema)
-
-
-def _day(output: Output) -> date:
-    return EPOCH.date() + timedelta(days=output.at // _DAY)

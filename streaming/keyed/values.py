@@ -84,22 +84,23 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], str], ...
 )
 
 
-def normalizer(kind: pa.DataType) -> Encoder | None:
-    """What makes of a state field's value the one that it will be read back as; None where they are the same."""
+def normalizer(kind: pa.DataType) -> tuple[type, Encoder] | None:
+    """What makes of a state field's value the one that it will be read back as, and the class of those that stay.
+
+    None where all do.
+    """
     if pa.types.is_floating(kind):
-        return _as_float
-    return _decimal_encoder(kind) if pa.types.is_decimal(kind) else None
+        return float, _as_float
+    return (type(None), _decimal_encoder(kind)) if pa.types.is_decimal(kind) else None
 
 
 def kept_as(kind: pa.DataType) -> Encoder:
     """What makes of a state field's value the one that is kept; it raises ValueError for what cannot be."""
-    normalize, encode = normalizer(kind), encoder(kind, exact=True)
-    return encode if normalize is None else lambda value: encode(normalize(value))
+    normal, encode = normalizer(kind), encoder(kind, exact=True)
+    return encode if normal is None else lambda value: encode(normal[1](value))
 
 
 def _as_float(value: Any) -> Any:
-    if value.__class__ is float:
-        return value
     # A bool is not meant as a number, and is refused later.
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 

@@ -1,0 +1,32 @@
+"""The task of keyed functions as Tidemark declares it: a value that is far from the one before it of its key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streaming import Key, Keyed, Stream
+
+FAR = 700.0
+"""Of values spread evenly over 0 to 1000, nine in a hundred are so far from the one before."""
+
+
+def on_jump(key: Key, row: Any) -> None:
+    """Tell a value that is far from the one before it."""
+    if key.previous is not None and abs(row.value - key.previous) > FAR:
+        key.emit(value=row.value, jump=abs(row.value - key.previous))
+    key.previous = row.value
+
+
+def jumps_of(stream: Stream, name: str = "jumps") -> Keyed:
+    """Over the rows of `stream`, by `id`."""
+    return Keyed(name, stream, ("id",), "previous double", "value double, jump double", on_jump)
+
+
+def counted_and_summed(jumps: DataFrame) -> list[float]:
+    """How many jumps there are, and the sums of their values and heights: multiples of a quarter, so exact."""
+    found = jumps.agg(F.count("*"), F.sum("value"), F.sum("jump")).first()
+    assert found is not None
+    return list(found)

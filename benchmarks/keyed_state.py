@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.processes import family
+from benchmarks.processes import cpu_of, family
 from streaming import BoundedOutOfOrderness, Files, Json, Key, Keyed, Lake, Pipeline, Selected, Stream, drain
 from streaming.base import utc_now
 from streaming.declare import STATE
@@ -74,9 +74,9 @@ class Measured:
     def cpu(self, of: int) -> float:
         """CPU seconds of the step that follows `ROWS` rows of the first `of` keys."""
         self._ingest(self._drawn.randrange(of) * (self._keys // of) for _ in range(ROWS))
-        before = _cpu_so_far()
+        before = cpu_of(family(os.getpid()))
         self._step()
-        return _cpu_so_far() - before
+        return cpu_of(family(os.getpid())) - before
 
     def measure(self) -> tuple[float, float]:
         """The medians of steps over rows of all keys, and over those of few."""
@@ -94,11 +94,6 @@ class Measured:
     def _step(self) -> None:
         for step in runtime_of(averages, self._lake).steps(self._spark, utc_now):
             step.run()
-
-
-def _cpu_so_far() -> float:
-    times = [member.cpu_times() for member in family(os.getpid())]
-    return sum(each.user + each.system for each in times)
 
 
 def main(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import psutil
 
@@ -19,6 +20,16 @@ def family(pid: int) -> list[psutil.Process]:
         return [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
+
+
+def cpu_of(members: Sequence[psutil.Process]) -> float:
+    """CPU seconds that they have burnt; what has ended meanwhile counts for nothing."""
+    burnt = 0.0
+    for member in members:
+        with suppress(psutil.NoSuchProcess):
+            times = member.cpu_times()
+            burnt += times.user + times.system
+    return burnt
 
 
 def command_line(process: psutil.Process) -> list[str]:

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.compare.data import Shape, generate
 from benchmarks.compare.joins_job import joined
-from benchmarks.processes import family
+from benchmarks.processes import cpu_of, family
 from streaming import Lake, Stream, drain
 from streaming.base.intervals import utc_now
 from streaming.clocks.state import BatchSummary
@@ -125,19 +125,13 @@ class Followed:
         """CPU seconds of the step that follows a batch more of each log."""
         for log in self._logs:
             log.append(late_by)
-        before = _cpu_so_far()
+        before = cpu_of(family(os.getpid()))
         self._step()
-        return _cpu_so_far() - before
+        return cpu_of(family(os.getpid())) - before
 
     def _step(self) -> None:
         for step in self._runtime.steps(self._spark, utc_now):
             step.run()
-
-
-def _cpu_so_far() -> float:
-    """CPU seconds of this process and those that it has started, Spark's among them."""
-    times = [member.cpu_times() for member in family(os.getpid())]
-    return sum(each.user + each.system for each in times)
 
 
 def main() -> None:

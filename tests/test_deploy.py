@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import pytest
@@ -433,11 +434,74 @@ def test_dagsters_storage_names_the_driver_that_it_was_written_for() -> None:
     assert storage["scheme"] == "postgresql+psycopg2"
 
 
-def test_a_stream_is_down_where_nothing_will_start_it_by_itself() -> None:
-    spec = spec_from_file_location("stream_is_up", DEPLOY / "image" / "stream_is_up.py")
+def of_image(name: str) -> ModuleType:
+    """A script of the image as a module."""
+    spec = spec_from_file_location(name, DEPLOY / "image" / f"{name}.py")
     assert spec is not None and spec.loader is not None
-    check = module_from_spec(spec)
-    spec.loader.exec_module(check)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_an_executor_is_what_spark_says_in_the_environment_of_its_pod() -> None:
+    said = {
+        "SPARK_EXECUTOR_MEMORY": "2g",
+        "SPARK_JAVA_OPT_0": "-Dspark.driver.port=7078",
+        "SPARK_JAVA_OPT_1": "-Dname=two words",
+        "SPARK_DRIVER_URL": "spark://driver",
+        "SPARK_EXECUTOR_ID": "3",
+        "SPARK_EXECUTOR_CORES": "2",
+        "SPARK_APPLICATION_ID": "spark-application-1",
+        "SPARK_EXECUTOR_POD_IP": "10.0.0.1",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+        "SPARK_EXECUTOR_POD_NAME": "tidemark-exec-3",
+    }
+    line = of_image("executor").command(said)
+    assert line[:5] == ["java", "-Dspark.driver.port=7078", "-Dname=two words", "-Xms2g", "-Xmx2g"]
+    assert dict(zip(line[8::2], line[9::2], strict=True)) == {
+        "--driver-url": "spark://driver",
+        "--executor-id": "3",
+        "--cores": "2",
+        "--app-id": "spark-application-1",
+        "--hostname": "10.0.0.1",
+        "--resourceProfileId": "0",
+        "--podName": "tidemark-exec-3",
+    }
+    with pytest.raises(KeyError, match="SPARK_DRIVER_URL"):
+        of_image("executor").command({name: value for name, value in said.items() if name != "SPARK_DRIVER_URL"})
+
+
+def test_executors_are_as_bounded_as_their_driver_and_reach_it_and_nobody_else_does() -> None:
+    folder = KUBERNETES / "executors"
+    pod, stream = load(folder / "template.yaml"), DEPLOYMENTS["stream-orders"]["template"]["spec"]
+    (executor,) = pod["spec"]["containers"]
+    assert pod["spec"]["securityContext"] == stream["securityContext"]
+    assert pod["spec"]["volumes"] == stream["volumes"]
+    for key in ("image", "securityContext", "volumeMounts"):
+        assert executor[key] == container(DEPLOYMENTS["stream-orders"])[key]
+    to_driver, among = yaml.safe_load_all((folder / "network-policy.yaml").read_text())
+    label = {"app.kubernetes.io/name": pod["metadata"]["labels"]["app.kubernetes.io/name"]}
+    assert to_driver["spec"]["podSelector"]["matchLabels"].items() <= stream_labels().items()
+    assert to_driver["spec"]["ingress"][0]["from"] == [{"podSelector": {"matchLabels": label}}]
+    assert among["spec"]["podSelector"] == {"matchLabels": label}
+    added = container({"template": load(folder / "driver.yaml")["spec"]["template"]})
+    ports = [each["value"] for each in added["env"] if each["name"].lower().endswith("port")]
+    assert [str(each["port"]) for each in to_driver["spec"]["ingress"][0]["ports"]] == ports
+    (account,) = (each for each in yaml.safe_load_all((folder / "account.yaml").read_text()) if "rules" in each)
+    assert load(folder / "driver.yaml")["spec"]["template"]["spec"]["serviceAccountName"] == account["metadata"]["name"]
+    component = load(folder / "kustomization.yaml")
+    named = {*component["resources"], *component["configMapGenerator"][0]["files"], component["patches"][0]["path"]}
+    assert named | {"kustomization.yaml", "image.yaml"} == {path.name for path in folder.iterdir()}
+
+
+def stream_labels() -> dict[str, str]:
+    """Those of the stream's pod."""
+    labels: dict[str, str] = DEPLOYMENTS["stream-orders"]["template"]["metadata"]["labels"]
+    return labels
+
+
+def test_a_stream_is_down_where_nothing_will_start_it_by_itself() -> None:
+    check = of_image("stream_is_up")
     said = {}
     for state in get_args(State):
         others = {"pipeline": "visits", "state": "failed", "why": "its own affair"}

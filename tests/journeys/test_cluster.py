@@ -1,4 +1,4 @@
-"""A standalone cluster, where Python reaches the executors by an archive alone."""
+"""Clusters whose executors get the code of a project from the driver alone, by one archive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,6 +20,7 @@ from tests.support.instants import at
 from tests.support.processes import short_lived
 from tests.support.standalone import Standalone
 from tests.support.waiting import until
+from tests.support.yarn import Yarn
 from tidemark.testing import read
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -59,47 +62,74 @@ def packed(folder: Path) -> Path:
     return archive
 
 
-@pytest.mark.processes
-def test_a_driver_ships_what_executors_need_and_a_worker_killed_in_mid_batch_changes_no_result(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive = packed(tmp_path / "environment")
-    monkeypatch.syspath_prepend(str(tmp_path / "environment" / "lib"))
-    declared = importlib.import_module(f"{PACKAGE}.counting")
-    lake = Lake(str(tmp_path / "lake"))
-    for batch in FILES:
-        land(declared.beats.source.location(lake), batch)
+class Shipped:
+    """A lake with landed rows, and a driver of it whose executors get the project's code by an archive alone."""
 
-    # The workers know the library, as an environment that is packed has it; of the project they know nothing.
-    with Standalone(tmp_path / "spark", 1, {"PYTHONPATH": str(PROJECT)}) as cluster:
-        driver = subprocess.Popen(
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence[list[dict[str, str]]]) -> None:
+        self._folder = folder
+        self._archive = packed(folder / "environment")
+        monkeypatch.syspath_prepend(str(folder / "environment" / "lib"))
+        self.declared = importlib.import_module(f"{PACKAGE}.counting")
+        self.lake = Lake(str(folder / "lake"))
+        for batch in files:
+            land(self.declared.beats.source.location(self.lake), batch)
+
+    def driver(self, cluster: Mapping[str, str]) -> subprocess.Popen[str]:
+        """A drain on the cluster that these variables name."""
+        return subprocess.Popen(
             [sys.executable, "-c", "from platform_assets.cli import main; main()", "run", "beats"],
-            cwd=tmp_path,
+            # Here the driver finds the project. On YARN Spark hands PYTHONPATH on, so executors would find it, too.
+            cwd=self._folder / "environment" / "lib",
             env=os.environ
             | {
-                "PYTHONPATH": f"{PROJECT}:{tmp_path / 'environment' / 'lib'}",
+                "PYTHONPATH": str(PROJECT),
                 "PYSPARK_PYTHON": "./environment/bin/python",
-                "TIDEMARK_SPARK_ARCHIVES": f"{archive}#environment",
-                "TIDEMARK_HOME": lake.root,
+                "TIDEMARK_SPARK_ARCHIVES": f"{self._archive}#environment",
+                "TIDEMARK_HOME": self.lake.root,
                 "TIDEMARK_PIPELINES": PACKAGE,
-                "TIDEMARK_MASTER": cluster.url,
                 "TIDEMARK_SPARK_DRIVER_HOST": "127.0.0.1",
                 "TIDEMARK_SPARK_DRIVER_MEMORY": "1g",
                 "TIDEMARK_SPARK_EXECUTOR_MEMORY": "512m",
                 "TIDEMARK_SPARK_SQL_SHUFFLE_PARTITIONS": "1",
                 **short_lived(),
+                **cluster,
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
-        commits = Path(lake.checkpoint(declared.beats, "log"), "commits")
+
+    def counted(self, spark: SparkSession) -> list[tuple[Any, ...]]:
+        """What the function has published."""
+        return read(spark, self.lake, self.declared.counted, "current", "id", "_at", "beats")
+
+
+@pytest.mark.processes
+def test_a_driver_ships_what_executors_need_and_a_worker_killed_in_mid_batch_changes_no_result(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = Shipped(tmp_path, monkeypatch, FILES)
+    # The workers know the library, as an environment that is packed has it; of the project they know nothing.
+    with Standalone(tmp_path / "spark", 1, {"PYTHONPATH": str(PROJECT)}) as cluster:
+        driver = shipped.driver({"TIDEMARK_MASTER": cluster.url})
+        commits = Path(shipped.lake.checkpoint(shipped.declared.beats, "log"), "commits")
         until(lambda: (commits / "1").exists() or driver.poll() is not None, "two batches in the log", 180)
         cluster.kill("worker")
         assert not (commits / "5").exists()
         cluster.start()
         said, _ = driver.communicate(timeout=300)
     assert driver.returncode == 0, said
-    counted = read(spark, lake, declared.counted, "current", "id", "_at", "beats")
-    assert counted == [(name, at(number), number + 1) for name in "ab" for number in range(len(FILES))]
+    assert shipped.counted(spark) == [(name, at(number), number + 1) for name in "ab" for number in range(len(FILES))]
+
+
+@pytest.mark.processes
+def test_what_a_driver_ships_reaches_the_containers_of_yarn(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = Shipped(tmp_path, monkeypatch, FILES[:1])
+    with Yarn(tmp_path / "yarn") as cluster:
+        driver = shipped.driver(cluster.environment)
+        said, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, said
+    assert shipped.counted(spark) == [(name, at(0), 1) for name in "ab"]

@@ -103,6 +103,10 @@ class Standalone:
         """Whether every worker that runs has one."""
         return all(worker is None or executors(worker.pid) for worker in self._workers)
 
+    def executors(self) -> list[psutil.Process]:
+        """Those of all workers that run."""
+        return [executor for worker in self._workers if worker is not None for executor in executors(worker.pid)]
+
     def _begin(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         self._folder.mkdir(parents=True, exist_ok=True)
         kept = f"-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={self._folder / 'recovery'}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import date, datetime
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -15,11 +17,13 @@ from platform_assets.cli.interrupts import stopping_between_batches
 from platform_assets.cli.next_steps import FEEDS, shows_results, when_nothing_arrived
 from platform_assets.cli.render import next_step
 from platform_assets.texts.maintenance import told
+from platform_assets.texts.retention import told_drop
 from streaming.base import StreamingError, counted, utc_now
-from streaming.declare import Keyed, Pipeline, find_pipeline
+from streaming.declare import Keyed, Pipeline, declared_pipelines, find_pipeline
 from streaming.feeds import feed_flights
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
+from streaming.operations import drop_days
 from streaming.operations import maintain as keep_tidy
 from streaming.operators import runtime_of
 from streaming.service import drain, shown_on
@@ -113,12 +117,17 @@ def correct(
 def maintain(pipeline_name: PipelineName) -> None:
     """Compact the tables and remove what nobody needs any more.
 
-    The stream of the pipeline may go on meanwhile.
+    Days that are older than the retention of a stream go from its log. The stream of the pipeline may go on meanwhile.
     """
     pipeline = find_pipeline(pipeline_name)
     lake = current_lake()
     for stream in pipeline.streams:
         require_log(lake, stream)
+    with ExitStack() as held:
+        others = [each for each in declared_pipelines().values() if each.name != pipeline.name]
+        say = partial(console.print, highlight=False, soft_wrap=True)
+        for dropped in drop_days(lambda: held.enter_context(spark_session()), lake, pipeline, others, say):
+            say(told_drop(dropped))
     done = keep_tidy(lake, pipeline)
     for entry in done:
         console.print(told(entry), highlight=False)

@@ -12,6 +12,7 @@ from platform_assets.cli.render import next_step, print_frame
 from platform_assets.cli.rows import csv_lines, json_lines
 from platform_assets.cli.selection import Selection
 from platform_assets.cli.tables import OF_STREAM, read_named
+from platform_assets.texts.retention import told_kept
 from streaming.declare import find_pipeline
 from streaming.operations import recomputed
 
@@ -57,4 +58,6 @@ def show(
                     print(line)
                 return
             print_frame(console, chosen, title, limit)
+    for line in told_kept(lake, pipeline):
+        console.print(line, highlight=False, soft_wrap=True)
     next_step(console, f"tidemark audit {pipeline_name}", "recomputes everything from the log and checks every law.")

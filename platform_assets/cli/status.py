@@ -17,6 +17,7 @@ from platform_assets.cli.render import next_step
 from platform_assets.cli.requests import named_pipelines
 from platform_assets.cli.stream_documents import StatusDocument
 from platform_assets.texts.receivers import receiver_line, receiver_table
+from platform_assets.texts.retention import told_kept
 from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, counted, utc_now
 from streaming.declare import Pipeline, broken_modules, find_pipeline
@@ -59,6 +60,8 @@ def status(
         for pipeline, table, counts in filters():
             told = f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
             console.print(f"{pipeline.name}: filter of {table}: {told}", highlight=False, soft_wrap=True)
+        for line in (each for pipeline in shown for each in told_kept(lake, pipeline)):
+            console.print(line, highlight=False, soft_wrap=True)
         _say_left(left())
         say_why(overviews)
         return

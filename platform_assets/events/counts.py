@@ -24,7 +24,7 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
     """The rejected rows that are not repaired, as metadata: how many, and how many of them each rule refused."""
     reasons: dict[str, int] = {}
     batches = read_batches(lake, stream)
-    total = sum(batch.rejected - batch.erased_rejected for batch in batches)
+    total = sum(batch.rejected_left for batch in batches)
     read = sum(batch.rows_left for batch in batches)
     repaired = sum(batch.rows_left for batch in batches if batch.cause == "repair")
     total, read = total - repaired, read - repaired

@@ -4,18 +4,23 @@
 import dagster as dg
 
 from platform_assets import keys
-from platform_assets.resources import LakeResource
+from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.tags import MAINTENANCE_TAG
 from platform_assets.texts.maintenance import told
+from platform_assets.texts.retention import told_drop
 from streaming import Pipeline, maintain
-from streaming.operations import Maintained
+from streaming.declare import declared_pipelines
+from streaming.operations import Maintained, drop_days
 
 
 def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
-    """No Spark; what it did to each table is on the event log's asset."""
+    """What it did to each table is on the event log's asset; Spark starts only where days of a log may be dropped."""
 
     @dg.op(name=keys.dagster_name("maintain", pipeline.name))
-    def keep_tidy(context: dg.OpExecutionContext, lake: LakeResource) -> None:
+    def keep_tidy(context: dg.OpExecutionContext, lake: LakeResource, spark: SparkResource) -> None:
+        others = [each for each in declared_pipelines().values() if each.name != pipeline.name]
+        for dropped in drop_days(lambda: spark.spark_session, lake.lake, pipeline, others, context.log.info):
+            context.log.info(told_drop(dropped))
         done = maintain(lake.lake, pipeline)
         if not done:
             context.log.info(f"nothing was written to the tables of {pipeline.name} since they were maintained")

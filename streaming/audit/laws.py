@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F
 from streaming import log
 from streaming.audit.deliveries import audit_delivery
 from streaming.audit.source import source_unchanged
+from streaming.base import date_literal
 from streaming.clocks import ClockState
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
@@ -50,16 +52,24 @@ def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Findi
 
 
 def _pin_log(spark: SparkSession, lake: Lake, stream: Stream) -> LogAtVersion:
-    version = delta.version_of(lake.log(stream))
+    table = delta.open_table(lake.log(stream))
+    version = None if table is None else table.version()
     # Read again by each law, which takes a few of its columns: kept in memory, ten million rows are too many for it.
     rows = log.read_log(spark, lake, stream, version)
-    return LogAtVersion(version, rows, log.read_batches(lake, stream, version)[::-1])
+    batches = log.read_batches(lake, stream, version)[::-1]
+    return LogAtVersion(version, rows, batches, log.dropped_before(table))
 
 
 def _laws_of_log(spark: SparkSession, lake: Lake, stream: Stream, pinned: LogAtVersion) -> Iterator[Finding]:
     rows, batches = pinned.rows, pinned.batches
     yield _conservation_by_batch(rows, batches, stream.name)
-    yield source_unchanged(spark, lake, stream, rows)
+    if pinned.dropped is not None:
+        gone = sum(batch.dropped.get("valid", 0) for batch in batches)
+        compared = (
+            f"laws are checked from {pinned.dropped} on; {gone:,} rows of days before were dropped, views keep theirs"
+        )
+        yield Finding("retention", stream.name, gone, _rows_of_dropped_days(rows, pinned.dropped), compared)
+    yield source_unchanged(spark, lake, stream, pinned)
     yield _stamps(rows, batches, stream)
     yield _once(batches, stream.name)
     if any(batch.cause == "repair" for batch in batches):
@@ -81,16 +91,23 @@ def _conservation_by_batch(rows: DataFrame, batches: Sequence[Batch], name: str)
     }
     expected = {
         batch.number: (
-            batch.summary.rows - batch.rejected - batch.erased_valid,
-            batch.rejected - batch.erased_rejected,
+            batch.valid_left,
+            batch.rejected_left,
             0,
         )
         for batch in batches
     }
     broken = sum(counted.get(number, (0, 0, 0)) != rows for number, rows in expected.items())
     erased = sum(batch.erased_valid + batch.erased_rejected for batch in batches)
-    compared = f"batches: rows read = valid + rejected{f' + {erased:,} erased' if erased else ''}"
+    dropped = sum(batch.dropped.get("valid", 0) + batch.dropped.get("rejected", 0) for batch in batches)
+    compared = "batches: rows read = valid + rejected"
+    compared += f" + {erased:,} erased" if erased else ""
+    compared += f" + {dropped:,} dropped" if dropped else ""
     return Finding("conservation", name, len(batches), broken, compared)
+
+
+def _rows_of_dropped_days(rows: DataFrame, before: date) -> int:
+    return rows.where(F.col("_day") < date_literal(before)).count()
 
 
 def _stamps(rows: DataFrame, batches: Sequence[Batch], stream: Stream) -> Finding:

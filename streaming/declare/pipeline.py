@@ -16,7 +16,7 @@ from streaming.declare.restarts import ExponentialBackoff, RestartStrategy
 from streaming.declare.stream import Stream
 from streaming.declare.windowed import Windowed
 
-_TAKEN = ("log", "batches", "source", "rejected", "late", "progress", "trend")
+_TAKEN = ("log", "batches", "dropped", "source", "rejected", "late", "progress", "trend")
 
 
 @dataclass(frozen=True, init=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 
 from streaming.base import (
@@ -17,6 +18,7 @@ from streaming.base import (
     check_tuple,
     check_type,
     check_value,
+    interval,
     names_in,
 )
 from streaming.clocks import Clock
@@ -35,8 +37,14 @@ class Stream:
     `event_time` names a timestamp column, payload or derived (one that is `_ingested_at` means processing time).
     `rules` may also read `_ingested_at`. `keep_raw` keeps the payload of valid rows too.
 
+    `retention`, such as `400 days`, says how long before the watermark the log keeps its days; left out, it keeps all.
+    Rows of older days that still come are rejected, with that as the reason, and `maintain` drops the days once nothing
+    needs them any more. What was published of them stays. It changes no result, so it may be declared, changed and left
+    out at any time; what is dropped stays dropped.
+
     Raises:
-        DeclarationError: a name is unknown, repeated or not allowed, or the event time is no timestamp.
+        DeclarationError: a name is unknown, repeated or not allowed, the event time is no timestamp, or the retention
+            is shorter than a day.
     """
 
     name: str
@@ -48,10 +56,16 @@ class Stream:
     derived: Mapping[str, str] = field(default_factory=dict)
     keep_raw: bool = False
     description: str = ""
+    retention: str | None = None
 
     def __post_init__(self) -> None:
         check_folder("stream", self.name)
         self._check_types()
+        if self.retention is not None and interval(self.retention) < timedelta(days=1):
+            raise DeclarationError(
+                f"retention={self.retention!r} of stream {self.name!r} is shorter than a day, and whole days are "
+                "dropped; give it a length such as '400 days', or leave it out to keep everything."
+            )
         object.__setattr__(self, "derived", FrozenMapping(self.derived))
         taken = [column.name.lower() for column in self.format.columns]
         for name in self.derived:

@@ -17,6 +17,7 @@ class LogOutbox(Outbox):
     """A unit is a batch of the log; within it rows come in the order of their origins."""
 
     begin = 0
+    of_log = True
 
     def __init__(self, lake: Lake, delivery: Delivery) -> None:
         self._lake = lake

@@ -41,6 +41,9 @@ class Outbox(ABC):
     begin: int
     """The first unit."""
 
+    of_log: bool = False
+    """Whether it reads rows of an event log, which may drop days once they are delivered."""
+
     order: tuple[Column | str, ...]
     """What orders the rows of a unit: no two of them may differ and be equal in this."""
 

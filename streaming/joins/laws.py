@@ -15,7 +15,16 @@ from streaming.joins.frame import OTHER, Side, alone, pairs, results, side_rows,
 from streaming.joins.waiting import is_due
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Finding, LogAtVersion, PinnedTables, Reached, differing_rows
+from streaming.operators import (
+    Finding,
+    LogAtVersion,
+    PinnedTables,
+    Reached,
+    can_be_compared,
+    differing_rows,
+    of_kept_days,
+    whole_in,
+)
 from streaming.tables import delta
 
 
@@ -35,30 +44,32 @@ def audit_joined(
         )
     at = Reached.of(joined, delta.open_table(lake.table(joined), pinned.versions[""]))
     sides = {side: _followed(joined, side, logs, at) for side in OTHER}
-    met = _comparable(delta.read(spark, lake.table(joined), pinned.versions[""]))
-    expected = _computed(joined, pairs(joined, sides["left"], sides["right"], "left"))
-    yield Finding("cuts", joined.name, met.count(), differing_rows(met, expected), "pairs: joined again, equal")
+    since = whole_in(lake, joined, logs)
+    kept, whole = can_be_compared(since), of_kept_days(since)
+    met = _comparable(delta.read(spark, lake.table(joined), pinned.versions[""])).where(kept)
+    expected = _computed(joined, pairs(joined, sides["left"], sides["right"], "left")).where(kept)
+    yield Finding("cuts", joined.name, met.count(), differing_rows(met, expected), f"pairs: joined again, equal{whole}")
     if not joined.outer_sides:
         return
     stored = delta.read(spark, lake.table(joined, UNMATCHED), pinned.versions[UNMATCHED])
     # Written before the pairs, so it may be a step ahead of them.
-    told = _comparable(stored.where(F.col(BATCH) <= at.batch))
-    alone_in_time = _alone(joined, sides, at, only_in_time=True)
+    told = _comparable(stored.where(F.col(BATCH) <= at.batch)).where(kept)
+    alone_in_time = _alone(joined, sides, at, only_in_time=True).where(kept)
     yield Finding(
         "first result",
         joined.table_name(UNMATCHED),
         told.count(),
         differing_rows(told, alone_in_time),
-        "rows without a partner in time: found again, equal",
+        f"rows without a partner in time: found again, equal{whole}",
     )
     current = current_rows(met, told, joined.outer_sides)
-    whole = expected.unionByName(_alone(joined, sides, at, only_in_time=False))
+    every = expected.unionByName(_alone(joined, sides, at, only_in_time=False).where(kept))
     yield Finding(
         "convergence",
         joined.name,
         current.count(),
-        differing_rows(current, whole),
-        "rows: current = one join of both logs",
+        differing_rows(current, every),
+        f"rows: current = one join of both logs{whole}",
     )
 
 

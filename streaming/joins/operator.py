@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +34,7 @@ from streaming.operators import (
 )
 from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta, shifted
+from streaming.windows import whole_days
 
 
 @runtime_of.register
@@ -44,6 +45,11 @@ def _(operator: Joined, lake: Lake) -> OperatorRuntime:
 @placed_rows.register
 def _(of: Joined, lake: Lake, side: str) -> PlacedRows:
     return rows_by_batch(of, lake, side)
+
+
+def _widest(joined: Joined) -> timedelta:
+    """How far the rows of a pair may lie apart."""
+    return max(abs(joined.lower), abs(joined.upper))
 
 
 class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
@@ -79,6 +85,16 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
         return 0 if self.operator.late == "join" else self._late_of(logs).count()
+
+    def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
+        # A row of either side may still meet one that lies before it.
+        if any(each.name not in since for each in self.operator.reads):
+            return None
+        return min(since[each.name] for each in self.operator.reads) - whole_days(_widest(self.operator))
+
+    def whole_since(self, dropped: Mapping[str, date]) -> date:
+        # A result has the later time of both rows.
+        return super().whole_since(dropped) + whole_days(_widest(self.operator))
 
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)

@@ -18,12 +18,15 @@ from streaming.joins.windows_rows import LATE, group, pairs
 from streaming.lake import Lake
 from streaming.operators import (
     Reached,
+    can_be_compared,
     check_declaration,
+    check_whole,
     corrected_numbers,
     create_table,
     generation_of,
     open_side,
     same_generation,
+    whole_since,
 )
 from streaming.spark import function_errors
 from streaming.tables import delta
@@ -46,7 +49,7 @@ def correct(
 
     Raises:
         LogError: one of the streams has no log yet.
-        ViewError: late rows are dropped by the declaration.
+        ViewError: late rows are dropped by the declaration, or rows of a day were dropped by a log's retention.
         ChangedDeclaration: it is not the one that made the tables.
         FencedError: the tables were built anew meanwhile.
         FunctionError: the function raised.
@@ -58,10 +61,12 @@ def correct(
         )
     generation = generation_of(delta.open_table(lake.table(operator)))
     check_declaration(lake, operator)
+    days = set(days)
+    check_whole(lake, operator, days)
     at = Reached.at_heads(lake, operator)
     logs = logs_of(spark, lake, operator)
     corrected: dict[date, int] = {}
-    for day in sorted(set(days)):
+    for day in sorted(days):
         rows = correction(logs, operator, day, at).withColumn("_corrected_at", literal(now()))
         with function_errors():
             corrected[day] = delta.replace_days(
@@ -102,10 +107,15 @@ def read_corrections(
 ) -> DataFrame | None:
     """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table.
 
-    As of batches of the logs they are computed: those that all late rows up to them call for.
+    As of batches of the logs they are computed: those that all late rows up to them call for. Those of days that a log
+    has dropped since are read.
     """
     if lake.cut is not None:
         return _called_for(spark, lake, operator)
+    return _stored(spark, lake, operator, version)
+
+
+def _stored(spark: SparkSession, lake: Lake, operator: TwoSided, version: int | None = None) -> DataFrame | None:
     table = open_side(lake, operator, CORRECTIONS, version)
     return None if table is None else delta.read(spark, lake.corrections(operator), table.version())
 
@@ -114,8 +124,13 @@ def _called_for(spark: SparkSession, lake: Lake, operator: TwoSided) -> DataFram
     if not operator.corrected:
         return None
     at, logs = Reached.at_heads(lake, operator), logs_of(spark, lake, operator)
-    days = late_days(until(logs, at), operator, at).collect()
-    return reduce(DataFrame.unionByName, [correction(logs, operator, row["day"], at) for row in days]) if days else None
+    since = whole_since(lake, operator)
+    late = [row["day"] for row in late_days(until(logs, at), operator, at).collect()]
+    frames = [correction(logs, operator, day, at) for day in late if since is None or day >= since]
+    stored = None if since is None else _stored(spark, lake, operator)
+    if stored is not None:
+        frames.append(stored.where(~can_be_compared(since)).drop("_corrected_at"))
+    return reduce(DataFrame.unionByName, frames) if frames else None
 
 
 def numbered(corrections: DataFrame | None) -> DataFrame | None:

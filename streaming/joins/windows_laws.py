@@ -18,7 +18,17 @@ from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import LATE, SIDE, group, pairs
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.operators import Corrected, Finding, LogAtVersion, PinnedTables, Reached, differing_rows
+from streaming.operators import (
+    Corrected,
+    Finding,
+    LogAtVersion,
+    PinnedTables,
+    Reached,
+    can_be_compared,
+    differing_rows,
+    of_kept_days,
+    whole_in,
+)
 from streaming.tables import delta
 from streaming.views import current_results
 
@@ -39,15 +49,18 @@ def audit_two_sided(
     # It may be some batches behind its logs.
     clock = Reached.of(operator, delta.open_table(lake.table(operator), pinned.versions[""])).watermark
     closed = literal(None if clock is None else operator.window.closed_by(clock))
-    published = F.col("window_end") <= closed
+    since = whole_in(lake, operator, logs)
+    kept = can_be_compared(since)
+    published = (F.col("window_end") <= closed) & kept
 
     def results(of: DataFrame) -> DataFrame:
         return finish(group(of, operator), operator).where(published)
 
     columns = operator.columns
     on_time = results(counted.where("not _late")).select(*columns)
-    broken = differing_rows(first.select(*columns), on_time)
-    yield Finding("first result", operator.name, on_time.count(), broken, "rows: stream = batch, on-time rows")
+    broken = differing_rows(first.where(kept).select(*columns), on_time)
+    told = f"rows: stream = batch, on-time rows{of_kept_days(since)}"
+    yield Finding("first result", operator.name, on_time.count(), broken, told)
     corrections = read_corrections(spark, lake, operator, pinned.versions[CORRECTIONS])
     if operator.late == "drop":
         yield Finding("convergence", operator.name, 0, 0, "not promised: late rows are dropped as declared")
@@ -56,14 +69,16 @@ def audit_two_sided(
         table = delta.open_table(lake.corrections(operator), pinned.versions[CORRECTIONS])
         # As of older batches corrections are computed for them, so that none waits.
         waiting = {entry.day for entry in pending(rows, operator, heads, table)} if lake.cut is None else set()
+        waiting = {day for day in waiting if since is None or day >= since}
         settled = ~F.col("_day").isin(*waiting) if waiting else F.lit(True)
         current = current_results(first, numbered(corrections), operator).where(settled & published).select(*columns)
         every = results(counted).where(settled).select(*columns)
         compared = "rows: current = batch, all rows" + (f"; {len(waiting)} days wait" if waiting else "")
+        compared += of_kept_days(since)
         yield Finding("convergence", operator.name, every.count(), differing_rows(current, every), compared)
     if corrections is not None and lake.cut is None:
-        stored = corrections.drop("_corrected_at")
-        again = _recomputed(rows, operator, corrections, logs, lake, pinned).select(*stored.columns)
+        stored = corrections.drop("_corrected_at").where(kept)
+        again = _recomputed(rows, operator, stored, logs, lake, pinned).select(*stored.columns)
         broken = differing_rows(stored, again)
         yield Finding("idempotence", operator.name, stored.count(), broken, "corrections: computed again, equal")
 
@@ -77,7 +92,7 @@ def _partition(operator: TwoSided, counted: DataFrame, logs: Mapping[str, LogAtV
         by = counted_by(operator, streams[name])
         unaware = max((batch.number for batch in log.batches if _late_in(batch, operator, by) is None), default=-1)
         known = [batch for batch in log.batches if batch.number > unaware]
-        in_commits[name] = sum((_late_in(each, operator, by) or 0) - each.erased_late(operator.name) for each in known)
+        in_commits[name] = sum((_late_in(each, operator, by) or 0) - each.gone_late(operator.name) for each in known)
         sides = [side.name for side in operator.sides if side.stream.name == name]
         aware = aware | (F.col(SIDE).isin(*sides) & (F.col("_batch") > unaware))
     row = counted.agg(
@@ -114,4 +129,4 @@ def _recomputed(
             name: [batch for batch in log.batches if batch.number <= through[name]] for name, log in logs.items()
         }
         parts.append(correction(rows, operator, row["_day"], Reached.of(operator, None).after(newest)))
-    return reduce(DataFrame.unionByName, parts) if parts else corrections.limit(0).drop("_corrected_at")
+    return reduce(DataFrame.unionByName, parts) if parts else corrections.limit(0)

@@ -87,6 +87,15 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
     def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
         return 0 if self.operator.corrected else late_pairs(self.operator, logs).count()
 
+    def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
+        # A row of either side may still come into a window with rows of the other one.
+        if any(each.name not in since for each in self.operator.reads):
+            return None
+        return self.operator.window.needed_since(min(since[each.name] for each in self.operator.reads))
+
+    def whole_since(self, dropped: Mapping[str, date]) -> date:
+        return self.operator.window.whole_since(super().whole_since(dropped))
+
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 

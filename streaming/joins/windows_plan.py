@@ -14,7 +14,7 @@ from streaming.declare import CORRECTIONS, TwoSided
 from streaming.joins.windows_late import logs_of
 from streaming.joins.windows_rows import LATE, SIDE, pairs
 from streaming.lake import Lake
-from streaming.operators import Corrected, PendingDay, Reached, open_side
+from streaming.operators import Corrected, PendingDay, Reached, open_side, whole_since
 from streaming.tables import delta
 from streaming.views import days_of_session, kind_of
 
@@ -46,7 +46,9 @@ def plan(
         return []
     at = Reached.at_heads(lake, operator, log_versions)
     corrections = open_side(lake, operator, CORRECTIONS, corrections_version)
-    return pending(logs_of(spark, lake, operator), operator, at, corrections)
+    since = whole_since(lake, operator)
+    waiting = pending(logs_of(spark, lake, operator), operator, at, corrections)
+    return [entry for entry in waiting if since is None or entry.day >= since]
 
 
 def pending(

@@ -19,7 +19,7 @@ from streaming.joins.windows_rows import group, pairs
 from streaming.joins.windows_sessions import OpenJointSessions
 from streaming.lake import Lake
 from streaming.log import LogFiles
-from streaming.operators import Batches, Outputs, Reached, StateCleaner, Written
+from streaming.operators import Batches, Outputs, Reached, StateCleaner, Written, can_be_compared
 from streaming.spark import function_errors, remembered
 from streaming.views import ends_within, publish
 
@@ -104,6 +104,10 @@ class WindowSteps:
         return open_.with_rows(pairs(self._operator, rows).where("not _late"), before)
 
     def _publish(self, results: DataFrame | None, before: Reached, after: Reached, now: datetime) -> int:
+        dropped = [day for log in self._logs.values() if (day := log.dropped_before()) is not None]
+        if results is not None and dropped:
+            # One that is new on old logs has not all rows of windows that begin before.
+            results = results.where(can_be_compared(self._operator.window.whole_since(max(dropped))))
         with function_errors():
             return publish(
                 self._lake,

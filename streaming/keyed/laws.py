@@ -22,7 +22,7 @@ from streaming.keyed.schemas import spark_schema, table_schemas
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Finding, LogAtVersion, PinnedTables, differing_rows
+from streaming.operators import Finding, LogAtVersion, PinnedTables, differing_rows, whole_in
 from streaming.spark import lenient_session
 from streaming.tables import delta
 
@@ -46,9 +46,11 @@ def audit_keyed(
         rows = delta.read(lenient_session(spark), lake.log(keyed.streams[0]), log.version)
         logs = {**logs, keyed.streams[0].name: replace(log, rows=rows)}
     schemas = table_schemas(keyed, logs[keyed.streams[0].name].rows)
-    migrated = migrations_of(lake, keyed)
-    if migrated:
-        told = f"not computed again, since older declarations made a part of it: migrated {', '.join(migrated)}"
+    migrated, since = migrations_of(lake, keyed), whole_in(lake, keyed, logs)
+    told = f"not computed again, since older declarations made a part of it: migrated {', '.join(migrated)}"
+    if since is not None:
+        told = f"not computed again, since its state follows from rows of days before {since} too, which are gone"
+    if migrated or since is not None:
         yield from (Finding("cuts", keyed.table_name(suffix), 0, 0, told) for suffix in pinned.versions)
         return
     for suffix, version in pinned.versions.items():

@@ -154,6 +154,12 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
     ) -> dict[date, int]:
         return correct(spark, self.lake, self.operator, days, now, on_day)
 
+    def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
+        # State stands for the rows that are followed; but a correction begins where its key began, and a rule stays in
+        # force however old it is.
+        follows = stream in self.operator.streams and stream not in self.operator.pins
+        return since[stream.name] if follows and not self.operator.corrected else None
+
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 

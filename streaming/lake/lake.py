@@ -76,6 +76,10 @@ class Lake:
         """The archive of what the log's commits said of their batches."""
         return self.path(stream.name, "batches")
 
+    def dropped(self, stream: Named) -> str:
+        """How many rows of each batch its retention has dropped from the log."""
+        return self.path(stream.name, "dropped")
+
     def table(self, operator: Placed, suffix: str = "") -> str:
         """A table of an operator; without a suffix its own."""
         folder = self.recomputed.get(self.path(operator.folder, operator.name), operator.folder)

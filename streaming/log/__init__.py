@@ -16,10 +16,20 @@ from streaming.log.batches import (
 from streaming.log.clock_history import clock_history
 from streaming.log.files import LogFiles
 from streaming.log.heartbeat import append_heartbeat
-from streaming.log.ingest import QUERY, Ingest, append_validated, next_state, stamp, widen_log
+from streaming.log.ingest import QUERY, Ingest, append_validated, next_kept_from, next_state, stamp, widen_log
 from streaming.log.origin import REPAIRS, place, with_origin
 from streaming.log.pins import Pin
 from streaming.log.read import ever_rejected, read_log, rejected, repaired, require_log, valid
+from streaming.log.retention import (
+    check_as_of,
+    dropped_before,
+    dropped_days,
+    dropped_number,
+    dropped_rows,
+    kept_from,
+    note_dropped,
+    noted_before,
+)
 from streaming.log.summary import OperatorCounts
 from streaming.log.unknown import add_unknown
 from streaming.log.validate import RowValidator
@@ -40,12 +50,21 @@ __all__ = [
     "archive_batches",
     "archived_through",
     "batches_after",
+    "check_as_of",
     "clock_history",
+    "dropped_before",
+    "dropped_days",
+    "dropped_number",
+    "dropped_rows",
     "ever_rejected",
     "head",
+    "kept_from",
     "newest_late",
+    "next_kept_from",
     "next_state",
+    "note_dropped",
     "note_erased",
+    "noted_before",
     "place",
     "read_batches",
     "read_log",

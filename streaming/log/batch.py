@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 
 from streaming.base import from_micros, to_micros
@@ -28,7 +28,9 @@ class Batch:
     `streaming.log.unknown`). `source`: what the source remembers after the batch (see `streaming.sources.Memory`).
     `pins`: how far the control streams were that the stream pins, by name. `erased`: per erasure, by its id, how many
     `valid` and `rejected` rows of the batch it took out of the log, and per view how many `late` pairs these had made;
-    the other numbers stay what they were when the batch came.
+    the other numbers stay what they were when the batch came. `kept_from`: valid rows of the batch, and of all that
+    come later, are of this day or a later one; null where the stream keeps all days. `dropped`: what its retention took
+    out of the log since, as one of `erased`; empty for nothing.
     """
 
     number: int
@@ -47,6 +49,8 @@ class Batch:
     source: Memory = field(default_factory=dict)
     pins: Mapping[str, Pin] = field(default_factory=dict)
     erased: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    kept_from: date | None = None
+    dropped: Mapping[str, Any] = field(default_factory=dict)
     after: ClockState = field(default_factory=ClockState, compare=False)
 
     def __post_init__(self) -> None:
@@ -73,17 +77,29 @@ class Batch:
     @property
     def rows_left(self) -> int:
         """The rows of the batch that the log still has, valid or rejected."""
-        return self.summary.rows - self.erased_valid - self.erased_rejected
+        return self.valid_left + self.rejected_left
 
-    def erased_late(self, view: str) -> int:
-        """The late pairs that the erased rows had made of a view."""
-        return sum(each["late"].get(view, 0) for each in self.erased.values())
+    @property
+    def valid_left(self) -> int:
+        """The valid ones."""
+        return self.summary.rows - self.rejected - self.erased_valid - self.dropped.get("valid", 0)
+
+    @property
+    def rejected_left(self) -> int:
+        """The rejected ones, repaired or not."""
+        return self.rejected - self.erased_rejected - self.dropped.get("rejected", 0)
+
+    def gone_late(self, view: str) -> int:
+        """The late pairs of a view that rows had made which were erased or dropped since."""
+        return sum(each["late"].get(view, 0) for each in (*self.erased.values(), self.dropped) if each)
 
     def to_json(self) -> dict[str, Any]:
         """The commit's `userMetadata`."""
         erased = {"erased": {each: dict(told) for each, told in self.erased.items()}} if self.erased else {}
+        kept = {} if self.kept_from is None else {"kept_from": self.kept_from.isoformat()}
         return {
             **erased,
+            **kept,
             "batch": self.number,
             "query": self.query,
             "query_batch": self.query_batch,
@@ -122,6 +138,7 @@ class Batch:
             source=value.get("source") or {},
             pins=pins_from_json(value.get("pins") or {}),
             erased=value.get("erased") or {},
+            kept_from=date.fromisoformat(value["kept_from"]) if "kept_from" in value else None,
             after=ClockState.from_json(value["after"]) if "after" in value else ClockState(),
             source_times=None if times is None else tuple(from_micros(time) for time in times),
         )

@@ -14,6 +14,7 @@ from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.archive import archive, archived, archived_through, newest_archived, replace_archived
 from streaming.log.batch import Batch
+from streaming.log.retention import dropped_before, dropped_rows
 from streaming.tables import commits_of, delta, newest_commits
 
 
@@ -39,6 +40,8 @@ def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list
     # Only the archive tells what was erased since.
     erased = {number: kept[number]["erased"] for number in batches.keys() & kept.keys() if "erased" in kept[number]}
     batches |= {number: replace(batches[number], erased=told) for number, told in erased.items()}
+    gone = dropped_rows(lake, stream, dropped_before(table))
+    batches |= {number: replace(batches[number], dropped=gone[number]) for number in batches.keys() & gone.keys()}
     if not batches:
         _refuse_forgotten(lake, stream, commits)
     until = lake.batch_read(stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cached_property, lru_cache, reduce
 from operator import and_, or_
 
@@ -15,6 +15,7 @@ from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, STAMP, constant, lit
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.read import ever_rejected
+from streaming.log.retention import dropped_before
 from streaming.tables import FileIndex, TimeRange, at_most, have_common, merged, occupied, read_files, storage
 
 _BATCH = "_batch"
@@ -126,6 +127,10 @@ class LogFiles:
     def columns(self) -> str:
         """The log's columns as Delta writes them down: the same text for the same columns."""
         return str(self._index.refresh().schema().to_json())
+
+    def dropped_before(self) -> date | None:
+        """The day before which the log had no valid row any more when it was last read; None where none was dropped."""
+        return dropped_before(self._index.table)
 
     def none(self, spark: SparkSession) -> DataFrame:
         """No row, with the log's columns."""

@@ -17,6 +17,7 @@ from streaming.log.batch import Batch
 from streaming.log.ingest import stamp
 from streaming.log.origin import origin_type
 from streaming.log.pins import NOTHING_PINNED, next_pins
+from streaming.log.retention import kept_from
 from streaming.sources import Memory
 from streaming.tables import delta
 
@@ -61,6 +62,7 @@ def append_heartbeat(
         end_of_input=end_of_input,
         source=head.source if next_memory is None else next_memory,
         pins=next_pins(head.pins, pinned),
+        kept_from=kept_from(head, stream, stream.clock.watermark(state)),
     )
     stamped = stamp(row, declared, number, stream.clock.watermark(state))
     return append_batch(stamped, lake, stream, None, lambda written: batch)

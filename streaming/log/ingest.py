@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql.types import StructType
@@ -17,6 +17,7 @@ from streaming.log.append import Written, append_batch
 from streaming.log.batch import Batch
 from streaming.log.origin import origin_type, with_origin
 from streaming.log.pins import NOTHING_PINNED, next_pins
+from streaming.log.retention import kept_from
 from streaming.log.summary import (
     OperatorCounts,
     count_partitions,
@@ -84,7 +85,7 @@ class Ingest:
             return None
         taken = stream.source.take(self._spark, reading, query_batch, parsed)
         processed_at = self._now()
-        validated = self._validate(with_origin(taken.rows), processed_at)
+        validated = self._validate(with_origin(taken.rows), processed_at, next_kept_from(head, stream))
         return append_validated(
             validated,
             self._lake,
@@ -113,9 +114,10 @@ def append_validated(
 ) -> Batch:
     """Stamp `validated` rows with the clock as it is after `head` and append them as the next batch, in one commit.
 
-    `summary` are the `summary_columns` of `counts`, which whoever appends many batches builds once; `txn` names the
-    Spark batch that the rows come from, if any, and `remember` (see `streaming.sources.Taken`) what their source does;
-    `pinned` is the newest batch of each control stream that the stream pins.
+    The rows are judged by `next_kept_from`. `summary` are the `summary_columns` of `counts`, which whoever appends many
+    batches builds once; `txn` names the Spark batch that the rows come from, if any, and `remember` (see
+    `streaming.sources.Taken`) what their source does; `pinned` is the newest batch of each control stream that the
+    stream pins.
     """
     state = next_state(head)
     number = 0 if head is None else head.number + 1
@@ -149,6 +151,7 @@ def append_validated(
             unknown=count_unknown(counted["unknown"]),
             source=before if remember is None else remember(there, rows_of),
             pins=next_pins({} if head is None else head.pins, pinned),
+            kept_from=next_kept_from(head, stream),
         )
 
     return append_batch(rows.observe(observed, *aggregates).drop(UNKNOWN), lake, stream, txn, describe)
@@ -157,6 +160,11 @@ def append_validated(
 def next_state(head: Batch | None) -> ClockState:
     """The clock after everything that is in the log; it stamps the batch that comes next."""
     return ClockState() if head is None else head.after
+
+
+def next_kept_from(head: Batch | None, stream: Stream) -> date | None:
+    """The first day of which the batch that comes after `head` may have valid rows; None for any day."""
+    return kept_from(head, stream, stream.clock.watermark(next_state(head)))
 
 
 def widen_log(spark: SparkSession, lake: Lake, stream: Stream) -> None:

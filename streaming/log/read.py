@@ -9,6 +9,7 @@ from streaming.base import INGESTED_AT, ORIGIN, DeclarationError, LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.origin import REPAIRS, place
+from streaming.log.retention import check_as_of
 from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
 
@@ -17,9 +18,10 @@ def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | Non
     """The log as a batch frame, at one Delta `version` or the newest, up to the batch as of which the lake is read.
 
     Raises:
-        LogError: nothing has been ingested yet.
+        LogError: nothing has been ingested yet, or it cannot be told any more what there was by that batch.
     """
     require_log(lake, stream)
+    check_as_of(lake, stream)
     rows, newest = delta.read(spark, lake.log(stream), version), lake.batch_read(stream)
     return rows if newest is None else rows.where(F.col("_batch") <= newest)
 

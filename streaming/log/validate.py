@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,6 +17,7 @@ from streaming.base import (
     INGESTED_AT,
     ORIGIN,
     constant,
+    date_literal,
     interval,
     literal,
     names_in,
@@ -37,6 +38,7 @@ class RowValidator:
         self._stream = stream
         self._inputs = _inputs(stream)
         rejected = F.col("_rejected").isNotNull()
+        self._kept_from: date | None = None
         self._reasons = all_reasons(self._all_reasons())
         time, raw = F.col(stream.event_time), F.col("_raw").cast("binary")
         self._columns: tuple[Column, ...] = (
@@ -54,11 +56,18 @@ class RowValidator:
             F.col(UNKNOWN),
         )
 
-    def __call__(self, parsed: DataFrame, ingested_at: datetime | None = None) -> DataFrame:
+    def __call__(
+        self, parsed: DataFrame, ingested_at: datetime | None = None, kept_from: date | None = None
+    ) -> DataFrame:
         """Typed columns, verdict (`_rejected`), payload, origin, day and `_unknown` of each row of `parsed`.
 
-        Rows are judged as of `ingested_at`; without it each as of its own `_ingested_at`, a column of `parsed`.
+        Rows are judged as of `ingested_at`; without it each as of its own `_ingested_at`, a column of `parsed`. Those
+        of days before `kept_from` are rejected.
         """
+        if kept_from != self._kept_from:
+            # Another one a day at most, so that the columns are built once a day.
+            self._kept_from = kept_from
+            self._reasons = all_reasons(self._all_reasons())
         frame = parsed if ingested_at is None else parsed.withColumn(INGESTED_AT, constant(ingested_at))
         for name, expression in self._stream.derived.items():
             frame = frame.withColumn(name, F.expr(expression))
@@ -76,8 +85,15 @@ class RowValidator:
             F.col(UNREADABLE),
             *(_wrong(column.name) for column in stream.format.columns),
             self._unless_unread(_event_time_reason(stream), frozenset({stream.event_time})),
+            *([] if self._kept_from is None else [self._retention_reason(self._kept_from)]),
             *(self._unless_unread(rule.reason(), names_in(rule.condition)) for rule in stream.rules),
         ]
+
+    def _retention_reason(self, kept_from: date) -> Column:
+        time = self._stream.event_time
+        text = f"retention: {time} is of a day before {kept_from}, the first one that the log keeps"
+        too_old = F.to_date(F.col(time)) < date_literal(kept_from)
+        return self._unless_unread(F.when(too_old, F.lit(text)), frozenset({time}))
 
     def _unless_unread(self, reason: Column, columns: frozenset[str]) -> Column:
         """A rule is not asked about a column that could not be read, so that each defect is named once."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, ORIGIN, ViewError
+from streaming.base import AT, BATCH, ORIGIN, ViewError, date_literal
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.lake import Lake
 from streaming.log import valid
 from streaming.lookups.reached import Reached
 from streaming.lookups.schemas import STEP_COLUMN, select_rows
-from streaming.operators import Finding, LogAtVersion, PinnedTables, differing_rows
+from streaming.operators import Finding, LogAtVersion, PinnedTables, differing_rows, of_kept_days, whole_in
 from streaming.tables import delta
 
 
@@ -46,11 +46,14 @@ def audit_enriched(
     later = outputs.where(F.col(STEP_COLUMN) > stood.step).select(BATCH, ORIGIN)
     waits = tables[PENDING].join(later, [BATCH, ORIGIN], "left_anti")
     selected = select_rows(enriched, valid(log.rows)).where(F.col(BATCH) <= through)
+    since = whole_in(lake, enriched, {enriched.of.name: log})
+    kept = F.lit(True) if since is None else F.to_date(AT) >= date_literal(since)
     names = [f"`{name}`" for name in selected.columns]
 
     def followed(rows: DataFrame) -> DataFrame:
-        return rows.where(F.col(BATCH) <= through).select(*names)
+        return rows.where((F.col(BATCH) <= through) & kept).select(*names)
 
     stored = followed(tables[""]).unionAll(followed(tables[FAILED])).unionAll(followed(waits))
     checked, differing = stored.count(), differing_rows(stored, selected)
-    yield Finding("conservation", enriched.name, checked, differing, "rows: answered, failed or pending, each once")
+    told = f"rows: answered, failed or pending, each once{of_kept_days(since)}"
+    yield Finding("conservation", enriched.name, checked, differing, told)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, ViewError
-from streaming.declare import FAILED, PENDING, Enriched
+from streaming.declare import FAILED, PENDING, Enriched, Stream
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
 from streaming.log import head
@@ -84,6 +84,14 @@ class EnrichedRuntime(OperatorRuntime):
         steps = self._steps_on(spark, now)
         while (piece := steps.next_piece()) is not None:
             yield Step({self.operator.of.name: piece.batches}, partial(self._step, steps, piece))
+
+    def read_through(self) -> Mapping[str, int]:
+        pending = delta.open_table(self.lake.table(self.operator, PENDING))
+        return {self.operator.of.name: Reached.of(pending).place.through}
+
+    def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
+        # What waits for an answer has a table of its own.
+        return since[stream.name]
 
     def through(self) -> Mapping[str, int]:
         return {self.operator.of.name: Reached.of(delta.open_table(self.lake.table(self.operator))).place.through}

@@ -11,6 +11,7 @@ from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.redeliver import Redelivered, begin_anew, redeliver, redeliver_days
 from streaming.operations.repair import ChangedWindow, Preview, preview, repair
 from streaming.operations.restore import Restored, fork, restore, restore_to
+from streaming.operations.retention import Dropped, Kept, PlannedDrop, drop_days, kept_days, planned_drop
 from streaming.operations.savepoint import savepoint
 from streaming.operations.savepoints import Savepoint, drop_savepoint, find_savepoint, kept_bytes, savepoints
 
@@ -22,12 +23,15 @@ __all__ = [
     "Ailment",
     "Bench",
     "ChangedWindow",
+    "Dropped",
     "Erased",
     "Erasure",
     "ErasurePreview",
+    "Kept",
     "LeftTable",
     "Maintained",
     "Person",
+    "PlannedDrop",
     "Preview",
     "RebuildListener",
     "Redelivered",
@@ -37,6 +41,7 @@ __all__ = [
     "begin_anew",
     "bench",
     "drop",
+    "drop_days",
     "drop_savepoint",
     "erase",
     "erasures",
@@ -45,11 +50,13 @@ __all__ = [
     "fork",
     "heal",
     "kept_bytes",
+    "kept_days",
     "lake_as_of",
     "left_tables",
     "maintain",
     "make_class_archive",
     "needs_maintenance",
+    "planned_drop",
     "preview",
     "preview_erasure",
     "rebuild",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from streaming.base import LogError, NoVersionError, SavepointError, utc_now
 from streaming.declare import Operator, Pipeline
 from streaming.lake import Lake
-from streaming.log import head, read_batches
+from streaming.log import check_as_of, head, read_batches
 from streaming.operations.savepoints import Savepoint, savepoints
-from streaming.operators import runtime_of
+from streaming.operators import runtime_of, whole_since
 from streaming.tables import storage
 
 _FOLDER = "_as_of"
@@ -27,13 +27,21 @@ def lake_as_of(lake: Lake, pipeline: Pipeline, when: str) -> Lake:
 
     Raises:
         SavepointError: it is nothing of the kind.
-        LogError: there is no such batch, or the pipeline has several streams, whose batches have numbers of their own.
+        LogError: there is no such batch, the pipeline has several streams, whose batches have numbers of their own, or
+            rows of days that were dropped since had not all come by then.
     """
+    there = lake.as_of(_batches_of(lake, pipeline, when))
+    for stream in pipeline.streams:
+        check_as_of(there, stream)
+    return there
+
+
+def _batches_of(lake: Lake, pipeline: Pipeline, when: str) -> Mapping[str, int]:
     if when.isdigit():
-        return lake.as_of(_batch(lake, pipeline, int(when)))
+        return _batch(lake, pipeline, int(when))
     saved = Savepoint.read(lake, pipeline, when) if when.isidentifier() else None
     if saved is not None:
-        return lake.as_of(saved.batches)
+        return saved.batches
     try:
         instant = datetime.fromisoformat(when)
     except ValueError as error:
@@ -42,7 +50,7 @@ def lake_as_of(lake: Lake, pipeline: Pipeline, when: str) -> Lake:
             f"{when!r} is no batch, no instant such as 2026-03-02T09:00, and no savepoint of pipeline "
             f"{pipeline.name!r}; savepoints are: {names}."
         ) from error
-    return lake.as_of(_by_then(lake, pipeline, instant if instant.tzinfo else instant.replace(tzinfo=UTC)))
+    return _by_then(lake, pipeline, instant if instant.tzinfo else instant.replace(tzinfo=UTC))
 
 
 @contextmanager
@@ -54,11 +62,14 @@ def recomputed(spark: SparkSession, lake: Lake, operators: Iterable[Operator]) -
 
     Raises:
         ViewError: an operator does not follow the logs so far yet.
+        NoVersionError: one cannot be computed, because a log that it reads has lost days by its retention.
     """
     lacking = [] if lake.cut is None else [each for each in operators if _lacks_version(lake, each)]
     if not lacking:
         yield lake
         return
+    for operator in lacking:
+        _check_computable(lake, operator)
     folder = lake.path(_FOLDER, uuid.uuid4().hex)
     there = lake.with_recomputed(lacking, folder)
     try:
@@ -86,6 +97,18 @@ def _lacks_version(lake: Lake, operator: Operator) -> bool:
     except NoVersionError:
         return True
     return False
+
+
+def _check_computable(lake: Lake, operator: Operator) -> None:
+    since = whole_since(lake, operator)
+    if since is not None:
+        try:
+            runtime_of(operator, lake).versions()
+        except NoVersionError as without:
+            raise NoVersionError(
+                f"{without} Nor can it be computed any more: rows of days before {since} were dropped by the retention "
+                "of what it reads."
+            ) from without
 
 
 def _batch(lake: Lake, pipeline: Pipeline, number: int) -> dict[str, int]:

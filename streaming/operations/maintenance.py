@@ -102,7 +102,7 @@ def needs_maintenance(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime
 def _tables(lake: Lake, pipeline: Pipeline) -> list[_Table]:
     tables = [_Table(lake.progress(pipeline))]
     for stream in pipeline.streams:
-        tables += [_Table(lake.log(stream)), _Table(lake.batches(stream))]
+        tables += [_Table(lake.log(stream)), _Table(lake.batches(stream)), _Table(lake.dropped(stream))]
     for operator in pipeline.operators:
         tables += [
             _Table(lake.table(operator, table.suffix), compacted=not table.is_replaced, cleaned=not table.keeps_history)

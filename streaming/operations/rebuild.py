@@ -16,6 +16,7 @@ from streaming.lake import Lake
 from streaming.log import head, require_log, widen_log
 from streaming.operators import (
     OperatorRuntime,
+    check_can_rebuild,
     generation_of,
     make_ready,
     next_of,
@@ -27,7 +28,7 @@ from streaming.operators import (
 from streaming.service import Lease, Run, explained, holder_of, take_lease
 from streaming.tables import delta
 
-OF_STREAMS = ("log", "batches", "progress")
+OF_STREAMS = ("log", "batches", "dropped", "progress")
 """The tables in a stream's folder that are no operator's."""
 
 _LOOK_EVERY = 0.5
@@ -56,8 +57,8 @@ class RebuildListener:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """What the lease of a rebuild is for; a pipeline's own is another one."""
+class LeasePlace:
+    """What a lease is for that is not a pipeline's own, such as that of a rebuild."""
 
     name: str
 
@@ -85,10 +86,13 @@ def rebuild(
         LogError: nothing has been ingested yet.
         DeclarationError: the `name` is taken.
         ViewError: what the operator holds does not follow from the log, or nothing can be computed yet, because no
-            batch says how far its control stream was.
+            batch says how far its control stream was; or its logs have lost days by their retention, so that what is
+            published of these would be lost.
     """
     if operator.never_rebuilt:
         raise ViewError(f"{operator.name!r} cannot be built anew: {operator.never_rebuilt}. Nothing was changed.")
+    if name is None:
+        check_can_rebuild(lake, operator)
     listener = listener or RebuildListener()
     beside = next_of(operator) if name is None else _renamed(lake, pipeline, operator, name)
     corrected: dict[date, int] = {}
@@ -124,7 +128,9 @@ def rebuild_held(spark: SparkSession, lake: Lake, operator: Operator, now: Calla
 
     Raises:
         LeaseError: another process builds the same.
+        ViewError: what is published cannot all be computed again, as its logs have lost days by their retention.
     """
+    check_can_rebuild(lake, operator)
     beside = next_of(operator)
     with built_beside(lake, beside):
         remove_next(lake, operator)
@@ -140,7 +146,7 @@ def built_beside(lake: Lake, beside: Operator) -> AbstractContextManager[Lease]:
     Raises:
         LeaseError: another process builds the same.
     """
-    return take_lease(lake, _Place(f"{beside.folder}/{beside.name}"))
+    return take_lease(lake, LeasePlace(f"{beside.folder}/{beside.name}"))
 
 
 def _is_ready(lake: Lake, operator: Operator) -> bool:

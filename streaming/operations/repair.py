@@ -14,7 +14,7 @@ from streaming import log
 from streaming.base import INGESTED_AT, constant
 from streaming.declare import Pipeline, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, RowValidator, append_validated, next_state, stamp
+from streaming.log import Batch, RowValidator, append_validated, next_kept_from, next_state, stamp
 from streaming.operators import runtime_of
 from streaming.service import take_lease
 from streaming.views import aggregate, pairs
@@ -63,7 +63,8 @@ class Preview:
 def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> Repaired:
     """Judge the rejected rows anew and append those that are valid now, in one commit.
 
-    Each is judged as of the moment it came, so that waiting for its repair makes no row too old (`max_behind`). It
+    Each is judged as of the moment it came, so that waiting for its repair makes no row too old (`max_behind`); but for
+    days that the log does not keep any more. It
     keeps its origin, marked with the batch of the rejected row that it repairs, so that it comes back once however
     often this runs or is killed. It is stamped like any row that comes now, hence mostly late and due for correction.
 
@@ -153,7 +154,8 @@ def _validated(spark: SparkSession, lake: Lake, stream: Stream, now: datetime) -
     rejected = log.rejected(log.read_log(spark, lake, stream))
     origin = F.col("_origin").withField(log.REPAIRS, F.col("_batch")).alias("_origin")
     parsed = stream.format.parse(rejected.select("_raw", origin, INGESTED_AT))
-    return RowValidator(stream)(parsed).withColumn(INGESTED_AT, constant(now))
+    kept_from = next_kept_from(log.head(lake, stream), stream)
+    return RowValidator(stream)(parsed, kept_from=kept_from).withColumn(INGESTED_AT, constant(now))
 
 
 def _counted(validated: DataFrame) -> tuple[int, int]:

@@ -156,6 +156,10 @@ def _cut_log(lake: Lake, pipeline: Pipeline, name: str, stream: Stream, tables: 
     newest = head(lake, stream, log.version())
     if archive is not None:
         tables.append(_described(archive, f"{stream.name}/batches", None))
+    # After the log: it then has all that was dropped from that version.
+    dropped = delta.open_table(lake.dropped(stream))
+    if dropped is not None:
+        tables.append(_described(dropped, f"{stream.name}/dropped", None))
     tables.append(_described(log, f"{stream.name}/log", before))
     source, memory = stream.source, {} if newest is None else newest.source
     checkpoint = source.checkpoint(lake.checkpoint(stream, QUERY), memory)

@@ -2,7 +2,7 @@
 
 from streaming.operators.as_of import check_followed, version_read, version_through, versions_read
 from streaming.operators.comparison import differing_rows
-from streaming.operators.corrected import Corrected, corrected_numbers, same_generation
+from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, same_generation
 from streaming.operators.declaration import (
     DECLARATION,
     check_declaration,
@@ -23,17 +23,18 @@ from streaming.operators.generations import (
     versions_now,
 )
 from streaming.operators.outputs import Outputs
-from streaming.operators.pinned import PinnedTables
+from streaming.operators.pinned import LogAtVersion, PinnedTables
 from streaming.operators.placed import rows_by_batch
 from streaming.operators.reached import Reached
-from streaming.operators.runtime import (
-    LogAtVersion,
-    OperatorRuntime,
-    PendingDay,
-    Step,
-    Written,
-    runtime_of,
+from streaming.operators.retained import (
+    can_be_compared,
+    check_can_rebuild,
+    check_whole,
+    of_kept_days,
+    whole_in,
+    whole_since,
 )
+from streaming.operators.runtime import OperatorRuntime, Step, Written, runtime_of
 from streaming.operators.slices import Batches, in_pieces, slices
 from streaming.operators.state import StateCleaner, clean_state
 from streaming.operators.step_size import rows_per_step
@@ -58,8 +59,11 @@ __all__ = [
     "SteppedRuntime",
     "Written",
     "built_anew",
+    "can_be_compared",
+    "check_can_rebuild",
     "check_declaration",
     "check_followed",
+    "check_whole",
     "clean_state",
     "corrected_numbers",
     "create_table",
@@ -70,6 +74,7 @@ __all__ = [
     "in_pieces",
     "make_ready",
     "next_of",
+    "of_kept_days",
     "open_beside",
     "open_side",
     "ready_generation",
@@ -86,4 +91,6 @@ __all__ = [
     "version_through",
     "versions_now",
     "versions_read",
+    "whole_in",
+    "whole_since",
 ]

@@ -12,9 +12,22 @@ from streaming.base import FencedError, optional_instant, to_micros
 from streaming.declare import Operator
 from streaming.operators.generations import generation_of
 from streaming.operators.reached import Reached
-from streaming.operators.runtime import PendingDay
 
 _THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
+
+
+@dataclass(frozen=True)
+class PendingDay:
+    """A day whose late pairs are newer than its correction.
+
+    `late_pairs` counts all pairs of the day, `newest_batch` the latest batch that brought one, `through_batch` the
+    batch up to which the stored correction goes (null where there is none).
+    """
+
+    day: date
+    late_pairs: int
+    newest_batch: int
+    through_batch: int | None
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,17 @@
-"""The tables of an operator as an audit looks at them."""
+"""The tables of an operator, and the logs that it reads, as an audit looks at them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Generic, TypeVar
+
+from pyspark.sql import DataFrame
 
 from streaming.declare import Operator
 from streaming.lake import Lake
+from streaming.log import Batch
 from streaming.operators.as_of import versions_read
 
 Of = TypeVar("Of", bound=Operator)
@@ -27,3 +31,16 @@ class PinnedTables(Generic[Of]):
         `others` are suffixes of tables that an earlier declaration of the operator may have made.
         """
         return cls(operator, versions_read(lake, operator, *others))
+
+
+@dataclass(frozen=True)
+class LogAtVersion:
+    """An event log as an audit looks at it: the rows of one Delta `version`, and its `batches`, oldest first.
+
+    `dropped`: the day before which it has no valid row any more; None where none was dropped.
+    """
+
+    version: int | None
+    rows: DataFrame
+    batches: Sequence[Batch]
+    dropped: date | None = None

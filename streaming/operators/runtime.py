@@ -16,8 +16,10 @@ from streaming.declare import Operator, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts, batches_after
 from streaming.operators.as_of import versions_read
+from streaming.operators.corrected import PendingDay
 from streaming.operators.filtered import FilterCounts
 from streaming.operators.finding import Finding
+from streaming.operators.pinned import LogAtVersion
 from streaming.tables import delta
 
 
@@ -50,29 +52,6 @@ class Written:
     state_rows: int | None = None
     state_bytes: int | None = None
     failures: int = 0
-
-
-@dataclass(frozen=True)
-class LogAtVersion:
-    """An event log as an audit looks at it: the rows of one Delta `version`, and its `batches`, oldest first."""
-
-    version: int | None
-    rows: DataFrame
-    batches: Sequence[Batch]
-
-
-@dataclass(frozen=True)
-class PendingDay:
-    """A day whose late pairs are newer than its correction.
-
-    `late_pairs` counts all pairs of the day, `newest_batch` the latest batch that brought one, `through_batch` the
-    batch up to which the stored correction goes (null where there is none).
-    """
-
-    day: date
-    late_pairs: int
-    newest_batch: int
-    through_batch: int | None
 
 
 class OperatorRuntime(ABC):
@@ -219,6 +198,31 @@ class OperatorRuntime(ABC):
     @abstractmethod
     def laws(self, spark: SparkSession, pinned: Any, logs: Mapping[str, LogAtVersion]) -> Iterator[Finding]:
         """The laws on its `pinned` tables against the `logs` it reads, by stream, which were pinned afterwards."""
+
+    # Retention
+
+    def read_through(self) -> Mapping[str, int]:
+        """The newest batch of each log up to which it has read the rows, also after a crash; -1 for none.
+
+        It is at or behind `through`: a table that is written after others may be behind them.
+        """
+        return self.through()
+
+    def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
+        """The first day of the valid rows of `stream` that it may still need; None where that is all of them.
+
+        It has followed all that the logs have of days before `since`, by stream, no day before them waits for a
+        correction, and no such row comes any more. A stream that is not there may bring rows of any day. Without a
+        session it is as far as that can be told: the day may be earlier, or all days be needed, once there is one.
+        """
+        return None
+
+    def whole_since(self, dropped: Mapping[str, date]) -> date:
+        """The first day of its results all of which follow from rows that the logs still have.
+
+        `dropped`: per stream the day before which its log has no rows any more; at least one.
+        """
+        return max(dropped.values())
 
     # Rebuilding
 

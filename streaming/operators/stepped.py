@@ -18,6 +18,7 @@ from streaming.operators.reached import Reached
 from streaming.operators.runtime import OperatorRuntime, Step, Written
 from streaming.operators.slices import Batches
 from streaming.operators.step_size import rows_per_step
+from streaming.tables import delta
 
 
 class Steps(Protocol):
@@ -62,6 +63,12 @@ class SteppedRuntime(OperatorRuntime, Generic[Of, Stepped]):
 
     def through(self) -> Mapping[str, int]:
         return self.reached.now(self.lake, self.operator).through
+
+    def read_through(self) -> Mapping[str, int]:
+        written = (spec.suffix for spec in self.operator.tables if spec.written_by == "stream")
+        tables = (delta.open_table(self.lake.table(self.operator, suffix)) for suffix in written)
+        at = [self.reached.of(self.operator, table).through for table in tables if table is not None]
+        return {name: min((each[name] for each in at), default=-1) for name in self.through()}
 
     def pin(self, spark: SparkSession) -> PinnedTables[Of]:
         return PinnedTables.now(self.lake, self.operator)

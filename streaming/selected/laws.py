@@ -12,7 +12,17 @@ from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT, ViewError
 from streaming.declare import ELEMENT, Selected, Side, Stream
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import FilterCounts, Finding, LogAtVersion, PinnedTables, Reached, differing_rows
+from streaming.operators import (
+    FilterCounts,
+    Finding,
+    LogAtVersion,
+    PinnedTables,
+    Reached,
+    can_be_compared,
+    differing_rows,
+    of_kept_days,
+    whole_in,
+)
 from streaming.selected.frame import origin_of
 from streaming.selected.schemas import spark_schema, table_schemas
 from streaming.selected.tasks import ApplyFunction
@@ -35,6 +45,7 @@ def audit_selected(
             f"selection {selected.name!r} has selected nothing yet at {lake.table(selected)!r}; run `tidemark run "
             f"{selected.folder}` first."
         )
+    since = whole_in(lake, selected, logs)
     for to, version in pinned.versions.items():
         uri, name = lake.table(selected, to), selected.table_name(to)
         at = Reached.of(selected, delta.open_table(uri, version))
@@ -42,20 +53,25 @@ def audit_selected(
             _candidates(selected.outputs[to], stream, logs[stream.name].rows, at.through[stream.name])
             for stream in selected.reads
         ]
-        counted = sum(map(_counted, candidates), FilterCounts())
-        stored = delta.read(spark, uri, version).drop(WRITTEN_AT)
+        candidates = [rows.where(can_be_compared(since)) for rows in candidates]
+        stored = delta.read(spark, uri, version).drop(WRITTEN_AT).where(can_be_compared(since))
         newest = None if len(selected.reads) > 1 else lake.batch_read(selected.reads[0])
-        if newest is None:
+        if since is not None:
+            told = f"rows: not counted again, as those of days before {since} are gone"
+            yield Finding("conservation", name, 0, 0, told)
+        elif newest is None:
+            counted = sum(map(_counted, candidates), FilterCounts())
             wrong = abs(counted.kept - at.counts.kept) + abs(counted.removed - at.counts.removed)
             yield Finding("conservation", name, counted.rows_in, wrong, "rows: kept or removed, as counted")
-        else:
+        if newest is not None:
             # The table counts what came to its filter up to now.
             stored = stored.where(F.col(BATCH) <= newest)
         if len(selected.reads) > 1:
             # Of several logs it is the number of the step, which depends on how they went on side by side.
             stored = stored.drop(BATCH)
         kept = _kept(selected, to, candidates).select(*(f"`{each}`" for each in stored.columns))
-        yield Finding("cuts", name, stored.count(), differing_rows(stored, kept), "rows: selected again, equal")
+        told = f"rows: selected again, equal{of_kept_days(since)}"
+        yield Finding("cuts", name, stored.count(), differing_rows(stored, kept), told)
 
 
 def _candidates(side: Side, stream: Stream, log: DataFrame, through: int) -> DataFrame:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import date
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import BATCH, ORIGIN
-from streaming.declare import ELEMENT, Selected
+from streaming.declare import ELEMENT, Selected, Stream
 from streaming.lake import Lake
 from streaming.log import head
 from streaming.operators import (
@@ -60,6 +61,9 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
         filters = (to for to, side in self.operator.outputs.items() if side.where is not None)
         tables = {to: open_side(self.lake, self.operator, to) if to else own for to in filters}
         return {to: Reached.of(self.operator, table).counts for to, table in tables.items()}
+
+    def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
+        return since[stream.name]
 
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)

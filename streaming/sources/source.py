@@ -85,6 +85,9 @@ class Source(ABC):
     can_remake_checkpoint: ClassVar[bool] = False
     """Whether the rows of the log tell all that its checkpoint does, so that a lost one can be made again."""
 
+    counts_rows: ClassVar[bool] = False
+    """Whether `compare` counts rows, so that it can tell nothing once the log has dropped some."""
+
     @property
     @abstractmethod
     def origin(self) -> str:

@@ -238,9 +238,9 @@ def _replace(
     )
 
 
-def days_of(uri: str) -> set[date]:
-    """The days of which the table has partitions; none where there is no table."""
-    table = open_table(uri)
+def days_of(uri: str, version: int | None = None) -> set[date]:
+    """The days of which the table has partitions, at one `version` or the newest; none where there is no table."""
+    table = open_table(uri, version)
     if table is None:
         return set()
     days = table.get_add_actions(flatten=True)[f"partition.{DAY}"].to_pylist()

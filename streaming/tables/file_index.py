@@ -52,6 +52,11 @@ class FileIndex:
         self._by_day: dict[date, dict[str, IndexedFile]] = defaultdict(dict)
         self._by_last_batch: list[tuple[int, str]] = []
 
+    @property
+    def table(self) -> DeltaTable | None:
+        """The table as it is known; None before it was read."""
+        return self._table
+
     def refresh(self) -> DeltaTable:
         """Bring the index up to the newest version of the table, which has to be there; returns it open."""
         if self._table is None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 from urllib.parse import unquote
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streaming.base import DAY
 from streaming.tables.added_files import added_files
 from streaming.tables.commit import attempts, commit_properties, partition_of
 from streaming.tables.listed_files import read_files
@@ -53,23 +55,60 @@ def take_out(spark: SparkSession, uri: str, split: Split, metadata: Mapping[str,
     raise AssertionError("attempts end with a result or an error")
 
 
+def take_out_days(
+    spark: SparkSession,
+    uri: str,
+    before: date,
+    split: Split | None,
+    metadata: Mapping[str, Any],
+    numbers: Mapping[str, int],
+) -> int:
+    """Take all rows of the days `before` out of the table at `uri`, and return how many files these had.
+
+    So do, of the rows without a day, those that are taken by the `split`, null for none. One commit, as that of
+    `take_out`; the table keeps `numbers` from then on.
+    """
+    table = DeltaTable(location(uri))
+    for attempt in attempts(table):
+        with attempt:
+            days = _files_by_day(table)
+            files = [path for path, day in days.items() if day is not None and day < before]
+            undated = [path for path, day in days.items() if day is None]
+            others = [] if split is None else list(_files_of_taken(spark, table, uri, split, undated))
+            _rewrite(spark, table, uri, split, others, metadata, gone=files, numbers=numbers)
+            return len(files)
+    raise AssertionError("attempts end with a result or an error")
+
+
 def _rewrite(
-    spark: SparkSession, table: DeltaTable, uri: str, split: Split, files: list[str], metadata: Mapping[str, Any]
+    spark: SparkSession,
+    table: DeltaTable,
+    uri: str,
+    split: Split | None,
+    files: list[str],
+    metadata: Mapping[str, Any],
+    *,
+    gone: Sequence[str] = (),
+    numbers: Mapping[str, int] | None = None,
 ) -> None:
-    kept, folder = split.kept(read_files(spark, table, uri, files)), f"data/{uuid.uuid4().hex}"
-    kept.write.partitionBy(*partition_of(kept.columns)).parquet(f"{uri}/{folder}")
-    added, _ = added_files(table, folder, bounded_columns(table))
-    now, sizes = int(time.time() * 1000), _partitions(table)
+    """Commit `files` written anew without what the split takes, and without the files that are `gone` as a whole."""
+    now, partitions = int(time.time() * 1000), _partitions(table)
     actions: list[AddAction | RemoveAction] = [
-        replace(action, data_change=False) for action in added if isinstance(action, AddAction)
+        RemoveAction(path, False, now, *partitions[path]) for path in (*files, *gone)
     ]
-    actions += [RemoveAction(path, False, now, *sizes[path]) for path in files]
+    if split is not None and files:
+        kept, folder = split.kept(read_files(spark, table, uri, files)), f"data/{uuid.uuid4().hex}"
+        kept.write.partitionBy(*partition_of(kept.columns)).parquet(f"{uri}/{folder}")
+        added, _ = added_files(table, folder, bounded_columns(table))
+        actions += [replace(action, data_change=False) for action in added if isinstance(action, AddAction)]
     table.create_write_transaction(
         actions,
         mode="append",
         schema=table.schema(),
         partition_by=table.metadata().partition_columns,
-        commit_properties=commit_properties(metadata),
+        commit_properties=commit_properties(
+            metadata, [Transaction(name, number) for name, number in (numbers or {}).items()] or None
+        ),
     )
     table.update_incremental()
     write_checksum(table)
@@ -82,9 +121,16 @@ def bounded_columns(table: DeltaTable) -> list[str]:
     return [name.removeprefix("min.") for name, bounds in least.items() if any(bound is not None for bound in bounds)]
 
 
-def _files_of_taken(spark: SparkSession, table: DeltaTable, uri: str, split: Split) -> dict[str, int]:
+def _files_by_day(table: DeltaTable) -> dict[str, date | None]:
+    added = table.get_add_actions(flatten=True)
+    return dict(zip(map(str, added["path"].to_pylist()), added[f"partition.{DAY}"].to_pylist(), strict=True))
+
+
+def _files_of_taken(
+    spark: SparkSession, table: DeltaTable, uri: str, split: Split, among: Sequence[str] | None = None
+) -> dict[str, int]:
     """The files, by their paths in the table, that hold rows to be taken out, and how many each holds."""
-    paths = [str(path) for path in table.get_add_actions()["path"].to_pylist()]
+    paths = [str(path) for path in table.get_add_actions()["path"].to_pylist()] if among is None else list(among)
     if not paths:
         return {}
     by_end = {unquote(path): path for path in paths}

@@ -14,7 +14,16 @@ from streaming.base import RETRACTED, WINDOW, FencedError, ViewError, date_liter
 from streaming.declare import CORRECTIONS, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, head, read_log
-from streaming.operators import PendingDay, check_declaration, create_table, generation_of, open_side
+from streaming.operators import (
+    PendingDay,
+    can_be_compared,
+    check_declaration,
+    check_whole,
+    create_table,
+    generation_of,
+    open_side,
+    whole_since,
+)
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.late import in_lateness, late_pairs
@@ -30,7 +39,8 @@ def plan(
 ) -> list[PendingDay]:
     """The days that need a correction, oldest first; the versions pin what is known of late pairs, and as corrected.
 
-    Pairs that the view drops, or that the stream process corrects by itself, wait for nobody.
+    Pairs that the view drops, or that the stream process corrects by itself, wait for nobody, and neither do days of
+    which rows were dropped by the retention of the log.
     """
     if not view.corrected:
         return []
@@ -49,7 +59,13 @@ def plan(
         PendingDay(row["day"], row["late_pairs"], ended.get(row["day"], row["newest_batch"]), through.get(row["day"]))
         for row in late
     ]
-    return [entry for entry in backlog if entry.through_batch is None or entry.newest_batch > entry.through_batch]
+    since = whole_since(lake, view)
+    return [
+        entry
+        for entry in backlog
+        if (entry.through_batch is None or entry.newest_batch > entry.through_batch)
+        and (since is None or entry.day >= since)
+    ]
 
 
 def _late_days(log: DataFrame, view: Windowed) -> DataFrame:
@@ -120,7 +136,7 @@ def correct(
 
     Raises:
         LogError: nothing has been ingested yet.
-        ViewError: the view drops late pairs by its declaration.
+        ViewError: the view drops late pairs by its declaration, or rows of a day were dropped by the log's retention.
         ChangedDeclaration: the view is not the one that made its tables.
         FencedError: the view was built anew meanwhile.
     """
@@ -131,12 +147,14 @@ def correct(
         )
     generation = generation_of(delta.open_table(lake.first(view)))
     check_declaration(lake, view)
+    days = set(days)
+    check_whole(lake, view, days)
     # The log last: it then holds every batch up to the one that the correction is said to go through.
     newest = head(lake, view.of)
     log = read_log(spark, lake, view.of)
     assert newest is not None
     corrected: dict[date, int] = {}
-    for day in sorted(set(days)):
+    for day in sorted(days):
         rows = correction(log, view, day, newest).withColumn("_corrected_at", literal(now()))
         uri = create_table(lake, view, CORRECTIONS, rows.schema)
         corrected[day] = delta.replace_days(
@@ -184,10 +202,15 @@ def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> Dat
 def read_corrections(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
     """The corrections as a batch frame, at one Delta `version` or the newest, or None while there is no such table.
 
-    As of a batch of the log they are computed: those that all late rows up to it call for.
+    As of a batch of the log they are computed: those that all late rows up to it call for. Those of days that the log
+    has dropped since are read: no batch brought a row of them that it had not counted.
     """
     if lake.cut is not None:
         return _called_for(spark, lake, view)
+    return _stored(spark, lake, view, version)
+
+
+def _stored(spark: SparkSession, lake: Lake, view: Windowed, version: int | None = None) -> DataFrame | None:
     table = open_side(lake, view, CORRECTIONS, version)
     return None if table is None else delta.read(spark, lake.corrections(view), table.version())
 
@@ -198,7 +221,12 @@ def _called_for(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame | 
         return None
     log = read_log(spark, lake, view.of)
     days = _changed_sessions(log, view) if kind_of(view).merges else _late_days(log, view)
-    frames = [correction(log, view, row["day"], newest) for row in days.select("day").distinct().collect()]
+    since = whole_since(lake, view)
+    late = [row["day"] for row in days.select("day").distinct().collect()]
+    frames = [correction(log, view, day, newest) for day in late if since is None or day >= since]
+    stored = None if since is None else _stored(spark, lake, view)
+    if stored is not None:
+        frames.append(stored.where(~can_be_compared(since)).drop("_corrected_at"))
     return reduce(DataFrame.unionByName, frames) if frames else None
 
 

@@ -14,7 +14,7 @@ from streaming.base import WINDOW, literal
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import Batch
-from streaming.operators import Finding, LogAtVersion, open_beside
+from streaming.operators import Finding, LogAtVersion, can_be_compared, of_kept_days, open_beside, whole_in
 from streaming.tables import delta
 from streaming.views.comparison import compare
 from streaming.views.corrections import correction, days_of_session, plan, read_corrections
@@ -72,7 +72,7 @@ def audit_view(
     ).first()
     assert counts is not None
     aware = [batch for batch in batches if batch.number > unaware]
-    counted_late = sum((batch.late or {}).get(view.name, 0) - batch.erased_late(view.name) for batch in aware)
+    counted_late = sum((batch.late or {}).get(view.name, 0) - batch.gone_late(view.name) for batch in aware)
     broken = (
         abs(counts["pairs"] - counts["late"] - counts["on_time"])
         + abs(counted_late - counts["counted"])
@@ -93,9 +93,10 @@ def audit_view(
     clock = there if lake.cut is None else watermark
     published = F.col("window_end") <= literal(None if clock is None else view.window.closed_by(clock))
     kept = kept_days(delta.open_table(lake.first(view), tables.first))
-    compared_days = ~F.col("_day").isin(*kept) if kept else F.lit(True)
+    since = whole_in(lake, view, {view.of.name: log})
+    compared_days = can_be_compared(since) & (~F.col("_day").isin(*kept) if kept else F.lit(True))
     published = published & compared_days
-    behind = "" if clock == watermark else f"; the view is at {_told(clock)}"
+    behind = ("" if clock == watermark else f"; the view is at {_told(clock)}") + of_kept_days(since)
     if kept:
         behind += f"; {len(kept)} days keep numbers of erased rows"
     on_time = closed_results(counted.where("not _late"))
@@ -118,7 +119,9 @@ def audit_view(
             current_results(first, corrections, view, updates).where(settled & published),
             closed_results(counted).where(settled),
             view.columns,
-            "windows: current = batch, all rows" + (f"; {len(waiting)} days wait" if waiting else ""),
+            "windows: current = batch, all rows"
+            + (f"; {len(waiting)} days wait" if waiting else "")
+            + of_kept_days(since),
         )
     if updates is not None and updated:
         yield compare(
@@ -135,7 +138,7 @@ def audit_view(
             "idempotence",
             view,
             corrections.where(compared_days),
-            _recomputed(rows, corrections, view, batches).where(compared_days),
+            _recomputed(rows, corrections.where(compared_days), view, batches).where(compared_days),
             (*view.columns, "_late_rows", "_retracted", "_through_batch"),
             "corrections: computed again, equal",
         )

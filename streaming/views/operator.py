@@ -36,6 +36,7 @@ from streaming.views.laws import PinnedView, audit_view
 from streaming.views.open_windows import OpenWindows, read_open
 from streaming.views.position import Position, check_position
 from streaming.views.results import counted_by, counted_rows, pairs, possibly_in_windows_after
+from streaming.views.retained import needs_since, read_through
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
 from streaming.views.updates import Updates, read_updates, updates_of
 
@@ -158,6 +159,15 @@ class WindowedRuntime(OperatorRuntime):
         on_day: Callable[[date, int], None] = lambda day, rows: None,
     ) -> dict[date, int]:
         return correct(spark, self.lake, self.operator, days, now, on_day)
+
+    def read_through(self) -> dict[str, int]:
+        return {self.operator.of.name: read_through(self.lake, self.operator)}
+
+    def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
+        return needs_since(spark, self.lake, self.operator, since[stream.name])
+
+    def whole_since(self, dropped: Mapping[str, date]) -> date:
+        return self.operator.window.whole_since(super().whole_since(dropped))
 
     def refresh(self) -> None:
         self._steps = self._updating = None

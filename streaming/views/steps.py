@@ -17,7 +17,7 @@ from streaming.clocks import latest
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles
-from streaming.operators import StateCleaner, Written
+from streaming.operators import StateCleaner, Written, can_be_compared
 from streaming.spark import remembered
 from streaming.tables import delta, storage
 from streaming.views.kept import kept_of
@@ -72,6 +72,10 @@ class ViewSteps(ABC):
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written: ...
 
     def _publish(self, results: DataFrame | None, before: Position, after: Position, now: datetime) -> int:
+        dropped = self.log.dropped_before()
+        if results is not None and dropped is not None:
+            # A view that is new on an old log has not all rows of windows that begin before.
+            results = results.where(can_be_compared(self.view.window.whole_since(dropped)))
         return publish(
             self.lake,
             self.view,

@@ -4,7 +4,7 @@ from streaming.windows.custom import Custom
 from streaming.windows.fixed import Sliding, Tumbling
 from streaming.windows.local_days import LocalDays
 from streaming.windows.session import SessionWindow
-from streaming.windows.window import Window
+from streaming.windows.window import Window, whole_days
 
 __all__ = [
     "Custom",
@@ -13,4 +13,5 @@ __all__ = [
     "Sliding",
     "Tumbling",
     "Window",
+    "whole_days",
 ]

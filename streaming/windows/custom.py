@@ -37,6 +37,11 @@ class Custom(Window):
         """How far a window may reach from a row."""
         return interval(self.within)
 
+    @property
+    def rows_before(self) -> timedelta:  # type: ignore[override]
+        """A window may begin after its rows."""
+        return self.reach
+
     def bounds(self, event_time: Column) -> Column:
         """The assigned windows that are windows."""
         micros, reach = F.unix_micros(event_time), F.lit(interval(self.within) // MICROSECOND)

@@ -58,6 +58,11 @@ class SessionWindow(Window):
         """The gap; None where each row brings its own."""
         return None if self.gap is None else interval(self.gap)
 
+    @property
+    def rows_before(self) -> timedelta:  # type: ignore[override]
+        """The gap: where a row lies within it, the session has begun before. Of a gap of the row's own nobody knows."""
+        return timedelta() if self.reach is None else self.reach
+
     def bounds(self, event_time: Column) -> Column:
         """The row's own `[t, t + gap)`, before it is merged."""
         if self.gap is not None:

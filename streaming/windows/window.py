@@ -38,6 +38,9 @@ class Window(ABC):
     grace: timedelta = timedelta()
     """How long after its end a window may still grow; at a watermark of end + grace it is closed."""
 
+    rows_before: timedelta = timedelta()
+    """How long before its start a window may have rows, or rows that tell whether it starts there."""
+
     overlap: int = 1
     """In how many windows a row is at most, where that is known."""
 
@@ -62,6 +65,19 @@ class Window(ABC):
     def rows_for_day(self, day: date) -> Column:
         """Condition on `_day` that holds for every row of any window that starts on `day`."""
         return rows_around(day, timedelta(), self.reach)
+
+    def needed_since(self, since: date) -> date | None:
+        """The first day of rows that make up the days with windows which rows from the day `since` on may be in.
+
+        A window is counted to the day on which it starts. None where the data tell (sessions), or nobody knows.
+        """
+        if self.merging or self.reach is None:
+            return None
+        return since - whole_days(self.reach) - whole_days(self.rows_before)
+
+    def whole_since(self, dropped: date) -> date:
+        """The first day of which all windows have all their rows, where those of the days before `dropped` are gone."""
+        return dropped + whole_days(self.rows_before)
 
     def ends_between(self, after: datetime, by: datetime) -> bool:
         """Whether a window may end in (after, by]. True for kinds whose ends depend on the data (sessions, custom)."""
@@ -96,6 +112,11 @@ class Window(ABC):
     def has_no_window(self, event_time: Column) -> Column:
         """Whether a row is in no window."""
         return F.size(self.bounds(event_time)) == 0
+
+
+def whole_days(length: timedelta) -> timedelta:
+    """The length, rounded up to days."""
+    return -(-length // _DAY) * _DAY
 
 
 def rows_around(day: date, before: timedelta, after: timedelta | None) -> Column:

@@ -110,6 +110,8 @@ def _not_its_own(lake: Lake, stream: Stream, checkpoint: str, query: str | None)
     if any(batch.erased for batch in batches):
         # A file of which nothing is left in the log would be taken for a new one.
         return Ailment(kind, checkpoint, f"{means}. Rows were erased, which would come back", _FROM_BACKUP)
+    if any(batch.dropped for batch in batches):
+        return Ailment(kind, checkpoint, f"{means}. Files of dropped days would be read once more", _FROM_BACKUP)
     return Ailment(
         kind,
         checkpoint,

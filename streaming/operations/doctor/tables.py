@@ -66,6 +66,7 @@ def _tables(lake: Lake, pipeline: Pipeline) -> Iterator[_Table]:
     for stream in pipeline.streams:
         yield _Table(lake.log(stream), of_log.format(stream.name), True)
         yield _Table(lake.batches(stream), of_log.format(stream.name), False)
+        yield _Table(lake.dropped(stream), of_log.format(stream.name), False)
     for operator in pipeline.operators:
         way_out = made_again(operator)
         # What was built anew has the numbers of a generation, and the commits of another table.

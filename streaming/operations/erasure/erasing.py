@@ -28,6 +28,7 @@ from streaming.declare import PENDING, Operator, Pipeline, Windowed
 from streaming.lake import Lake
 from streaming.log import archive_batches, note_erased, read_log
 from streaming.operations.cuts import forget_recomputed
+from streaming.operations.erasure.days import check_days
 from streaming.operations.erasure.delivered import check_delivered, tell_deliveries
 from streaming.operations.erasure.found import (
     WITHOUT_ROWS,
@@ -90,6 +91,7 @@ def erase(
         held.enter_context(take_lease(lake, pipeline, "erase"))
         pinning = _savepoints_to_drop(lake, pipeline, with_savepoints)
         _check_operators(lake, pipeline)
+        check_days(lake, pipeline, person, keep_numbers)
         begun = next((each for each in erasures(lake) if each.done_at is None and each.is_of(pipeline, person)), None)
         check_delivered(spark, lake, pipeline, now, is_begun=begun is not None)
         # Only now: whatever is refused before leaves them there.

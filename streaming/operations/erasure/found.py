@@ -15,12 +15,12 @@ from streaming.base import BATCH, DAY, ORIGIN, WINDOW, ErasureError
 from streaming.declare import STATE, Operator, Pipeline, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import REPAIRS, ever_rejected, place, read_batches, read_log, repaired
+from streaming.operations.batch_counts import counted_by_batch
 from streaming.operations.erasure.person import Person
-from streaming.operators import runtime_of
 from streaming.tables import Split, delta
 from streaming.views import pairs
 
-WITHOUT_ROWS = ("batches", "progress")
+WITHOUT_ROWS = ("batches", "dropped", "progress")
 """Tables beside the logs that hold no row of a stream."""
 
 _PLACE = "_place"
@@ -71,29 +71,7 @@ def in_logs(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person)
 def _in_log(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream, person: Person) -> InLog:
     log = read_log(spark, lake, stream)
     split = _split(log, person, any(batch.cause == "repair" for batch in read_batches(lake, stream)))
-    operators = [operator for operator in pipeline.operators if stream in operator.reads]
-    counts = {operator.name: runtime_of(operator, lake).counts(stream) for operator in operators}
-    late = {name: each.late for name, each in counts.items() if each is not None}
-    valid = F.col(DAY).isNotNull()
-    rows = (
-        split.taken(log)
-        .groupBy(BATCH)
-        .agg(
-            F.count_if(valid).alias("valid"),
-            F.count_if(~valid).alias("rejected"),
-            *(F.coalesce(F.sum(each), F.lit(0)).alias(f"late_{name}") for name, each in late.items()),
-        )
-        .collect()
-    )
-    by_batch = {
-        row[BATCH]: {
-            "valid": row["valid"],
-            "rejected": row["rejected"],
-            "late": {name: row[f"late_{name}"] for name in late if row[f"late_{name}"]},
-        }
-        for row in rows
-    }
-    return InLog(stream, split, by_batch)
+    return InLog(stream, split, counted_by_batch(split.taken(log), lake, pipeline, stream))
 
 
 def _split(log: DataFrame, person: Person, has_repairs: bool) -> Split:

@@ -49,6 +49,7 @@ class Generator(OffsetSource):
     rows: int | None = None
     rows_per_batch: int = 10_000
 
+    counts_rows: ClassVar[bool] = True
     origin: ClassVar[str] = "struct<task: int, offset: bigint, due: timestamp>"
 
     def __post_init__(self) -> None:

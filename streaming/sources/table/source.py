@@ -56,6 +56,7 @@ class Table(OffsetSource):
     rows_per_batch: int = 500_000
     changes_by: tuple[str, ...] = ()
 
+    counts_rows: ClassVar[bool] = True
     origin: ClassVar[str] = "struct<table: string, unit: bigint, position: bigint, written: timestamp, at: timestamp>"
 
     def __post_init__(self) -> None:

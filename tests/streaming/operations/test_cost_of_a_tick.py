@@ -15,7 +15,7 @@ from streaming import log
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.lake.lake import Lake
 from streaming.operations.maintenance import maintain
-from streaming.operators.runtime import PendingDay
+from streaming.operators.corrected import PendingDay
 from streaming.tables import delta, history
 from tests.support.histories import grow_corrections, grow_log
 from tests.support.instants import NOW, T0

@@ -1,0 +1,14 @@
+"""Retention of event logs: which days may go, and how they go."""
+
+from streaming.operations.retention.dropping import Dropped, drop_days
+from streaming.operations.retention.kept import Kept, kept_days
+from streaming.operations.retention.planned import PlannedDrop, planned_drop
+
+__all__ = [
+    "Dropped",
+    "Kept",
+    "PlannedDrop",
+    "drop_days",
+    "kept_days",
+    "planned_drop",
+]

@@ -1,0 +1,49 @@
+"""Old days go with maintenance, whoever runs it, and commands say so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_assets.pipeline.maintenance import maintenance_job
+from platform_assets.resources import default_resources
+from streaming.lake.lake import Lake
+from streaming.pipelines import flights as declared
+from streaming.tables import delta
+from tests.platform_assets.conftest import Tidemark
+from tests.support.departures import CLOSING, FIRST, SECOND, THIRD, departure
+from tests.support.feeds import land_all
+
+
+def test_maintenance_drops_old_days_and_says_what_stays(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = replace(declared.flights, retention="1 day")
+    view = replace(declared.departures_by_origin, of=stream)
+    pipeline = replace(declared.pipeline, streams=(stream,), operators=(view,))
+    monkeypatch.setattr(declared, "pipeline", pipeline)
+    for batch in ([*FIRST, *SECOND, *THIRD, *CLOSING], [departure("EWR", "06T10:00")], [departure("JFK", "07T10:00")]):
+        land_all(lake, stream, batch)
+        assert tidemark("run flights")[0] == 0
+
+    code, text = tidemark("status flights")
+    assert code == 0 and "retention of flights: 1 day; rows of days before 2013-01-05 are rejected" in text
+    code, text = tidemark("maintain flights")
+    reason = "view 'departures_by_origin' may still need rows from 2013-01-04 on"
+    done = f"flights: 9 rows of 3 days before 2013-01-04 dropped from the log; what follows stays: {reason}"
+    assert code == 0 and f"flights: dropping 3 days before 2013-01-04 {done}" in text
+    code, text = tidemark("maintain flights")
+    assert code == 0 and f"flights: nothing to drop; what follows stays: {reason}" in text
+    code, text = tidemark("show flights log")
+    assert code == 0 and "9 rows of days before 2013-01-04 are dropped, results stay" in text
+    code, text = tidemark("audit flights")
+    assert code == 0 and "9 rows of days before were dropped, views keep theirs" in text
+    code, text = tidemark("rebuild departures_by_origin")
+    assert code == 1 and "cannot be built anew" in text and "Nothing was changed." in text
+
+    land_all(lake, stream, [departure("JFK", "08T10:00")])
+    assert tidemark("run flights")[0] == 0
+    assert maintenance_job(pipeline).execute_in_process(resources=default_resources(lake.root)).success
+    assert sorted(str(day) for day in delta.days_of(lake.log(stream))) == ["2013-01-06", "2013-01-07", "2013-01-08"]

@@ -36,8 +36,8 @@ Ending = Literal["stop", "drain"]
 class Continuous:
     """A pipeline, running; the caller holds its lease.
 
-    Each operator steps in a thread of its own, and each delivery has one, so that none waits for another. A log gives way
-    to steps, for a moment: see `Stepping`.
+    Each operator steps in a thread of its own, and each delivery has one, so that none waits for another. A log gives
+    way to steps, for a moment: see `Stepping`.
 
     `on_measures` takes the batches that ended since it was called last; `on_status` takes the state of the process,
     about twice a second.

@@ -77,8 +77,8 @@ class Landed:
         self._drain(self.streams)
 
     def step_costs(self) -> Iterator[float]:
-        """CPU seconds of the step of a view by key and ten seconds that follows a batch, again and again."""
-        view = Windowed("per_window", self.streams[0], Tumbling("10 seconds"), {"readings": agg.count()}, by=("id",))
+        """CPU seconds of the step of a view that follows a batch and closes the windows of one, again and again."""
+        view = Windowed("per_window", self.streams[0], Tumbling("2 seconds"), {"readings": agg.count()}, by=("id",))
         runtime = runtime_of(view, self.lake)
         while True:
             self.land(1)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import psutil
@@ -69,6 +70,20 @@ class Dagster:
         while not condition():
             assert time.monotonic() < deadline, f"no {what} after {DEADLINE} s:\n{self.output.read_text()[-4000:]}"
             time.sleep(0.5)
+
+    def launch(self, job: str, **more: Any) -> str:
+        """The id of a run of a job, which is launched as soon as the pages answer."""
+        runs: list[str] = []
+
+        def launched() -> bool:
+            try:
+                runs.append(self.client.submit_job_execution(job, repository_location_name=LOCATION, **more))
+            except DagsterGraphQLClientError:
+                return False
+            return True
+
+        self.wait_for(launched, "run")
+        return runs[0]
 
 
 @pytest.fixture(scope="module")
@@ -125,16 +140,10 @@ def test_a_stream_is_launched_kept_and_ended_from_dagster(dagster: Dagster) -> N
     lake, instance, client = dagster.lake, dagster.instance, dagster.client
     land_all(lake, beats.stream, [_beat(0)])
 
-    def launched() -> str | None:
-        try:
-            return client.submit_job_execution("beats_stream", repository_location_name=LOCATION)
-        except DagsterGraphQLClientError:
-            return None
-
     def ingested(files: int) -> bool:
         return len([batch for batch in read_batches(lake, beats.stream) if batch.cause == "source"]) == files
 
-    dagster.wait_for(launched, "run")
+    dagster.launch("beats_stream")
     dagster.wait_for(lambda: ingested(1), "first batch")
     process = look(lake, beats).process
     assert process is not None
@@ -208,9 +217,8 @@ def test_a_run_that_delivers_days_again_is_killed_in_mid_batch_launched_again_an
     with psycopg.connect(database) as holder:
         holder.execute("select number from shipped where number = 5 for update")
         first, last = (at(86_400 * day).date().isoformat() for day in (0, 1))
-        launched = dagster.client.submit_job_execution(
+        launched = dagster.launch(
             "__ASSET_JOB",
-            repository_location_name=LOCATION,
             tags={"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last},
             asset_selection=[delivery_key(to_table)],
         )

@@ -21,7 +21,8 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     if "://" not in uri:
         return fs.LocalFileSystem(), uri
     if s3.on_s3(uri):
-        return s3.file_system(), location(uri).removeprefix("s3://")
+        # Open tables tell their place with a slash at its end, behind which no further part may begin with one.
+        return s3.file_system(), location(uri).removeprefix("s3://").rstrip("/")
     return fs.FileSystem.from_uri(location(uri))
 
 

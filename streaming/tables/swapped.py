@@ -49,6 +49,9 @@ def look(uri: str) -> Seen:
 def swap(uri: str, content: bytes, seen: Seen, token: str) -> None:
     """Put a small file in place whole, where it is still what was `seen`; `token` is as in `storage.replace_bytes`.
 
+    No two writers may put the same `content`: by it a writer knows its own, where the store has carried out a request
+    whose answer was lost, and refuses the repetition.
+
     Raises:
         ChangedMeanwhile: the file is another one by now; nothing was written.
         StoreError, OSError: it cannot be written.
@@ -63,7 +66,8 @@ def swap(uri: str, content: bytes, seen: Seen, token: str) -> None:
     try:
         store.put(name, content, mode=mode)
     except (AlreadyExistsError, PreconditionError):
-        raise ChangedMeanwhile(f"{uri} is another one by now") from None
+        if look(uri).content != content:
+            raise ChangedMeanwhile(f"{uri} is another one by now") from None
     # Where the bucket is not there, as where the file is gone, the client says that the file was not found.
     except (BaseError, FileNotFoundError) as error:
         raise s3.store_error(uri, error) from None

@@ -31,7 +31,10 @@ _log = logging.getLogger("tidemark")
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a pipeline: `what` it does (such as `stream` or `drain`), and when it last gave a sign of life."""
+    """Who holds a pipeline: `what` it does (such as `stream` or `drain`), and when it last gave a sign of life.
+
+    `lock` is the id of the lock file that it has locked: hosts may have the same name, but no two have the same file.
+    """
 
     host: str
     process: int
@@ -39,6 +42,7 @@ class Holder:
     since: str
     renewed: str
     token: str
+    lock: str = ""
 
     def __str__(self) -> str:
         return f"process {self.process} on {self.host} ({self.what}, since {self.since[:19]} UTC)"
@@ -97,9 +101,9 @@ def take_lease(
 ) -> Iterator[Lease]:
     """Hold the checkpoints and tables of a pipeline while the body runs; `wait` seconds for one that is just ending.
 
-    On one machine the lock decides: it ends with its holder, whatever ends that. For others a record beside the
-    checkpoints counts, which the holder renews; one that is older than `TIMEOUT` is taken over, on an object store by
-    one of those that try at once. A holder that slept through that cannot append to the log any more
+    On one machine the lock decides: it ends with its holder, whatever ends that. For others, also of the same name, a
+    record beside the checkpoints counts, which the holder renews; one that is older than `TIMEOUT` is taken over, on an
+    object store by one of those that try at once. A holder that slept through that cannot append to the log any more
     (`streaming.log.append_batch`).
 
     Raises:
@@ -128,13 +132,13 @@ def take_lease(
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise _held(lake, pipeline, _read(lake, pipeline)) from error
-        seen = swapped.look(_record(lake, pipeline))
-        recorded = _holder(seen.content)
-        if recorded is not None and recorded.host != host and not _expired(recorded):
-            raise _held(lake, pipeline, recorded)
-        now = _now().isoformat()
-        held = Lease(lake, pipeline, handle, Holder(host, os.getpid(), what, now, now, uuid.uuid4().hex))
         try:
+            seen, lock = swapped.look(_record(lake, pipeline)), _named(handle)
+            recorded = _holder(seen.content)
+            if recorded is not None and _is_elsewhere(recorded, host, lock):
+                raise _held(lake, pipeline, recorded)
+            now = _now().isoformat()
+            held = Lease(lake, pipeline, handle, Holder(host, os.getpid(), what, now, now, uuid.uuid4().hex, lock))
             held._begin(seen)
         except swapped.ChangedMeanwhile as error:
             raise _held(lake, pipeline, _read(lake, pipeline)) from error
@@ -150,16 +154,15 @@ def take_lease(
 
 def holder_of(lake: Lake, pipeline: Named, host: str | None = None) -> Holder | None:
     """Who holds the pipeline now, or None; takes nothing."""
-    recorded = _read(lake, pipeline)
-    path = _lock_path(lake, pipeline)
-    if not path.exists():
-        return recorded if recorded is not None and recorded.host != (host or socket.gethostname()) else None
-    with path.open("a+") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return recorded or Holder("this machine", 0, "starting or ending", "", "", "")
-    elsewhere = recorded is not None and recorded.host != (host or socket.gethostname()) and not _expired(recorded)
+    recorded, path, lock = _read(lake, pipeline), _lock_path(lake, pipeline), ""
+    if path.exists():
+        with path.open("a+") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return recorded or Holder("this machine", 0, "starting or ending", "", "", "")
+            lock = _content(handle)
+    elsewhere = recorded is not None and _is_elsewhere(recorded, host or socket.gethostname(), lock)
     return recorded if elsewhere else None
 
 
@@ -180,6 +183,27 @@ def _held(lake: Lake, pipeline: Named, holder: Holder | None) -> LeaseError:
         f"pipeline {pipeline.name!r} is already held by {holder or 'another process'} on this lake ({lake.root}); wait "
         f"until it ends, or stop it (`tidemark down {pipeline.name}` ends a stream). Nothing was changed."
     )
+
+
+def _named(handle: IO[str]) -> str:
+    """The id of a lock file, which the first who has it locked gives it."""
+    known = _content(handle)
+    if not known:
+        known = uuid.uuid4().hex
+        handle.write(known)
+        handle.flush()
+    return known
+
+
+def _content(handle: IO[str]) -> str:
+    handle.seek(0)
+    return handle.read()
+
+
+def _is_elsewhere(holder: Holder, host: str, lock: str) -> bool:
+    """Whether a holder is on another machine and still believed; the record of an older release names no lock file."""
+    is_here = holder.host == host and holder.lock in ("", lock)
+    return not is_here and not _expired(holder)
 
 
 def _lock_path(lake: Lake, pipeline: Named) -> Path:

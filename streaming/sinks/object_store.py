@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import from_url
 
-from streaming.base import SinkError
+from streaming.base import SettingsError, SinkError
 from streaming.sinks.file_sink import Place
+from streaming.tables import s3
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Store
@@ -54,7 +55,7 @@ class ObjectStore(Place):
                 raise SinkError(f"{url}: option {option!r} is to be in {variable}, which is not set; set it.")
             given[option] = os.environ[variable]
         client: Any = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
-        if given.get("endpoint", "").startswith("http://"):
+        if _address(url, given).startswith("http://"):
             client["allow_http"] = True
         try:
             self._store: Store = (
@@ -155,3 +156,14 @@ def _said(error: Exception) -> str:
         return f"{said[1]}: {said[2].rstrip('.')}."
     first = re.split(r"\n\s*\n|Debug source", text.strip())[0]
     return " ".join(re.sub(r"\?[^ )]*", "", first).split())[:_TOLD].rstrip(".") + "."
+
+
+def _address(url: str, given: Mapping[str, str]) -> str:
+    """The address of the store as declared, else as the environment says; "" for that of whoever offers it."""
+    if "endpoint" in given or not s3.on_s3(url):
+        return given.get("endpoint", "")
+    try:
+        s3.check_endpoint()
+    except SettingsError as error:
+        raise SinkError(str(error)) from error
+    return s3.endpoint() or ""

@@ -8,7 +8,7 @@ from streaming.tables.file_index import FileIndex
 from streaming.tables.history import commits_of, newest_commits, numbers_of
 from streaming.tables.listed_files import read_files
 from streaming.tables.log_cleanup import clean_up
-from streaming.tables.rewritten import Split, bounded_columns, take_out, take_out_days, taken_rows
+from streaming.tables.rewritten import Split, TakenOut, bounded_columns, take_out, take_out_days, to_be_taken
 from streaming.tables.storage import location
 from streaming.tables.task_files import TaskFile, TaskFiles
 from streaming.tables.time_ranges import TimeRange, at_most, have_common, merged, moved, occupied, shifted
@@ -16,6 +16,7 @@ from streaming.tables.time_ranges import TimeRange, at_most, have_common, merged
 __all__ = [
     "FileIndex",
     "Split",
+    "TakenOut",
     "TaskFile",
     "TaskFiles",
     "TimeRange",
@@ -43,5 +44,5 @@ __all__ = [
     "swapped",
     "take_out",
     "take_out_days",
-    "taken_rows",
+    "to_be_taken",
 ]

@@ -10,7 +10,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -22,11 +22,12 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from streaming.base import DAY, RewrittenError
 from streaming.tables.added_files import added_files
 from streaming.tables.columns import added_columns, nullable
-from streaming.tables.storage import location
+from streaming.tables.storage import files_of, location
 from streaming.tables.task_files import TaskFile
 from streaming.tables.version_checksum import write_checksum
 
 _ATTEMPTS = 8
+_MARK = "mark"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,28 @@ def attempts(table: DeltaTable) -> Retrying:
         after=lambda _: table.update_incremental(),
         reraise=True,
     )
+
+
+@dataclass(frozen=True)
+class Mark:
+    """By this a commit knows itself again: a store may carry out a request whose answer is lost, and then refuse it.
+
+    `since` is the version of the table that the first attempt is for.
+    """
+
+    since: int
+    text: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def is_in(self, table: DeltaTable) -> bool:
+        """Whether an open table has the commit; nothing is read where nobody has committed since the first attempt."""
+        return any(self._is_of(table, version) for version in range(self.since + 1, table.version() + 1))
+
+    def _is_of(self, table: DeltaTable, version: int) -> bool:
+        try:
+            with files_of(table).open_input_stream(f"_delta_log/{version:020}.json") as entry:
+                return self.text.encode() in entry.read()
+        except FileNotFoundError:
+            return False
 
 
 def commit_rows(
@@ -80,10 +103,13 @@ def commit_rows(
     partition = partition_of(frame.columns)
     frame.write.partitionBy(*partition).options(**encoding).parquet(f"{uri}/{folder}")
     on_written(lambda: frame.sparkSession.read.schema(frame.schema).parquet(f"{uri}/{folder}"))
-    properties = commit_properties(metadata(), _transactions(txn, numbers()))
+    mark = Mark(table.version())
+    properties = commit_properties(metadata(), numbers(), mark, txn)
     actions, rows = added_files(table, folder, statistics)
     for attempt in attempts(table):
         with attempt:
+            if mark.is_in(table):
+                break
             # What came between is compaction, which changes no row, or another process, which is for the fence and the
             # transaction to judge: delta-rs itself would store the same transaction twice.
             fence(table)
@@ -125,8 +151,11 @@ def commit_files(
         RewrittenError: one of the files to be replaced is not in the table any more.
     """
     table = DeltaTable(location(uri))
+    mark = Mark(table.version())
     for attempt in attempts(table):
         with attempt:
+            if mark.is_in(table):
+                break
             fence(table)
             _check_has(table, replaces)
             table.create_write_transaction(
@@ -134,7 +163,7 @@ def commit_files(
                 mode=mode,
                 schema=schema or table.schema(),
                 partition_by=table.metadata().partition_columns,
-                commit_properties=commit_properties(metadata, _transactions(None, numbers)),
+                commit_properties=commit_properties(metadata, numbers, mark),
             )
     table.update_incremental()
     write_checksum(table)
@@ -178,16 +207,14 @@ def is_written(table: DeltaTable, txn: Txn) -> bool:
     return written is not None and written >= txn.version
 
 
-def commit_properties(metadata: Mapping[str, Any], transactions: list[Transaction] | None = None) -> CommitProperties:
-    """What a commit says of itself."""
+def commit_properties(
+    metadata: Mapping[str, Any], numbers: Mapping[str, int], mark: Mark, txn: Txn | None = None
+) -> CommitProperties:
+    """What a commit says of itself, and the `numbers` that its table keeps from then on."""
+    own = [] if txn is None else [Transaction(txn.app_id, txn.version)]
     return CommitProperties(
-        custom_metadata={"userMetadata": json.dumps(metadata)},
-        app_transactions=transactions,
+        custom_metadata={"userMetadata": json.dumps(metadata), _MARK: mark.text},
+        app_transactions=[*own, *(Transaction(name, number) for name, number in numbers.items())] or None,
         # The commit is for exactly the version that was looked at: compare and swap.
         max_commit_retries=0,
     )
-
-
-def _transactions(txn: Txn | None, numbers: Mapping[str, int]) -> list[Transaction] | None:
-    own = [] if txn is None else [Transaction(txn.app_id, txn.version)]
-    return [*own, *(Transaction(name, number) for name, number in numbers.items())] or None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -34,14 +36,22 @@ def file_statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> dict[str
             except OverflowError:
                 # Python knows the years 1 to 9999 only; a file without bounds is read, never skipped.
                 continue
-            least[name], greatest[name] = span
+            if None not in span:
+                least[name], greatest[name] = span
     return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 
 def _bound(value: Any, *, round_up: bool) -> Any:
-    """Delta keeps instants with milliseconds only, so the upper bound is rounded up."""
+    """A bound in JSON; None where it would be another number there, or is of a type that Delta bounds in no file.
+
+    Delta keeps instants with milliseconds only, so the upper bound is rounded up.
+    """
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Decimal | bytes):
+        return None
     if not isinstance(value, datetime):
-        return value
+        return value.isoformat() if isinstance(value, date) else value
     instant = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
     if round_up and instant.microsecond % 1000:
         instant += MILLISECOND

@@ -10,14 +10,14 @@ from datetime import date
 from typing import Any
 from urllib.parse import unquote
 
-from deltalake import DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import DAY
 from streaming.tables.added_files import added_files
-from streaming.tables.commit import attempts, commit_properties, partition_of
+from streaming.tables.commit import Mark, attempts, commit_properties, partition_of
 from streaming.tables.listed_files import read_files
 from streaming.tables.storage import location
 from streaming.tables.version_checksum import write_checksum
@@ -33,26 +33,49 @@ class Split:
     kept: Callable[[DataFrame], DataFrame]
 
 
-def taken_rows(spark: SparkSession, uri: str, split: Split) -> int:
-    """How many rows `take_out` would take out of the table at `uri`."""
-    return sum(_files_of_taken(spark, DeltaTable(location(uri)), uri, split).values())
+@dataclass(frozen=True)
+class TakenOut:
+    """What is taken out of a table: how many rows, of how many files."""
+
+    rows: int
+    files: int
 
 
-def take_out(spark: SparkSession, uri: str, split: Split, metadata: Mapping[str, Any]) -> int:
-    """Take rows out of the table at `uri`, and return how many files were written anew; others stay as they are.
+def to_be_taken(spark: SparkSession, uri: str, split: Split) -> TakenOut:
+    """What `take_out` would take out of the table at `uri`."""
+    return _told(_files_of_taken(spark, DeltaTable(location(uri)), uri, split))
+
+
+def take_out(
+    spark: SparkSession,
+    uri: str,
+    split: Split,
+    metadata: Mapping[str, Any],
+    numbers: Mapping[str, int] | None = None,
+) -> TakenOut:
+    """Take rows out of the table at `uri`: files that hold some are written anew, others stay as they are.
 
     The commit is a rewrite, as compaction's is: append-only tables take it, and who follows the table by its versions
-    passes over it. Where another commit came between, the table is looked at anew.
+    passes over it. Where another commit came between, the table is looked at anew. The table keeps the `numbers` from
+    then on; there is no commit where there is nothing to take out.
     """
-    table = DeltaTable(location(uri))
+    table, found = DeltaTable(location(uri)), dict[str, int]()
+    mark = Mark(table.version())
     for attempt in attempts(table):
         with attempt:
+            if mark.is_in(table):
+                break
             found = _files_of_taken(spark, table, uri, split)
-            if not found:
-                return 0
-            _rewrite(spark, table, uri, split, list(found), metadata)
-            return len(found)
-    raise AssertionError("attempts end with a result or an error")
+            if found:
+                _rewrite(spark, table, uri, split, list(found), commit_properties(metadata, numbers or {}, mark))
+    if found:
+        table.update_incremental()
+        write_checksum(table)
+    return _told(found)
+
+
+def _told(found: Mapping[str, int]) -> TakenOut:
+    return TakenOut(sum(found.values()), len(found))
 
 
 def take_out_days(
@@ -68,16 +91,20 @@ def take_out_days(
     So do, of the rows without a day, those that are taken by the `split`, null for none. One commit, as that of
     `take_out`; the table keeps `numbers` from then on.
     """
-    table = DeltaTable(location(uri))
+    table, files = DeltaTable(location(uri)), list[str]()
+    mark = Mark(table.version())
     for attempt in attempts(table):
         with attempt:
+            if mark.is_in(table):
+                break
             days = _files_by_day(table)
             files = [path for path, day in days.items() if day is not None and day < before]
             undated = [path for path, day in days.items() if day is None]
             others = [] if split is None else list(_files_of_taken(spark, table, uri, split, undated))
-            _rewrite(spark, table, uri, split, others, metadata, gone=files, numbers=numbers)
-            return len(files)
-    raise AssertionError("attempts end with a result or an error")
+            _rewrite(spark, table, uri, split, others, commit_properties(metadata, numbers, mark), gone=files)
+    table.update_incremental()
+    write_checksum(table)
+    return len(files)
 
 
 def _rewrite(
@@ -86,10 +113,8 @@ def _rewrite(
     uri: str,
     split: Split | None,
     files: list[str],
-    metadata: Mapping[str, Any],
-    *,
+    properties: CommitProperties,
     gone: Sequence[str] = (),
-    numbers: Mapping[str, int] | None = None,
 ) -> None:
     """Commit `files` written anew without what the split takes, and without the files that are `gone` as a whole."""
     now, partitions = int(time.time() * 1000), _partitions(table)
@@ -106,12 +131,8 @@ def _rewrite(
         mode="append",
         schema=table.schema(),
         partition_by=table.metadata().partition_columns,
-        commit_properties=commit_properties(
-            metadata, [Transaction(name, number) for name, number in (numbers or {}).items()] or None
-        ),
+        commit_properties=properties,
     )
-    table.update_incremental()
-    write_checksum(table)
 
 
 def bounded_columns(table: DeltaTable) -> list[str]:

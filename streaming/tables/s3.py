@@ -11,11 +11,15 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyarrow import fs
 
 from streaming.base import SettingsError, StoreError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 _SCHEMES = ("s3", "s3a")
 _SAID = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
@@ -100,6 +104,47 @@ def _client(where: str | None, place: str | None) -> fs.FileSystem:
     return fs.S3FileSystem(
         endpoint_override=where, region=place, allow_delayed_open=True, request_timeout=60, connect_timeout=5
     )
+
+
+def object_store(uri: str) -> tuple[ObjectStore, str]:
+    """A client that asks for single objects, for the bucket of a URI, and the object's key.
+
+    Raises:
+        SettingsError: as `check_endpoint` says.
+    """
+    check_endpoint()
+    bucket, _, key = location(uri).removeprefix("s3://").partition("/")
+    return _objects_of(bucket, endpoint(), region()), key
+
+
+@cache
+def _objects_of(bucket: str, where: str | None, place: str | None) -> ObjectStore:
+    from obstore.store import from_url
+
+    given: dict[str, Any] = {"endpoint": where, "region": place}
+    config: Any = {option: value for option, value in given.items() if value is not None}
+    client: Any = {"timeout": "20 seconds", "connect_timeout": "5 seconds"}
+    if where is not None and where.startswith("http://"):
+        client["allow_http"] = True
+    return from_url(f"s3://{bucket}", config=config, client_options=client)
+
+
+def read_object(uri: str) -> tuple[bytes, str | None] | None:
+    """The content of an object and how the store names that version of it, by one request; None where there is none.
+
+    Raises:
+        StoreError: the store is away, or refuses.
+    """
+    from obstore.exceptions import BaseError
+
+    store, key = object_store(uri)
+    try:
+        found = store.get(key)
+        return bytes(found.bytes()), found.meta["e_tag"]
+    except FileNotFoundError:
+        return None
+    except BaseError as error:
+        raise store_error(uri, error) from None
 
 
 @contextmanager

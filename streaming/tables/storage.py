@@ -21,7 +21,8 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     if "://" not in uri:
         return fs.LocalFileSystem(), uri
     if s3.on_s3(uri):
-        return s3.file_system(), location(uri).removeprefix("s3://")
+        # Open tables tell their place with a slash at its end, behind which no further part may begin with one.
+        return s3.file_system(), location(uri).removeprefix("s3://").rstrip("/")
     return fs.FileSystem.from_uri(location(uri))
 
 
@@ -42,9 +43,13 @@ def below(uri: str) -> fs.FileSystem:
 
 def read_bytes(uri: str) -> bytes | None:
     """The content of a small file, or None where there is none; a store that is away is a `StoreError`."""
+    if s3.on_s3(uri):
+        # Arrow asks for the size first, and fails where somebody replaces or removes the file before it reads.
+        found = s3.read_object(uri)
+        return None if found is None else found[0]
     files, path = resolve(uri)
     try:
-        with s3.reaching(uri), files.open_input_stream(path) as handle:
+        with files.open_input_stream(path) as handle:
             return bytes(handle.read())
     except FileNotFoundError:
         return None

@@ -6,12 +6,9 @@ Object stores do. On disks whoever has the lock beside the file is the only one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming.tables import s3, storage
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 
 class ChangedMeanwhile(OSError):
@@ -34,20 +31,15 @@ def look(uri: str) -> Seen:
     """
     if not s3.on_s3(uri):
         return Seen(storage.read_bytes(uri))
-    from obstore.exceptions import BaseError
-
-    store, name = _store(uri)
-    try:
-        found = store.get(name)
-        return Seen(bytes(found.bytes()), found.meta["e_tag"])
-    except FileNotFoundError:
-        return Seen(None)
-    except BaseError as error:
-        raise s3.store_error(uri, error) from None
+    found = s3.read_object(uri)
+    return Seen(None) if found is None else Seen(*found)
 
 
 def swap(uri: str, content: bytes, seen: Seen, token: str) -> None:
     """Put a small file in place whole, where it is still what was `seen`; `token` is as in `storage.replace_bytes`.
+
+    No two writers may put the same `content`: by it a writer knows its own, where the store has carried out a request
+    whose answer was lost, and refuses the repetition.
 
     Raises:
         ChangedMeanwhile: the file is another one by now; nothing was written.
@@ -58,27 +50,13 @@ def swap(uri: str, content: bytes, seen: Seen, token: str) -> None:
         return
     from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-    store, name = _store(uri)
+    store, name = s3.object_store(uri)
     mode: Any = "create" if seen.content is None else {"e_tag": seen.tag}
     try:
         store.put(name, content, mode=mode)
     except (AlreadyExistsError, PreconditionError):
-        raise ChangedMeanwhile(f"{uri} is another one by now") from None
+        if look(uri).content != content:
+            raise ChangedMeanwhile(f"{uri} is another one by now") from None
     # Where the bucket is not there, as where the file is gone, the client says that the file was not found.
     except (BaseError, FileNotFoundError) as error:
         raise s3.store_error(uri, error) from None
-
-
-def _store(uri: str) -> tuple[ObjectStore, str]:
-    """A client of the folder of a file, and the file's name in it; credentials are found as all clients find them."""
-    from obstore.store import from_url
-
-    s3.check_endpoint()
-    folder, _, name = s3.location(uri).rpartition("/")
-    where, place = s3.endpoint(), s3.region()
-    given: dict[str, Any] = {"endpoint": where, "region": place}
-    config: Any = {option: value for option, value in given.items() if value is not None}
-    client: Any = {"timeout": "20 seconds", "connect_timeout": "5 seconds"}
-    if where is not None and where.startswith("http://"):
-        client["allow_http"] = True
-    return from_url(folder, config=config, client_options=client), name

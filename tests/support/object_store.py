@@ -130,10 +130,14 @@ class Request:
 
 @dataclass
 class Front:
-    """`answer` gives a status and the body of an error for a request, or None to let the store behind it answer."""
+    """`answer` gives a status and the body of an error for a request, or None to let the store behind it answer.
+
+    What the store answers to a request that is `lost`, its client never hears: the connection is cut instead.
+    """
 
     endpoint: str
     answer: Callable[[Request], tuple[int, str, str] | None] = lambda request: None
+    lost: Callable[[Request], bool] = lambda request: False
     requests: list[Request] = field(default_factory=list)
 
 
@@ -145,7 +149,7 @@ def front(behind: str) -> Iterator[Front]:
         protocol_version = "HTTP/1.1"
 
         def _any(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self._body()
             request = Request(self.command, self.path, body)
             standing.requests.append(request)
             refused = standing.answer(request)
@@ -155,11 +159,28 @@ def front(behind: str) -> Iterator[Front]:
                 self._send(status, {"Content-Type": "application/xml"}, error)
                 return
             store = http.client.HTTPConnection(behind.removeprefix("http://"), timeout=30)
-            store.request(self.command, self.path, body, dict(self.headers))
+            sent = {name: value for name, value in self.headers.items() if name.lower() not in _OF_THE_CONNECTION}
+            store.request(self.command, self.path, body, sent)
             answer = store.getresponse()
+            if standing.lost(request):
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
             kept = {name: value for name, value in answer.getheaders() if name.lower() not in _OF_THE_CONNECTION}
+            if self.command == "HEAD":
+                kept["Content-Length"] = answer.getheader("Content-Length", "0")
             self._send(answer.status, kept, answer.read())
             store.close()
+
+        def _body(self) -> bytes:
+            if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            chunks = []
+            while size := int(self.rfile.readline(), 16):
+                chunks.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(chunks)
 
         def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
             self.send_response(status)
@@ -188,4 +209,4 @@ def front(behind: str) -> Iterator[Front]:
         listening.server_close()
 
 
-_OF_THE_CONNECTION = ("connection", "content-length", "transfer-encoding", "keep-alive", "server", "date")
+_OF_THE_CONNECTION = ("connection", "content-length", "date", "expect", "keep-alive", "server", "transfer-encoding")

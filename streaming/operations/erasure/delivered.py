@@ -40,7 +40,7 @@ def check_delivered(
     waits = {name: waiting.why for name, waiting in delivering.waiting.items()}
     waits |= {name: str(refused) for name, refused in delivering.paused.items()}
     if waits:
-        named = "; ".join(f"{name}: {why}" for name, why in waits.items())
+        named = "; ".join(f"{name}: {why.rstrip('.')}" for name, why in waits.items())
         raise ErasureError(
             f"deliveries of pipeline {pipeline.name!r} have not delivered everything, and what they have begun must "
             f"not change: {named}. Bring the targets back, or decide with `tidemark redeliver {pipeline.name} NAME`; "

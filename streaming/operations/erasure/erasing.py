@@ -40,15 +40,15 @@ from streaming.operations.erasure.found import (
     in_logs,
     of_rows,
 )
-from streaming.operations.erasure.history import forget_history
 from streaming.operations.erasure.person import Person
 from streaming.operations.erasure.proof import prove, tables_of
 from streaming.operations.erasure.record import Erasure, erasures
+from streaming.operations.erasure.removing import settled, taken_out, without_history
 from streaming.operations.rebuild import built_beside, rebuild_held
 from streaming.operations.savepoints import drop_savepoint, savepoints
 from streaming.operators import generation_of, next_of, remove_next, runtime_of
 from streaming.service import take_lease
-from streaming.tables import Split, delta, take_out, taken_rows
+from streaming.tables import Split, delta
 from streaming.views import keep_days
 
 
@@ -92,7 +92,8 @@ def erase(
         pinning = _savepoints_to_drop(lake, pipeline, with_savepoints)
         _check_operators(lake, pipeline)
         check_days(lake, pipeline, person, keep_numbers)
-        begun = next((each for each in erasures(lake) if each.done_at is None and each.is_of(pipeline, person)), None)
+        unfinished = [settled(lake, each) for each in erasures(lake) if each.is_unfinished_in(pipeline)]
+        begun = next((each for each in unfinished if each.is_of(pipeline, person)), None)
         check_delivered(spark, lake, pipeline, now, is_begun=begun is not None)
         # Only now: whatever is refused before leaves them there.
         for name in pinning:
@@ -103,7 +104,7 @@ def erase(
         erasure = _noted(spark, lake, pipeline, person, found, erasure, keep_numbers).write(lake)
         for table, split in _theirs(spark, lake, pipeline, found):
             listener(f"taking rows out of {table}")
-            erasure = _taken_out(spark, lake, erasure, table, split)
+            erasure = taken_out(spark, lake, erasure, table, split)
         rebuilt = [each for each in affected(pipeline, erasure.streams) if each.name not in erasure.kept]
         for operator in rebuilt:
             if generation_of(delta.open_table(lake.table(operator))) < erasure.generations.get(operator.name, 0):
@@ -112,11 +113,11 @@ def erase(
         listener("telling deliveries")
         told, to_tell = tell_deliveries(spark, lake, pipeline, erasure, person, now)
         for table in _others(spark, lake, pipeline, person, erasure):
-            erasure = _taken_out(spark, lake, erasure, table, person.split())
+            erasure = taken_out(spark, lake, erasure, table, person.split())
         listener("removing history")
         forget_recomputed(lake)
         for table in tables_of(lake, pipeline):
-            erasure = erasure.removed(table, vacuumed=forget_history(lake.path(table), erasure.id))
+            erasure = without_history(lake, erasure, table)
         # One that was taken meanwhile has copies of what was there then.
         for name in _savepoints_to_drop(lake, pipeline, with_savepoints):
             drop_savepoint(lake, pipeline, name)
@@ -206,16 +207,6 @@ def _others(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person,
             yield table
 
 
-def _taken_out(spark: SparkSession, lake: Lake, erasure: Erasure, table: str, split: Split) -> Erasure:
-    """The record with what was taken out of a table; how many rows is noted before, so that no kill forgets it."""
-    uri = lake.path(table)
-    rows = taken_rows(spark, uri, split)
-    if not rows:
-        return erasure
-    erasure = erasure.found(table, rows).write(lake)
-    return erasure.removed(table, rewritten=take_out(spark, uri, split, {"erasure": erasure.id})).write(lake)
-
-
 def _tables(lake: Lake, operator: Operator) -> list[str]:
     """The tables of an operator that are there, by their places in the lake."""
     suffixes = ("", *operator.reserved_suffixes)
@@ -232,8 +223,9 @@ def _proved(
         raise ErasureError(
             f"{person.column} is still found in {len(proof.places):,} files: {', '.join(proof.places[:5])}. What is "
             "erased so far stays erased. Run the command again, if files are of an attempt that died in an hour; if it "
-            "names them again, these tables are not of this pipeline's declaration: remove them with `tidemark drop`, "
-            "or report it as a defect."
+            "names them again, rows that stay have the value in a column of another name, such as the key of the other "
+            "side of a join: erase by that column, too; or these tables are not of this pipeline's declaration: remove "
+            "them with `tidemark drop`, or report it as a defect."
         )
     checked = {"tables": proof.tables, "data files": proof.data_files, "log entries": proof.entries}
     return replace(erasure, checked=checked)

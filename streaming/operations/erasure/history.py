@@ -9,7 +9,17 @@ from deltalake import DeltaTable
 from streaming.base import utc_now
 from streaming.tables import clean_up, delta, location, numbers_of
 
-_ABANDONED_HOURS = 1
+_VACUUMS = ((0, False), (1, True))
+"""Hours for which a file stays, and whether it goes also where no version has it.
+
+Such a file may be of somebody who is about to commit it, such as maintenance; the proof reads what stays.
+"""
+
+
+def old_files(uri: str) -> int:
+    """How many data files of the table `forget_history` would delete now."""
+    table = DeltaTable(location(uri))
+    return len({path for hours, full in _VACUUMS for path in _vacuum(table, hours, full, dry_run=True)})
 
 
 def forget_history(uri: str, erasure: str) -> int:
@@ -22,11 +32,13 @@ def forget_history(uri: str, erasure: str) -> int:
     numbers = numbers_of(table)
     delta.note(uri, metadata={"erasure": erasure}, numbers=numbers)
     table = DeltaTable(location(uri))
-    gone = table.vacuum(0, dry_run=False, enforce_retention_duration=False)
-    # What no version has may be of somebody who is about to commit it, such as maintenance; the proof reads what stays.
-    gone += table.vacuum(_ABANDONED_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
+    gone = [path for hours, full in _VACUUMS for path in _vacuum(table, hours, full, dry_run=False)]
     table = DeltaTable(location(uri))
     delta.note(uri, metadata={"erasure": erasure}, numbers=numbers)
     # Files have the time of their storage, and all entries before a checkpoint of this version are to go.
     clean_up(DeltaTable(location(uri)), utc_now() + timedelta(days=1))
     return len(gone)
+
+
+def _vacuum(table: DeltaTable, hours: int, full: bool, *, dry_run: bool) -> list[str]:
+    return table.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=full)

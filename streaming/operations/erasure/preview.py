@@ -19,7 +19,7 @@ from streaming.operations.erasure.found import (
 from streaming.operations.erasure.person import Person
 from streaming.operations.erasure.proof import tables_of
 from streaming.operations.savepoints import savepoints
-from streaming.tables import delta, taken_rows
+from streaming.tables import delta, to_be_taken
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def preview_erasure(
         if table not in rows and table.rpartition("/")[2] not in WITHOUT_ROWS:
             uri = lake.path(table)
             if person.is_told_by(delta.read(spark, uri)):
-                rows[table] = taken_rows(spark, uri, person.split())
+                rows[table] = to_be_taken(spark, uri, person.split()).rows
     rebuilt = affected(pipeline, [each.stream.name for each in found if each.valid])
     kept = [operator.name for operator in rebuilt if keep_numbers and can_be_kept(lake, operator, person)]
     return ErasurePreview(

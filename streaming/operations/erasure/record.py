@@ -18,6 +18,9 @@ from streaming.lake import Lake, Named
 from streaming.operations.erasure.person import Person
 from streaming.tables import delta, location
 
+COMMIT = "erasure"
+"""The number that a table keeps of the last commit by which an erasure took rows out of it."""
+
 _SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -40,6 +43,21 @@ class Removed:
     rewritten: int = 0
     vacuumed: int = 0
 
+    def __add__(self, more: Removed) -> Removed:
+        return Removed(self.rows + more.rows, self.rewritten + more.rewritten, self.vacuumed + more.vacuumed)
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """What is just being removed of one `table`, which is noted before, so that no death makes it forgotten.
+
+    `number`: what the table keeps as `COMMIT` once its rows are taken out; null while old files are deleted.
+    """
+
+    table: str
+    removed: Removed
+    number: int | None = None
+
 
 @dataclass(frozen=True)
 class Erasure:
@@ -47,8 +65,8 @@ class Erasure:
 
     `digest`: SHA-256 of the salt, the column and the value: who knows the value, or tries all there can be, can tell
     that it was erased. `streams`: those with rows of the person. `generations`: per operator the generation that
-    was built without them. `kept`: days per view whose numbers stayed. `tables`: what was removed of each. `checked`:
-    tables and files in which nothing is left.
+    was built without them. `kept`: days per view whose numbers stayed. `tables`: what was removed of each, but for what
+    is `under_way`. `checked`: tables and files in which nothing is left.
     """
 
     id: str
@@ -62,6 +80,7 @@ class Erasure:
     generations: Mapping[str, int] = field(default_factory=dict)
     kept: Mapping[str, list[str]] = field(default_factory=dict)
     tables: Mapping[str, Removed] = field(default_factory=dict)
+    under_way: UnderWay | None = None
     checked: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -74,26 +93,28 @@ class Erasure:
         """Whether it is the erasure of this person."""
         return self.pipeline == pipeline.name and self.digest == _digest(self.salt, person)
 
-    def found(self, table: str, rows: int) -> Erasure:
-        """With rows that are about to go of a table, by its place in the lake; told again, they are the same ones."""
-        before = self.tables.get(table, Removed())
-        return self._with(table, replace(before, rows=max(before.rows, rows)))
+    def is_unfinished_in(self, pipeline: Named) -> bool:
+        """Whether it was begun in this pipeline and not done."""
+        return self.pipeline == pipeline.name and self.done_at is None
 
-    def removed(self, table: str, *, rewritten: int = 0, vacuumed: int = 0) -> Erasure:
-        """With files of a table that were written anew, or deleted."""
-        before = self.tables.get(table, Removed())
-        more = replace(before, rewritten=before.rewritten + rewritten, vacuumed=before.vacuumed + vacuumed)
-        return self._with(table, more)
+    def begins(self, table: str, removed: Removed, number: int | None = None) -> Erasure:
+        """With what is about to be removed of a table, by its place in the lake; nothing else may be under way."""
+        return replace(self, under_way=UnderWay(table, removed, number))
 
-    def _with(self, table: str, removed: Removed) -> Erasure:
-        return replace(self, tables={**self.tables, table: removed})
+    def ended(self, removed: Removed) -> Erasure:
+        """With what was removed of the table that was under way."""
+        assert self.under_way is not None
+        table = self.under_way.table
+        tables = {**self.tables, table: self.tables.get(table, Removed()) + removed}
+        return replace(self, tables=tables, under_way=None)
 
     def write(self, lake: Lake) -> Erasure:
         """Put it into the table, in place of what was there of it; returns it."""
-        told = {name: getattr(self, name) for name in ("streams", "generations", "kept", "checked")}
+        told: dict[str, Any] = {name: getattr(self, name) for name in ("streams", "generations", "kept", "checked")}
         row = {name: getattr(self, name) for name in _SCHEMA.names if name != "told"}
-        tables = {name: asdict(removed) for name, removed in self.tables.items()}
-        rows = pa.Table.from_pylist([{**row, "told": json.dumps({**told, "tables": tables})}], _SCHEMA)
+        told["tables"] = {name: asdict(removed) for name, removed in self.tables.items()}
+        told["under_way"] = None if self.under_way is None else asdict(self.under_way)
+        rows = pa.Table.from_pylist([{**row, "told": json.dumps(told)}], _SCHEMA)
         uri = _place(lake)
         if delta.exists(uri):
             write_deltalake(location(uri), rows, mode="overwrite", predicate=f"id = '{self.id}'")
@@ -114,6 +135,10 @@ def _erasure(row: Mapping[str, Any]) -> Erasure:
     told = json.loads(row["told"])
     tables = {name: Removed(**removed) for name, removed in told.pop("tables").items()}
     told["streams"] = tuple(told["streams"])
+    # An older release noted none.
+    under_way = told.pop("under_way", None)
+    if under_way is not None:
+        told["under_way"] = UnderWay(**{**under_way, "removed": Removed(**under_way["removed"])})
     return Erasure(**{name: value for name, value in row.items() if name != "told"}, **told, tables=tables)
 
 

@@ -156,5 +156,5 @@ def _key(batch: Column) -> Column:
 
 def _erasing(lake: Lake, pipeline: Pipeline) -> str | None:
     """Whether rows are being erased, which are counted by batch too."""
-    begun = any(each.done_at is None and each.pipeline == pipeline.name for each in erasures(lake))
+    begun = any(each.is_unfinished_in(pipeline) for each in erasures(lake))
     return "an erasure has begun; run `tidemark erase` again, which finishes it" if begun else None

@@ -24,7 +24,7 @@ from streaming.declare.selected import Selected
 from streaming.declare.windowed import Windowed
 from streaming.lake.lake import Lake
 from streaming.operations.doctor import examine
-from streaming.operations.erasure import erasing
+from streaming.operations.erasure import erasing, removing
 from streaming.operations.erasure.erasing import erase
 from streaming.operations.erasure.person import Person
 from streaming.operations.erasure.preview import preview_erasure
@@ -110,9 +110,9 @@ def erased(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     foretold = preview_erasure(spark, lake, pipeline, ADA)
     with pytest.raises(ErasureError, match=r"savepoints of pipeline 'readings' keep old versions: pinning\."):
         erase(spark, lake, pipeline, ADA, now=lambda: NOW)
-    for died_at in ("rebuild_held", "forget_history"):
+    for module, died_at in ((erasing, "rebuild_held"), (removing, "forget_history")):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(erasing, died_at, lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+            patched.setattr(module, died_at, lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 erase(spark, lake, pipeline, ADA, with_savepoints=True, now=lambda: NOW)
         assert [each.done_at for each in erasures(lake)] == [None]

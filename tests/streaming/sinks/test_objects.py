@@ -16,7 +16,7 @@ from streaming.base.errors import DeclarationError, SinkError
 from streaming.sinks.objects import Objects
 from streaming.sinks.sink import Delivered, NumberedBatch
 from tests.streaming.sinks.contract import LAWS, Arrivals, batch, deliver
-from tests.support.object_store import SECRET, Bucket, Front, credentials, front
+from tests.support.object_store import CREDENTIALS, SECRET, Bucket, Front, credentials, front
 
 NOWHERE = Lake("/nowhere")
 
@@ -178,3 +178,15 @@ def test_what_cannot_be_a_store_is_refused_and_no_secret_repeated(given: dict[st
     with pytest.raises(DeclarationError, match=told) as error:
         Objects(**{"path": "s3://bucket/out", **given})
     assert "hunter2" not in str(error.value)
+
+
+def test_a_store_that_the_environment_names_is_spoken_to_in_plain_http_only_where_that_is_allowed(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = Objects(f"s3://{bucket.name}/out", secret_options=CREDENTIALS)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)
+    with pytest.raises(SinkError, match=r"plain HTTP, .* set AWS_ALLOW_HTTP=true"):
+        named.open()
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    named.open().put("a", b"1")
+    assert bucket.content("a") == b"1"

@@ -7,10 +7,12 @@ import os
 import shutil
 from collections.abc import Iterable
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +20,7 @@ from pyspark.sql import functions as F
 
 from streaming.lake.lake import Lake
 from streaming.tables import delta
+from streaming.tables.file_statistics import file_statistics
 from streaming.tables.history import commit_history, commits_of
 from streaming.tables.storage import files_of
 
@@ -207,3 +210,21 @@ def test_threads_that_read_rows_without_spark_never_call_python(lake: Lake) -> N
     opened = DeltaTable(uri)
     assert delta.contents(opened, [("n", ">", 0)]).sort_by("n").to_pydict() == {"n": [1, 2]}
     assert files_of(opened).base_fs.type_name == "local"
+
+
+def test_bounds_are_kept_of_what_json_has_exactly_and_of_nothing_else(tmp_path: Path) -> None:
+    columns = {
+        "number": [1, 2],
+        "price": [Decimal("0.10"), Decimal("12345678901234567.89")],
+        "day": [FIRST, SECOND],
+        "raw": [b"a", b"b"],
+        "ratio": [0.5, float("inf")],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "file.parquet")
+    told = file_statistics(pq.ParquetFile(tmp_path / "file.parquet").metadata, list(columns))
+    assert json.loads(json.dumps(told)) == {
+        "numRecords": 2,
+        "minValues": {"number": 1, "day": "2026-01-01"},
+        "maxValues": {"number": 2, "day": "2026-01-02"},
+        "nullCount": dict.fromkeys(columns, 0),
+    }

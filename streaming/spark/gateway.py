@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections import deque
 from functools import lru_cache
-from threading import Thread
-from time import sleep
 from typing import Any
 
 from py4j.java_collections import JavaArray
 from py4j.java_gateway import JavaClass, JavaMember, JavaObject
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
-
-_log = logging.getLogger("tidemark")
 
 _ASKED_FOR_AGAIN_AND_AGAIN = (
     "functions",
@@ -32,10 +25,6 @@ _COLUMNS = 2_000
 """How many columns are kept, so that their memory is bounded."""
 _OF_ONE_CALL = 10
 """Java's `List.of` takes so many elements."""
-_AT_ONCE = 1_000
-"""How many objects a release names."""
-_OWN = 2
-"""Objects that a release itself leaves behind for the next one."""
 
 
 class _RememberedClass(JavaClass):
@@ -76,39 +65,9 @@ class _Lists:
         return whole
 
 
-class _Releases(Thread):
-    """Tells the JVM which of its objects Python needs no longer, many with a few calls; Py4J calls once for each.
-
-    They are told of a second later, as Py4J does while there is little to do.
-    """
-
-    def __init__(self, java: Any, client: Any, gateway: Any) -> None:
-        super().__init__(name="tidemark-releases", daemon=True)
-        self._client = client
-        self._comma, self._as_list = java.java.util.regex.Pattern.compile(","), java.java.util.Arrays.asList
-        self._held = gateway.java_gateway_server.getGateway().getBindings().keySet()
-        self._waiting: deque[str] = deque()
-        # Called by finalizers, so in any thread and in the midst of anything.
-        client.garbage_collect_object = lambda target, enqueue=True: self._waiting.append(target)
-
-    def run(self) -> None:
-        while self._client.is_connected:
-            sleep(1)
-            try:
-                while len(self._waiting) > _OWN:
-                    self._release([self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))])
-            except (Py4JError, OSError):
-                # Most likely the JVM has ended, and with it whatever it held.
-                _log.debug("the JVM could not be told what is needed no longer", exc_info=True)
-
-    def _release(self, objects: list[str]) -> None:
-        self._held.removeAll(self._as_list(self._comma.split(",".join(objects))))
-
-
 def spare_calls(spark: SparkSession) -> None:
     """Spare the JVM what PySpark asks of it for every column of every expression."""
-    context = spark.sparkContext
-    java: Any = context._jvm
+    java: Any = spark.sparkContext._jvm
     if isinstance(getattr(java, _ASKED_FOR_AGAIN_AND_AGAIN[0]), _RememberedClass):
         return
     for name in _ASKED_FOR_AGAIN_AND_AGAIN:
@@ -116,4 +75,3 @@ def spare_calls(spark: SparkSession) -> None:
         setattr(java, name, _RememberedClass(found._fqn, found._gateway_client))
     client = java._gateway_client
     client.converters = [_Lists(java), *client.converters]
-    _Releases(java, client, context._gateway).start()

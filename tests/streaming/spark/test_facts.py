@@ -6,7 +6,6 @@ import ast
 import json
 import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,17 +145,3 @@ def test_columns_are_handed_over_ten_at_a_time_and_stay_in_order(
     tens = -(-number // 10)
     assert asked["c"] == 2 + tens + (tens if tens > 1 else 0)
     assert selected.columns == names[::-1]
-
-
-def test_objects_that_python_needs_no_longer_are_let_go_many_at_once(spark: SparkSession, asked: Counter[str]) -> None:
-    bindings = cast(Any, spark.sparkContext)._gateway.java_gateway_server.getGateway().getBindings()
-    columns = [F.lit(number) for number in range(500)]
-    held = bindings.size()
-    asked.clear()
-    del columns
-    deadline = time.monotonic() + 60
-    # A few come with each release, and wait for the next one.
-    while bindings.size() > held - 490:
-        assert time.monotonic() < deadline, f"{bindings.size()} objects of {held} are still held"
-        time.sleep(0.1)
-    assert asked["m"] == 0

@@ -46,7 +46,7 @@ def audit_delivery(spark: SparkSession, lake: Lake, delivery: Delivery) -> Itera
     """
     runtime = DeliveryRuntime(delivery, lake, utc_now)
     ledger = runtime.ledger.read()
-    if ledger is None:
+    if ledger is None or _is_fresh(ledger):
         yield Finding("delivery", delivery.name, 0, 0, "nothing is delivered yet")
         return
     if ledger.is_held:
@@ -127,6 +127,11 @@ def _compared(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> 
         f"not as sent: {counted(found.differing, *found.unit)} of {delivery.to.address}{named}. Where somebody else "
         "has changed them this is theirs; `tidemark redeliver` with --all delivers everything again.",
     )
+
+
+def _is_fresh(ledger: Ledger) -> bool:
+    """Whether nothing has arrived, as where the target was never there: what is delivered may not be written down."""
+    return not ledger.sent_before and ledger.arrived_up_to <= Cursor(ledger.begins_at, ledger.skipped_rows)
 
 
 def _sent(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> Finding:

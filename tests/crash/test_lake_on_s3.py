@@ -5,36 +5,59 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from streaming import Lake
-from streaming.base.errors import FencedError, LeaseError, SettingsError, StoreError
+from streaming import Files, Lake, Pipeline, drain, log
+from streaming.audit.laws import audit
+from streaming.base.errors import FencedError, LeaseError, SettingsError, SourceError, StoreError
+from streaming.declare.delivery import Delivery
 from streaming.lake import Settings
+from streaming.log.heartbeat import append_heartbeat
+from streaming.log.ingest import next_state
+from streaming.operations.cuts import lake_as_of, recomputed
+from streaming.operations.doctor import examine, heal
+from streaming.operations.erasure.erasing import erase
+from streaming.operations.erasure.person import Person
+from streaming.operations.erasure.proof import prove
+from streaming.operations.left import drop
+from streaming.operations.maintenance import maintain
+from streaming.operations.rebuild import rebuild
+from streaming.operations.restore import fork, restore
+from streaming.operations.savepoint import savepoint
+from streaming.operators.runtime import runtime_of
 from streaming.service import lease as leases
 from streaming.service.lease import TIMEOUT, holder_of, take_lease
+from streaming.sinks.files import JsonLines
 from streaming.spark.session import spark_conf
 from streaming.tables import delta, s3, storage
 from streaming.tables.swapped import ChangedMeanwhile, Seen, look, swap
 from tests.support.crash import crash
+from tests.support.instants import NOW, at
 from tests.support.object_store import Bucket, Request, front, logged_server, new_bucket
 from tests.support.pipelines.beats import beats
-from tests.support.processes import short_lived
-from tests.support.store_lake import BEGIN, END, FURTHER
+from tests.support.runs import tuples
+from tests.support.scenario import BY_ID, PIPELINE, run_scenario
 
 SECRET = "hunter2-of-the-store"
-MOST_REQUESTS_A_BATCH = 400
+LATER = NOW + timedelta(hours=1)
+OUT = Delivery("out", PIPELINE.stream, JsonLines("exports/out"))
+EVENING = 2
+"""The files that land after the savepoint."""
+FURTHER, MOST_REQUESTS_A_BATCH = 4, 400
 """Of a batch of a log, with its share of the start, of a step of a window and of one of sessions."""
 
 
@@ -53,14 +76,15 @@ def store() -> Iterator[tuple[str, Path]]:
         yield endpoint, log
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bucket_of_lake(store: tuple[str, Path]) -> Bucket:
     return new_bucket(store[0])
 
 
 @pytest.fixture
 def on_store(bucket_of_lake: Bucket) -> Lake:
-    return Lake(f"s3://{bucket_of_lake.name}/lake")
+    """An empty lake."""
+    return Lake(f"s3://{bucket_of_lake.name}/{uuid.uuid4().hex}")
 
 
 def machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,41 +222,141 @@ def test_spark_is_told_where_the_store_is_and_no_credential(store: tuple[str, Pa
     assert SECRET not in str(told)
 
 
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, store: tuple[str, Path]) -> SparkSession:
+    """The session of this process, which knows the store from now on; one of a lake there finds it by itself."""
+    hadoop: Any = spark.sparkContext
+    for name, value in s3.hadoop_settings().items():
+        hadoop._jsc.hadoopConfiguration().set(name.removeprefix("spark.hadoop."), value)
+    for name, variable in (("access", "AWS_ACCESS_KEY_ID"), ("secret", "AWS_SECRET_ACCESS_KEY")):
+        hadoop._jsc.hadoopConfiguration().set(f"fs.s3a.{name}.key", os.environ[variable])
+    return spark
+
+
+@pytest.fixture(scope="module")
+def died(bucket_of_lake: Bucket, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, str]:
+    """A lake on the store whose first stream process was killed in its first batch, and what that process said."""
+    lake = Lake(f"s3://{bucket_of_lake.name}/lake")
+    point = "after the log commit, before the checkpoint's"
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TIDEMARK_HOME", lake.root)
+        process = crash(tmp_path_factory.mktemp("died"), point, lake=lake.root)
+    assert process.returncode == -signal.SIGKILL, process.stdout
+    return lake, process.stdout
+
+
+@pytest.fixture(scope="module")
+def lake(told: SparkSession, died: tuple[Lake, str]) -> Lake:
+    """The same lake once the scenario has come to its end, with a savepoint of its middle."""
+    on_store, _ = died
+    run_scenario(told, on_store, LATER, ("morning",))
+    savepoint(on_store, PIPELINE, "middle", lambda: LATER)
+    run_scenario(told, on_store, LATER)
+    return on_store
+
+
+def broken(spark: SparkSession, lake: Lake) -> list[str]:
+    return [str(finding) for finding in audit(spark, lake, PIPELINE) if finding.broken]
+
+
+def first_results(spark: SparkSession, lake: Lake) -> list[tuple[Any, ...]]:
+    return tuples(runtime_of(BY_ID, lake).readable["first"](spark), "id", "window_start", "readings")
+
+
+def arrive(lake: Lake, name: str, seconds: float) -> None:
+    """Let a file with a reading land."""
+    line = json.dumps({"id": "a", "at": at(seconds).isoformat(), "value": 1})
+    storage.put_whole(f"{PIPELINE.stream.source.location(lake)}/{name}.json", line.encode())
+
+
 @pytest.mark.processes
-def test_a_lake_on_s3_that_died_twice_is_as_one_on_a_disk_that_never_did(
-    on_store: Lake,
-    bucket_of_lake: Bucket,
-    store: tuple[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_lake_on_s3_whose_stream_was_killed_goes_on_and_keeps_every_law(
+    told: SparkSession, lake: Lake, died: tuple[Lake, str], bucket_of_lake: Bucket, store: tuple[str, Path]
 ) -> None:
-    monkeypatch.setenv("TIDEMARK_HOME", on_store.root)
-    outputs = []
-    for point in (
-        "after the log commit, before the checkpoint's",
-        "after the sessions' commit, before that of their state",
-    ):
-        died = crash(tmp_path, point, lake=on_store.root)
-        assert died.returncode == -signal.SIGKILL, f"{point}: {died.stdout}"
-        outputs.append(died.stdout)
-
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.support.store_lake", str(tmp_path / "disk"), on_store.root],
-        env=os.environ | {"TIDEMARK_MASTER": "local[2]", "TIDEMARK_SPARK_DRIVER_MEMORY": "1g", **short_lived()},
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=600,
-    )
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout.splitlines()[-1])
-    assert found["different"] == []
-    assert found["broken"] == []
-    assert "another process has taken over" in found["fenced"]
-    assert found["batches"] == FURTHER + 2
-
-    further = store[1].read_text().partition(BEGIN)[2].partition(END)[0].count(" HTTP/1.1")
+    assert broken(told, lake) == []
+    asleep = log.head(lake, PIPELINE.stream)
+    assert asleep is not None
+    for number in range(FURTHER):
+        arrive(lake, f"further-{number}", 50 + number)
+    before = len(store[1].read_text())
+    drain(told, lake, PIPELINE, now=lambda: LATER)
+    further = store[1].read_text()[before:].count(" HTTP/1.1")
     assert 0 < further / FURTHER < MOST_REQUESTS_A_BATCH
+    newest = log.head(lake, PIPELINE.stream)
+    assert newest is not None and newest.number == asleep.number + FURTHER
+    with pytest.raises(FencedError, match="another process has taken over"):
+        append_heartbeat(told, lake, PIPELINE.stream, next_state(asleep), asleep, LATER)
 
     objects = b"".join(bucket_of_lake.content(key, "") for key in bucket_of_lake.names(""))
-    assert SECRET not in "".join([*outputs, ended.stdout, ended.stderr]) and SECRET.encode() not in objects
+    assert SECRET not in died[1] and SECRET.encode() not in objects
+
+
+def test_a_savepoint_there_is_read_restored_in_place_and_forked_to_any_storage(
+    told: SparkSession, lake: Lake, bucket_of_lake: Bucket, tmp_path: Path
+) -> None:
+    then = lake_as_of(lake, PIPELINE, "middle")
+    with recomputed(told, then, (BY_ID,)) as there:
+        in_the_middle = first_results(told, there)
+    for to in (Lake(f"s3://{bucket_of_lake.name}/forked"), Lake(str(tmp_path / "forked"))):
+        assert fork(lake, PIPELINE, "middle", to).waiting["sensors"] >= EVENING
+        assert first_results(told, to) == in_the_middle != []
+        drain(told, to, PIPELINE, end_of_input=True, now=lambda: LATER)
+        assert broken(told, to) == []
+    restore(told, lake, PIPELINE, "middle", lambda: LATER)
+    assert broken(told, lake) == []
+
+
+def test_what_is_damaged_there_is_named_and_healed_and_a_person_is_erased(
+    told: SparkSession, lake: Lake, bucket_of_lake: Bucket
+) -> None:
+    damaged, delivered = Lake(f"s3://{bucket_of_lake.name}/damaged"), replace(PIPELINE, deliveries=(OUT,))
+    fork(lake, PIPELINE, "middle", damaged)
+    assert examine(damaged, PIPELINE) == []
+    storage.remove_folder(damaged.checkpoint(PIPELINE.stream, "log"))
+    storage.replace_bytes(damaged.checkpoint(PIPELINE, "lease.json"), b"{", "")
+    storage.replace_bytes(f"{damaged.log(PIPELINE.stream)}/_delta_log/_last_checkpoint", b'{"version": 99}', "")
+    storage.put_whole(damaged.savepoint(PIPELINE, "half", "state", "part"), b"")
+    view = delta.open_table(damaged.first(BY_ID))
+    assert view is not None
+    storage.remove(f"{damaged.first(BY_ID)}/{view.get_add_actions()['path'].to_pylist()[0]}")
+    healed, left = heal(damaged, PIPELINE)
+    assert {each.kind for each in healed} == {
+        "checkpoint missing",
+        "lease left behind",
+        "checkpoint hint broken",
+        "savepoint unfinished",
+    }
+    assert {each.kind for each in left} == {"data files missing"}
+
+    rebuild(told, damaged, PIPELINE, BY_ID, now=lambda: LATER)
+    drain(told, damaged, delivered, end_of_input=True, now=lambda: LATER)
+    delivered_to = "damaged/exports/out/"
+    files = [bucket_of_lake.content(name, delivered_to) for name in bucket_of_lake.names(delivered_to)]
+    valid = log.read_log(told, damaged, PIPELINE.stream).where("_day is not null").count()
+    assert sum(content.count(b"\n") for content in files) == valid
+    erase(told, damaged, delivered, Person("id", "b"), now=lambda: LATER)
+    maintain(damaged, delivered, retention=timedelta(0), entry_retention=timedelta(0))
+    assert prove(damaged, delivered, Person("id", "b")).places == ()
+    assert examine(damaged, delivered) == [] and broken(told, damaged) == []
+    assert [table.name for table in drop(damaged, [replace(PIPELINE, operators=(BY_ID,))], "visits")] == [
+        "visits",
+        "visits_state",
+    ]
+
+
+def test_a_lake_on_a_disk_takes_files_of_the_store(told: SparkSession, bucket_of_lake: Bucket, tmp_path: Path) -> None:
+    source = Files(f"s3a://{bucket_of_lake.name}/elsewhere")
+    stream = replace(PIPELINE.stream, source=source)
+    here, pipeline = Lake(str(tmp_path / "lake")), Pipeline(stream, (replace(BY_ID, of=stream),))
+    with pytest.raises(SourceError, match=r"landing folder 's3a://.*' does not exist"):
+        drain(told, here, pipeline)
+    for number in range(2):
+        line = json.dumps({"id": "a", "at": at(number).isoformat(), "value": number}).encode()
+        bucket_of_lake.put(f"{number} a+b.json", line, "elsewhere/")
+        drain(told, here, pipeline, now=lambda: LATER)
+    # The checkpoint is known by what the log holds, as one of files on this disk is.
+    storage.remove_folder(here.checkpoint(stream, "log"))
+    heal(here, pipeline)
+    drain(told, here, pipeline, now=lambda: LATER)
+    assert tuples(log.read_log(told, here, stream), "id", "value") == [("a", 0), ("a", 1)]
+    assert [str(finding) for finding in audit(told, here, pipeline) if finding.broken] == []

@@ -34,14 +34,14 @@ from tests.support.lent import borrowed_session
 orders = Stream(
     name="orders",
     source=Files("landing/orders", files_per_batch=1),
-    format=Json("customer string not null, ordered timestamp not null, amount bigint"),
+    format=Json("customer string not null, ordered timestamp not null, amount decimal(10, 2)"),
     event_time="ordered",
     clock=BoundedOutOfOrderness("0 seconds"),
 )
 payments = Stream(
     name="payments",
     source=Files("landing/payments", files_per_batch=1),
-    format=Json("customer string not null, paid timestamp not null, amount bigint"),
+    format=Json("customer string not null, paid timestamp not null, amount decimal(10, 2)"),
     event_time="paid",
     clock=BoundedOutOfOrderness("0 seconds"),
 )

@@ -146,6 +146,15 @@ def test_a_target_that_is_away_fails_no_drain_and_the_next_one_goes_on(
     assert [[row["value"] for row in posted.rows] for posted in server.taken] == [[1], [2]]
 
 
+def test_a_delivery_whose_target_was_never_there_is_audited_as_one_that_has_not_begun(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.service.delivering._PATIENCE", 0.1)
+    told = Delivery("told", by_id, Postgres("t", connection="host=127.0.0.1 port=1"), what="current")
+    assert list(drained(spark, lake, told, [reading("a", 1, 1)]).waiting) == ["told"]
+    assert [finding.compared for finding in audit_delivery(spark, lake, told)] == ["nothing is delivered yet"]
+
+
 def test_x3_exactly_once_though_the_process_dies_between_the_transaction_and_its_note(
     spark: SparkSession, lake: Lake, postgres: str
 ) -> None:

@@ -101,6 +101,22 @@ def test_avro_with_a_registry_keeps_the_contract_and_reads_what_other_schemas_wr
     assert reasons[3] == "avro: 4 bytes follow the record"
 
 
+def test_a_schema_that_was_deleted_rejects_its_rows_and_no_others_until_it_is_back(spark: SparkSession) -> None:
+    schemas = {1: FIRST, 2: SECOND}
+    payloads = [(written(FIRST, 1, id="a", v=1),), (written(SECOND, 2, id="b", v=2, unit="kg"),)]
+
+    def read(url: str) -> list[tuple[str | None, str | None]]:
+        rows = Avro(SECOND, registry=url).parse(spark.createDataFrame(payloads, "_raw binary")).collect()
+        return [(row["id"], row["_unreadable"]) for row in rows]
+
+    with registry(schemas) as url:
+        assert read(url) == [("a", None), ("b", None)]
+        deleted = schemas.pop(1)
+        assert read(url) == [(None, "avro: the registry has no schema 1"), ("b", None)]
+        schemas[1] = deleted
+        assert read(url) == [("a", None), ("b", None)]
+
+
 def test_a_registry_that_is_away_rejects_no_row(spark: SparkSession) -> None:
     with registry({}) as url:
         gone = url

@@ -151,7 +151,7 @@ def test_a_delivery_whose_target_was_never_there_is_audited_as_one_that_has_not_
 ) -> None:
     monkeypatch.setattr("streaming.service.delivering._PATIENCE", 0.1)
     told = Delivery("told", by_id, Postgres("t", connection="host=127.0.0.1 port=1"), what="current")
-    assert list(drained(spark, lake, told, [reading("a", 1, 1)]).waiting) == ["told"]
+    assert list(drained(spark, lake, told, [reading("a", 1, 1), reading("a", 60, 2)]).waiting) == ["told"]
     assert [finding.compared for finding in audit_delivery(spark, lake, told)] == ["nothing is delivered yet"]
 
 

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
 from streaming.base import FeedError
@@ -73,9 +74,14 @@ class LocalPostgres:
     def kill(self) -> None:
         """As a machine that loses its power."""
         assert self._process is not None
+        # By themselves its helpers end only once they notice, and until then the data is theirs.
+        helpers = psutil.Process(self._process.pid).children() if self._process.poll() is None else []
         self._process.kill()
         self._process.wait()
-        # Its helpers notice within moments; until then the data is theirs.
+        for helper in helpers:
+            with suppress(psutil.NoSuchProcess):
+                helper.kill()
+        psutil.wait_procs(helpers, _ENDS_WITHIN)
         (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
 
     def stop(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from datetime import date, datetime
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -38,8 +38,8 @@ class RowValidator:
         self._stream = stream
         self._inputs = _inputs(stream)
         rejected = F.col("_rejected").isNotNull()
-        self._kept_from: date | None = None
-        self._reasons = all_reasons(self._all_reasons())
+        # There is another `kept_from` once a day at most.
+        self._usual_reasons = lru_cache(2)(self._together)
         time, raw = F.col(stream.event_time), F.col("_raw").cast("binary")
         self._columns: tuple[Column, ...] = (
             # Python cannot read an instant outside the years 1 to 9999; the payload keeps what was sent.
@@ -64,28 +64,27 @@ class RowValidator:
         Rows are judged as of `ingested_at`; without it each as of its own `_ingested_at`, a column of `parsed`. Those
         of days before `kept_from` are rejected.
         """
-        if kept_from != self._kept_from:
-            # Another one a day at most, so that the columns are built once a day.
-            self._kept_from = kept_from
-            self._reasons = all_reasons(self._all_reasons())
         frame = parsed if ingested_at is None else parsed.withColumn(INGESTED_AT, constant(ingested_at))
         for name, expression in self._stream.derived.items():
             frame = frame.withColumn(name, F.expr(expression))
-        return frame.withColumn("_rejected", self._reasons_for(frame)).select(*self._columns)
+        return frame.withColumn("_rejected", self._reasons_for(frame, kept_from)).select(*self._columns)
 
-    def _reasons_for(self, frame: DataFrame) -> Column:
+    def _reasons_for(self, frame: DataFrame, kept_from: date | None) -> Column:
         """Where rows have conditions, these are looked at one by one, before the rows are judged."""
         rules = [rule for rule in self._stream.rules if isinstance(rule, ConditionRule)]
         refused = condition_reasons(rules, frame, partial(_no_rows, frame.sparkSession))
-        return all_reasons([*self._all_reasons(), *refused]) if refused else self._reasons
+        return self._together(kept_from, refused) if refused else self._usual_reasons(kept_from)
 
-    def _all_reasons(self) -> list[Column]:
+    def _together(self, kept_from: date | None, refused: Sequence[Column] = ()) -> Column:
+        return all_reasons([*self._all_reasons(kept_from), *refused])
+
+    def _all_reasons(self, kept_from: date | None) -> list[Column]:
         stream = self._stream
         return [
             F.col(UNREADABLE),
             *(_wrong(column.name) for column in stream.format.columns),
             self._unless_unread(_event_time_reason(stream), frozenset({stream.event_time})),
-            *([] if self._kept_from is None else [self._retention_reason(self._kept_from)]),
+            *([] if kept_from is None else [self._retention_reason(kept_from)]),
             *(self._unless_unread(rule.reason(), names_in(rule.condition)) for rule in stream.rules),
         ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -271,15 +272,25 @@ def test_a_lake_is_read_as_of_batches_that_had_all_rows_of_what_is_dropped(spark
     assert shown[0] == shown[1] != []
 
 
-def test_the_stream_goes_on_and_rejects_what_is_older(spark: SparkSession, told: Told, tmp_path: Path) -> None:
-    lakes = [Lake(str(tmp_path / name)) for name in ("lake", "whole")]
+@pytest.fixture
+def put_back(told: Told, tmp_path: Path) -> Iterator[Told]:
+    """The same lakes, as they were afterwards: one that is copied elsewhere finds its files under other names."""
+    lakes = {"lake": told.lake, "whole": told.whole}
+    for name, lake in lakes.items():
+        shutil.copytree(lake.root, tmp_path / name)
+    yield told
+    for name, lake in lakes.items():
+        shutil.rmtree(lake.root)
+        shutil.copytree(tmp_path / name, lake.root)
+
+
+def test_the_stream_goes_on_and_rejects_what_is_older(spark: SparkSession, put_back: Told) -> None:
+    lake, whole = put_back.lake, put_back.whole
     wide = Windowed("wide", readings, Sliding("3 days", "1 day"), {"readings": agg.count()})
     wider = replace(pipeline, operators=(*pipeline.operators, wide))
-    for lake, since in zip(lakes, (told.lake, told.whole), strict=True):
-        shutil.copytree(since.root, lake.root)
-        fed(spark, lake, wider, MORE)
-        corrected(spark, lake, wider)
-    lake, whole = lakes
+    for each in (lake, whole):
+        fed(spark, each, wider, MORE)
+        corrected(spark, each, wider)
     assert published(spark, lake, pipeline) == published(spark, whole, pipeline)
     (refused,) = rejected(read_log(spark, lake, readings)).select("_rejected").collect()
     assert refused[0] == ["retention: event_time is of a day before 2026-01-05, the first one that the log keeps"]

@@ -15,11 +15,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 from confluent_kafka import Producer
 
 from benchmarks.demands import begin, conclude, console
@@ -106,11 +108,9 @@ class Kills:
         else:
             pid = (self._broker if victim.startswith("broker") else self._database).pid
             members = family(pid)
-            for member in members:
-                member.suspend()
+            _each(members, psutil.Process.suspend)
             self._over.wait(self._random.uniform(*_STALLS_FOR))
-            for member in members:
-                member.resume()
+            _each(members, psutil.Process.resume)
         # What was on its way arrives all the same.
         before = max(before, self._delivered())
         recovered = until(lambda: self._delivered() > before, _RECOVERS_WITHIN)
@@ -176,6 +176,13 @@ class Kills:
             check=False,
         )
         self.runs.setdefault(arguments[0], []).append(completed.returncode)
+
+
+def _each(members: Iterable[psutil.Process], do: Callable[[psutil.Process], None]) -> None:
+    for member in members:
+        # A connection of the database may just have ended.
+        with suppress(psutil.NoSuchProcess):
+            do(member)
 
 
 def main() -> None:

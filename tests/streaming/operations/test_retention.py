@@ -273,19 +273,23 @@ def test_a_lake_is_read_as_of_batches_that_had_all_rows_of_what_is_dropped(spark
 
 
 @pytest.fixture
-def put_back(told: Told, tmp_path: Path) -> Iterator[Told]:
-    """The same lakes, as they were afterwards: one that is copied elsewhere finds its files under other names."""
-    lakes = {"lake": told.lake, "whole": told.whole}
-    for name, lake in lakes.items():
-        shutil.copytree(lake.root, tmp_path / name)
-    yield told
-    for name, lake in lakes.items():
-        shutil.rmtree(lake.root)
-        shutil.copytree(tmp_path / name, lake.root)
+def going_on(told: Told, tmp_path: Path) -> Iterator[Told]:
+    """The same; afterwards the lake is as it was.
+
+    It stays where it is, as a copy elsewhere would find its files under other names and take them in again; the other
+    lake is such a copy, whose files are taken away.
+    """
+    before, whole = tmp_path / "before", Lake(str(tmp_path / "whole"))
+    shutil.copytree(told.lake.root, before)
+    shutil.copytree(told.whole.root, whole.root)
+    shutil.rmtree(readings.source.location(whole))
+    yield replace(told, whole=whole)
+    shutil.rmtree(told.lake.root)
+    shutil.copytree(before, told.lake.root)
 
 
-def test_the_stream_goes_on_and_rejects_what_is_older(spark: SparkSession, put_back: Told) -> None:
-    lake, whole = put_back.lake, put_back.whole
+def test_the_stream_goes_on_and_rejects_what_is_older(spark: SparkSession, going_on: Told) -> None:
+    lake, whole = going_on.lake, going_on.whole
     wide = Windowed("wide", readings, Sliding("3 days", "1 day"), {"readings": agg.count()})
     wider = replace(pipeline, operators=(*pipeline.operators, wide))
     for each in (lake, whole):

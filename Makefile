@@ -80,7 +80,7 @@ check: packages ## Lint (ruff) and check types (mypy)
 
 # setuptools builds the library and the project in the image; what builds runs code, so it has a hash like the rest.
 lock: $(AUDIT)/.installed ## Write the hashes of all that the image installs, after a change of dependencies
-	@echo setuptools | $(AUDIT)/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 --constraint constraints.txt pyproject.toml deploy/image/requirements.txt - --output-file $(LOCK)
+	@echo setuptools | $(AUDIT)/bin/uv pip compile --quiet --no-strip-extras --generate-hashes --no-header --no-annotate --python-version 3.11 --constraint constraints.txt pyproject.toml deploy/image/requirements.txt - --output-file $(LOCK)
 
 audit-deps: $(AUDIT)/.installed ## Ask SERVICE (pypi, or osv) whether what the image installs has known vulnerabilities
 	@$(AUDIT)/bin/python deploy/image/audit.py $(or $(SERVICE),pypi)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from packaging.utils import canonicalize_name
 PROJECT = Path(__file__).parents[1]
 IMAGE = PROJECT / "deploy" / "image"
 LOCK = (IMAGE / "requirements.lock").read_text()
-ENTRIES = [entry.split() for entry in LOCK.replace("\\\n", " ").splitlines() if entry]
+ENTRIES = [re.split(r"\s+(?=--)", entry.strip()) for entry in LOCK.replace("\\\n", " ").splitlines() if entry]
+PINS = [Requirement(pin) for pin, *_ in ENTRIES]
 
 
 def locked() -> dict[str, str]:
-    pins = (Requirement(" ".join(part for part in entry if not part.startswith("--hash"))) for entry in ENTRIES)
-    return {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in pins}
+    return {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in PINS}
 
 
 def asked() -> list[Requirement]:
@@ -32,7 +33,7 @@ def asked() -> list[Requirement]:
 def test_every_package_of_the_image_has_hashes_and_no_place_to_come_from() -> None:
     assert len(ENTRIES) > 100
     for name, *rest in ENTRIES:
-        assert re.fullmatch(r"[a-z0-9-]+(\[[a-z,]+\])?==\S+", name), name
+        assert re.fullmatch(r"[a-z0-9-]+(\[[a-z, ]+\])?==\S+", name), name
         hashes = [part for part in rest if part.startswith("--")]
         assert hashes and all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes), name
     assert "://" not in LOCK and "--index" not in LOCK
@@ -47,6 +48,22 @@ def test_the_hashes_are_of_what_is_declared() -> None:
     constrained = dict(line.split("==") for line in (PROJECT / "constraints.txt").read_text().splitlines())
     for name, version in constrained.items():
         assert pins.get(canonicalize_name(name), version) == version, f"{name}: run make lock"
+
+
+def test_extras_are_locked_wherever_they_are_asked_for() -> None:
+    """Where only the plain package has hashes, pip refuses to install the one with extras."""
+    extras = {canonicalize_name(pin.name): pin.extras for pin in PINS}
+    for pin in PINS:
+        try:
+            wanted = [*map(Requirement, metadata.requires(pin.name) or ())]
+        except metadata.PackageNotFoundError:
+            # Of the image alone.
+            continue
+        for each in wanted:
+            if any(each.marker is None or each.marker.evaluate({"extra": extra}) for extra in (*pin.extras, "")):
+                assert each.extras <= extras[canonicalize_name(each.name)], f"{each}, which {pin.name} asks for"
+    for each in asked():
+        assert each.extras <= extras[canonicalize_name(each.name)], f"{each}: run make lock"
 
 
 def audited(*dependencies: dict[str, Any]) -> tuple[str, int]:

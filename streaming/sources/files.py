@@ -19,7 +19,7 @@ from streaming.sources.files_comparison import compare_files
 from streaming.sources.files_moved import move_files, recorded_folder, taken_uri
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
 from streaming.sources.taken_files import relative_path
-from streaming.spark import JarGroup, TakenFile, exists, make_checkpoint, planned, size_of, storage_jars
+from streaming.spark import JarGroup, TakenFile, add_storage, exists, make_checkpoint, planned, size_of, storage_jars
 from streaming.tables import storage
 
 _DESCRIBED = 20
@@ -104,8 +104,10 @@ class Files(Source):
 
         Raises:
             SourceError: naming the folder.
+            JarError: the jars of the storage on which it lies are neither there nor to be had.
         """
         location = self.location(reading.lake)
+        add_storage(spark, location)
         if not exists(spark, location):
             raise SourceError(
                 f"the landing folder {location!r} does not exist; create it, or correct Files({self.path!r}). "

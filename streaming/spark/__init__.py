@@ -20,7 +20,7 @@ from streaming.spark.checkpoint_made import make_checkpoint
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.files import FileInfo, exists, is_visible, size_of, visible_files
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, S3, JarGroup
-from streaming.spark.jars import add_jars, are_there, jars_folder, jars_of, spark_jars, storage_jars
+from streaming.spark.jars import add_jars, add_storage, are_there, jars_folder, jars_of, spark_jars, storage_jars
 from streaming.spark.java import require_java
 from streaming.spark.session import lenient_session, mark_tasks, start_session
 from streaming.spark.session_memory import remembered
@@ -36,6 +36,7 @@ __all__ = [
     "JarGroup",
     "TakenFile",
     "add_jars",
+    "add_storage",
     "archive_path",
     "are_there",
     "check_checkpoint",

@@ -15,6 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -89,7 +90,6 @@ def add_jars(spark: SparkSession, group: JarGroup) -> None:
     Raises:
         JarError: one cannot be downloaded or kept.
     """
-    session = spark._jsparkSession
     added = {uri.rpartition("/")[2] for (uri,) in spark.sql("LIST JARS").collect()}
     for path in jars_of(group, _log.info):
         if path.name not in added:
@@ -97,7 +97,29 @@ def add_jars(spark: SparkSession, group: JarGroup) -> None:
     # Spark looks for sources where the thread says, which it is told in the thread that adds a jar only.
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    jvm.java.lang.Thread.currentThread().setContextClassLoader(session.sharedState().jarClassLoader())
+    jvm.java.lang.Thread.currentThread().setContextClassLoader(_loader(spark))
+
+
+def add_storage(spark: SparkSession, uri: str) -> None:
+    """Let a running session read and write at a path or URI, also where it was started for none such.
+
+    Raises:
+        JarError: a jar cannot be downloaded or kept.
+        SettingsError: the environment says of the store what cannot be.
+    """
+    for group in storage_jars(uri):
+        s3.check_endpoint()
+        add_jars(spark, group)
+        hadoop: Any = spark.sparkContext
+        settings = hadoop._jsc.hadoopConfiguration()
+        settings.setClassLoader(_loader(spark))
+        for name, value in s3.hadoop_settings().items():
+            settings.set(name.removeprefix("spark.hadoop."), value)
+
+
+def _loader(spark: SparkSession) -> Any:
+    """What finds the classes of jars that were added."""
+    return spark._jsparkSession.sharedState().jarClassLoader()
 
 
 def _there(folder: Path, coordinates: tuple[str, ...]) -> Path | None:

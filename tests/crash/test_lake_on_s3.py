@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import uuid
@@ -42,6 +44,8 @@ from streaming.operators.runtime import runtime_of
 from streaming.service import lease as leases
 from streaming.service.lease import TIMEOUT, holder_of, take_lease
 from streaming.sinks.files import JsonLines
+from streaming.spark.jar_groups import S3
+from streaming.spark.jars import add_storage, jars_folder, jars_of
 from streaming.spark.session import spark_conf
 from streaming.tables import delta, s3, storage
 from streaming.tables.swapped import ChangedMeanwhile, Seen, look, swap
@@ -225,9 +229,8 @@ def test_spark_is_told_where_the_store_is_and_no_credential(store: tuple[str, Pa
 @pytest.fixture(scope="module")
 def told(spark: SparkSession, store: tuple[str, Path]) -> SparkSession:
     """The session of this process, which knows the store from now on; one of a lake there finds it by itself."""
+    add_storage(spark, "s3://any")
     hadoop: Any = spark.sparkContext
-    for name, value in s3.hadoop_settings().items():
-        hadoop._jsc.hadoopConfiguration().set(name.removeprefix("spark.hadoop."), value)
     for name, variable in (("access", "AWS_ACCESS_KEY_ID"), ("secret", "AWS_SECRET_ACCESS_KEY")):
         hadoop._jsc.hadoopConfiguration().set(f"fs.s3a.{name}.key", os.environ[variable])
     return spark
@@ -342,6 +345,44 @@ def test_what_is_damaged_there_is_named_and_healed_and_a_person_is_erased(
         "visits",
         "visits_state",
     ]
+
+
+WITHOUT_THE_CLIENT = """
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from streaming import Files, Lake, Pipeline, drain, start_session
+from tests.support.scenario import BY_ID, PIPELINE
+
+spark = start_session()
+kept = Path(sys.argv[1])
+(Path(os.environ["TIDEMARK_JARS"]) / kept.name).symlink_to(kept)
+stream = replace(PIPELINE.stream, source=Files(sys.argv[2]))
+drain(spark, Lake(sys.argv[3]), Pipeline(stream, (replace(BY_ID, of=stream),)))
+"""
+
+
+@pytest.mark.processes
+def test_a_session_that_was_started_without_the_client_of_the_store_takes_files_of_it(
+    bucket_of_lake: Bucket, tmp_path: Path
+) -> None:
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    for jar in jars_folder().glob("*.jar"):
+        (jars / jar.name).symlink_to(jar)
+    (client,) = {path.parent for path in jars_of(S3)}
+    bucket_of_lake.put("1.json", json.dumps({"id": "a", "at": at(0).isoformat(), "value": 1}).encode(), "late/")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_CLIENT, client, f"s3://{bucket_of_lake.name}/late", tmp_path / "lake"],
+        env={**os.environ, "TIDEMARK_JARS": str(jars), "TIDEMARK_MASTER": "local[2]"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert DeltaTable(str(tmp_path / "lake/sensors/log")).to_pyarrow_table().num_rows == 1
 
 
 def test_a_lake_on_a_disk_takes_files_of_the_store(told: SparkSession, bucket_of_lake: Bucket, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from tests.laws.timeline import Timeline
 CASES = int(os.environ.get("TIDEMARK_LAW_CASES", "20"))
 """The least number of cases per view; `make prove` asks for more."""
 
-PIPELINES = 3 if CASES < 100 else CASES // 5
+PIPELINES = max(5, CASES // 5)
 """How many pipelines of streams that meet are run from their files on: a hundred by `make prove`.
 
-Of three, one has a silent left side, one a silent right side and one none, and one is followed in small pieces.
+Of any three, one has a silent left side, one a silent right side and one none, and one is followed in small pieces.
 """
 
 _KEYS_WITHOUT_A_ROW = 6

@@ -27,7 +27,7 @@ from tests.support.feeds import land
 from tests.support.instants import NOW
 from tests.support.killed import Killed, killed_at
 
-SEQUENCES = max(2, CASES // 40)
+SEQUENCES = max(5, CASES // 40)
 """How often each view is cut and killed at random; every other time rows are folded."""
 
 DECLARED = pipeline(FEEDS[0].files_per_batch, keep_raw=FEEDS[0].keep_raw)

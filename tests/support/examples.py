@@ -6,8 +6,8 @@ import os
 
 from hypothesis import settings
 
-EXAMPLES = 10 * int(os.environ.get("TIDEMARK_LAW_CASES", "20"))
-"""Two hundred by default, and 5,000 by `make prove`."""
+EXAMPLES = max(1_000, 10 * int(os.environ.get("TIDEMARK_LAW_CASES", "20")))
+"""A thousand by default, and 5,000 by `make prove`."""
 
 many = settings(max_examples=EXAMPLES, derandomize=True, database=None, deadline=None)
 """The same ones in every run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,15 @@ def holding(folder: Path) -> list[str]:
     return [str(path) for path in files if b"hush-of" in path.read_bytes()]
 
 
+def command_lines() -> list[str]:
+    """Of all processes that this one has started, directly or not, but for those that end meanwhile."""
+    lines = []
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            lines.append(" ".join(each.cmdline()))
+    return lines
+
+
 def test_no_process_list_log_or_table_has_a_secret_of_a_running_pipeline(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,7 +49,7 @@ def test_no_process_list_log_or_table_has_a_secret_of_a_running_pipeline(
         with supervised(lake, pipeline) as supervisor:
             until(lambda: target.rows(), "delivered", lake)
             engine = process_of(supervisor)
-            commands = [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
+            commands = command_lines()
             assert any("org.apache.spark" in command for command in commands)
             assert jvm(engine) and [command for command in commands if "hush-of" in command] == []
     # It came to those that it is for.

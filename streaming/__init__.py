@@ -92,6 +92,7 @@ from streaming.sinks import (
     Socket,
     Target,
     Together,
+    TwoPhase,
 )
 from streaming.sources import (
     CommittedOffsets,
@@ -192,6 +193,7 @@ __all__ = [
     "Together",
     "Trigger",
     "Tumbling",
+    "TwoPhase",
     "ValueTrigger",
     "Websocket",
     "Window",

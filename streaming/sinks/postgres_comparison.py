@@ -8,16 +8,16 @@ from typing import Any
 from psycopg import Cursor, sql
 
 from streaming.sinks.comparison import Comparison
-from streaming.sinks.postgres_tables import STAGED, names
+from streaming.sinks.postgres_tables import Staged, names
 
 _EXPECTED = sql.Identifier("tidemark_expected")
 _NAMED = 5
 _UNIT = ("row", "rows")
 
 
-def expect(cursor: Cursor[tuple[Any, ...]], table: sql.Composable, columns: Sequence[str]) -> None:
+def expect(cursor: Cursor[tuple[Any, ...]], table: sql.Composable, columns: Sequence[str], staged: Staged) -> None:
     """Take what is staged for rows that should be in the table, converted as an insert into it would."""
-    parts = {"expected": _EXPECTED, "table": table, "columns": names(columns), "staged": STAGED}
+    parts = {"expected": _EXPECTED, "table": table, "columns": names(columns), "staged": staged.name}
     found = cursor.execute("select to_regclass(%s)", (f"pg_temp.{_EXPECTED.as_string(cursor)}",)).fetchone()
     if found is None or found[0] is None:
         empty = "create temporary table {expected} on commit drop as select {columns} from {table} with no data"

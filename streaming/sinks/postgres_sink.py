@@ -30,12 +30,14 @@ _OF_A_ROW = (errors.DataError, errors.IntegrityError)
 class PostgresSink(Sink):
     """A connection; after an error a new one is made."""
 
+    _staged = tables.Staged()
+
     def __init__(self, connection: str, table: Sequence[str], address: str, delivered: Delivered) -> None:
         self._conninfo = connection
         self._table = sql.Identifier(*table)
         self._place = ".".join(table)
         self._progress = sql.Identifier(*table[:-1], _PROGRESS)
-        self._address = address
+        self.address = address
         self._delivered = delivered
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
@@ -77,7 +79,7 @@ class PostgresSink(Sink):
         """Write the rows of a batch; returns those that the table does not take."""
         columns, key = batch.selected.schema, self._delivered.key
         # Later, a table that is not there was dropped with the rows of the batches before.
-        tables.prepare(cursor, self._table, self._place, columns, key, may_create=batch.number == 0)
+        tables.prepare(cursor, self._table, self._place, columns, key, self._staged, may_create=batch.number == 0)
         told = REASON in tables.columns_there(cursor, self._table)
         return list(self._apply(cursor, batch, 0, batch.rows.num_rows, told))
 
@@ -95,17 +97,22 @@ class PostgresSink(Sink):
 
     def compare(self, generation: int, expected: Iterable[pa.Table]) -> Comparison | None:
         """By the table's own types: what should be there is sent once more, into a temporary table."""
+        with self.comparing(generation) as comparing:
+            if comparing is None:
+                return None
+            for rows in expected:
+                comparing.expect(rows)
+            return comparing.compared()
+
+    @contextmanager
+    def comparing(self, generation: int) -> Iterator[_Comparing | None]:
+        """A transaction in which rows are held against those that are there; None where that cannot be done."""
         if generation and not self._delivered.key:
             # Rows of the generations before lie among them.
-            return None
+            yield None
+            return
         with self._transaction() as cursor:
-            for rows in expected:
-                batch = NumberedBatch(self._delivered.name, generation, 0, rows)
-                columns = batch.selected.schema
-                tables.prepare(cursor, self._table, self._place, columns, self._delivered.key, may_create=False)
-                stage(cursor, batch)
-                expect(cursor, self._table, columns.names)
-            return compared(cursor, self._table, columns.names, self._delivered.key)
+            yield _Comparing(cursor, self._table, self._place, self._delivered, generation)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -113,8 +120,26 @@ class PostgresSink(Sink):
             self._connection = None
 
     @contextmanager
-    def _transaction(self) -> Iterator[Cursor]:
+    def _transaction(self, prepared_as: str | None = None) -> Iterator[Cursor]:
         """One transaction; where it fails nothing of it is left.
+
+        It ends with its commit, or is prepared under a name, for a later one to commit.
+        """
+        with self._connected() as cursor:
+            if prepared_as is None:
+                with cursor.connection.transaction():
+                    yield cursor
+            else:
+                cursor.execute("begin")
+                yield cursor
+                self._prepare(cursor, prepared_as)
+
+    def _prepare(self, cursor: Cursor, name: str) -> None:
+        cursor.execute(sql.SQL("prepare transaction {}").format(name))
+
+    @contextmanager
+    def _connected(self) -> Iterator[Cursor]:
+        """The connection, outside of any transaction; after a failure it is closed.
 
         Raises:
             SinkError: with what the server says, which never has a password in it.
@@ -124,11 +149,11 @@ class PostgresSink(Sink):
                 self._connection = psycopg.connect(self._conninfo, connect_timeout=_CONNECTS_WITHIN, autocommit=True)
                 # A process that was stopped in a transaction may hold the progress for as long as it likes.
                 self._connection.execute(sql.SQL("set lock_timeout = {}").format(_WAITS_FOR_LOCKS))
-            with self._connection.transaction(), self._connection.cursor() as cursor:
+            with self._connection.cursor() as cursor:
                 yield cursor
         except psycopg.Error as error:
             self.close()
-            raise SinkError(f"{self._address}: {_first_line(error)} {_advice(error)}") from error
+            raise SinkError(f"{self.address}: {_first_line(error)} {_advice(error)}") from error
         except BaseException:
             # A transaction that somebody broke off may be in any state.
             self.close()
@@ -151,7 +176,7 @@ class PostgresSink(Sink):
         )
         row = cursor.execute(query, (self._delivered.name, generation)).fetchone()
         if row is not None:
-            check_own(self._delivered, row[1], self._address, _PROGRESS)
+            check_own(self._delivered, row[1], self.address, _PROGRESS)
         return -1 if row is None else int(row[0])
 
     def _fence(self, cursor: Cursor, batch: NumberedBatch, newest: int) -> None:
@@ -160,7 +185,7 @@ class PostgresSink(Sink):
             (self._delivered.name, batch.generation),
         ).fetchone()
         newest_generation = batch.generation if later is None or later[0] is None else int(later[0])
-        check_follows(batch, newest, newest_generation, self._address)
+        check_follows(batch, newest, newest_generation, self.address)
 
     def advance(self, cursor: Cursor, batch: NumberedBatch) -> None:
         """Count the batch as delivered, once the transaction is committed."""
@@ -173,7 +198,7 @@ class PostgresSink(Sink):
             (self._delivered.name, batch.generation, self._delivered.identity, batch.number, batch.rows.num_rows),
         )
         if cursor.rowcount != 1:
-            raise FencedError(f"batch {batch.key} was delivered to {self._address} by another process meanwhile.")
+            raise FencedError(f"batch {batch.key} was delivered to {self.address} by another process meanwhile.")
 
     def _apply(self, cursor: Cursor, batch: NumberedBatch, first: int, rows: int, told: bool) -> Iterator[RefusedRow]:
         """Write some rows of a batch, in halves where one of them is refused; gives the refused ones."""
@@ -192,15 +217,43 @@ class PostgresSink(Sink):
 
     def _write(self, cursor: Cursor, batch: NumberedBatch, told: bool) -> None:
         key, columns = self._delivered.key, batch.selected.column_names
-        stage(cursor, batch)
+        stage(cursor, batch, self._staged)
         if not key:
-            cursor.execute(tables.insert(self._table, columns))
+            cursor.execute(tables.insert(self._table, columns, self._staged))
             return
         written = [*columns, REVISION, *([REASON] if told else [])]
         if CHANGE in batch.rows.column_names:
             nulls = any(batch.rows[name].null_count for name in key)
-            cursor.execute(tables.delete(self._table, key, nulls=nulls))
-        cursor.execute(tables.upsert(self._table, written, key))
+            cursor.execute(tables.delete(self._table, key, self._staged, nulls=nulls))
+        cursor.execute(tables.upsert(self._table, written, key, self._staged))
+
+
+class _Comparing:
+    """Rows that should be in a table, gathered in a transaction, and what comes of it."""
+
+    def __init__(
+        self, cursor: Cursor, table: sql.Identifier, place: str, delivered: Delivered, generation: int
+    ) -> None:
+        self._cursor = cursor
+        self._table = table
+        self._place = place
+        self._delivered = delivered
+        self._generation = generation
+        self._staged = tables.Staged()
+        self._columns: list[str] = []
+
+    def expect(self, rows: pa.Table) -> None:
+        """Rows that should be there."""
+        batch = NumberedBatch(self._delivered.name, self._generation, 0, rows)
+        columns, key = batch.selected.schema, self._delivered.key
+        tables.prepare(self._cursor, self._table, self._place, columns, key, self._staged, may_create=False)
+        stage(self._cursor, batch, self._staged)
+        expect(self._cursor, self._table, columns.names, self._staged)
+        self._columns = columns.names
+
+    def compared(self) -> Comparison:
+        """All that should be there against all that is."""
+        return compared(self._cursor, self._table, self._columns, self._delivered.key)
 
 
 def _first_line(error: psycopg.Error) -> str:
@@ -212,6 +265,11 @@ def _advice(error: psycopg.Error) -> str:
     match error:
         case errors.InsufficientPrivilege():
             return "Grant the right; the batch is sent again by itself."
+        case errors.ObjectNotInPrerequisiteState() | errors.OutOfMemory() if "prepared transactions" in str(error):
+            return (
+                "Set max_prepared_transactions of the server to at least the number of deliveries that commit in two "
+                "phases there, and start it again; the batch is sent again by itself."
+            )
         case errors.DiskFull() | errors.OutOfMemory():
             return "Make room on the server; the batch is sent again by itself."
         case errors.UndefinedColumn() | errors.UndefinedTable() | errors.DatatypeMismatch():

@@ -1,4 +1,4 @@
-"""Rows of a batch into the temporary table from which they are applied, by COPY."""
+"""Rows of a batch into the table from which they are applied, by COPY."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from streaming.sinks.encoding import json_text
 from streaming.sinks.sink import CHANGE, REASON, REVISION, NumberedBatch
 
 
-def stage(cursor: Cursor[tuple[Any, ...]], batch: NumberedBatch) -> None:
+def stage(cursor: Cursor[tuple[Any, ...]], batch: NumberedBatch, staged_in: tables.Staged) -> None:
     """The rows, in place of what was staged before."""
-    cursor.execute(sql.SQL("truncate {}").format(tables.STAGED))
+    cursor.execute(sql.SQL("truncate {}").format(staged_in.name))
     rows, selected = batch.rows, batch.selected
     kinds = [tables.column_type(field.type) for field in selected.schema]
     told = [rows[name].to_pylist() if name in rows.column_names else None for name in (REVISION, CHANGE, REASON)]
     names = [*selected.column_names, REVISION, CHANGE, REASON]
-    copy = sql.SQL("copy {} ({}, {}) from stdin").format(tables.STAGED, tables.names(names), tables.PLACE)
+    copy = sql.SQL("copy {} ({}, {}) from stdin").format(staged_in.name, tables.names(names), tables.PLACE)
     columns = [_values(selected.column(place), kind) for place, kind in enumerate(kinds)]
     revisions, changes, reasons = told
     with cursor.copy(copy) as staged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from psycopg import Cursor, sql
@@ -25,8 +26,32 @@ _TYPES = (
 
 _NULLS_AS_KEYS = 150_000
 
-STAGED = sql.Identifier("tidemark_staged")
 PLACE, CHANGED = sql.Identifier("_place"), sql.Identifier("_change")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The table from which the rows of a batch are applied: temporary, and gone with the transaction.
+
+    One that is not `temporary` is dropped by whoever made it, and needs a name that nobody else takes: a transaction
+    that is to be prepared must not touch temporary tables.
+    """
+
+    table: str = "tidemark_staged"
+    temporary: bool = True
+
+    @property
+    def name(self) -> sql.Identifier:
+        """Quoted."""
+        return sql.Identifier(self.table)
+
+    def create(self, columns: sql.Composable) -> sql.Composed:
+        """The statement that makes it."""
+        # Not an unlogged one: a server that crashes after its creation was rolled back may not start again.
+        text = (
+            "create temporary table if not exists {} ({}) on commit drop" if self.temporary else "create table {} ({})"
+        )
+        return sql.SQL(text).format(self.name, columns)
 
 
 def column_type(type_: pa.DataType) -> str:
@@ -44,10 +69,11 @@ def prepare(
     place: str,
     columns: pa.Schema,
     key: Sequence[str],
+    staged_in: Staged,
     *,
     may_create: bool,
 ) -> None:
-    """Make a temporary table for what is staged, and the table itself if it is not there and `may_create`.
+    """Make the table for what is staged, and the table itself if it is not there and `may_create`.
 
     Raises:
         SinkError: the table is not there, or lacks a column or a unique index on the key.
@@ -76,11 +102,8 @@ def prepare(
                 f'"{field.name}" {column_type(field.type)}`, or leave it out of what is selected.'
             )
     staged = [*columns, pa.field(REVISION, pa.int64()), pa.field("_change", pa.string()), pa.field(REASON, pa.string())]
-    cursor.execute(
-        sql.SQL("create temporary table if not exists {} ({}, {} bigint) on commit drop").format(
-            STAGED, sql.SQL(", ").join(_definition(field) for field in staged), PLACE
-        )
-    )
+    defined = [*(_definition(field) for field in staged), sql.SQL("{} bigint").format(PLACE)]
+    cursor.execute(staged_in.create(sql.SQL(", ").join(defined)))
 
 
 def is_there(cursor: Cursor[tuple[object, ...]], table: sql.Composable) -> bool:
@@ -109,14 +132,14 @@ def _create(
     )
 
 
-def insert(table: sql.Composable, columns: Sequence[str]) -> sql.Composed:
+def insert(table: sql.Composable, columns: Sequence[str], staged: Staged) -> sql.Composed:
     """Every staged row, in order."""
     return sql.SQL("insert into {0} ({1}) select {1} from {2} order by {3}").format(
-        table, names(columns), STAGED, PLACE
+        table, names(columns), staged.name, PLACE
     )
 
 
-def upsert(table: sql.Composable, columns: Sequence[str], key: Sequence[str]) -> sql.Composed:
+def upsert(table: sql.Composable, columns: Sequence[str], key: Sequence[str], staged: Staged) -> sql.Composed:
     """The newest staged row of each key that is not to be deleted, where the table has no newer one."""
     values = sql.SQL(", ").join(
         sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in columns if name not in key
@@ -127,7 +150,7 @@ def upsert(table: sql.Composable, columns: Sequence[str], key: Sequence[str]) ->
     ).format(
         table=table,
         columns=names(columns),
-        newest=_newest(key),
+        newest=_newest(key, staged),
         change=CHANGED,
         key=names(key),
         values=values,
@@ -135,7 +158,7 @@ def upsert(table: sql.Composable, columns: Sequence[str], key: Sequence[str]) ->
     )
 
 
-def delete(table: sql.Composable, key: Sequence[str], *, nulls: bool) -> sql.Composed:
+def delete(table: sql.Composable, key: Sequence[str], staged: Staged, *, nulls: bool) -> sql.Composed:
     """The rows of keys whose newest staged row says so, where the table has no newer one.
 
     `nulls`: whether a key may be null, which no index helps to find.
@@ -146,7 +169,7 @@ def delete(table: sql.Composable, key: Sequence[str], *, nulls: bool) -> sql.Com
         "and coalesce(t.{revision} <= s.{revision}, true)"
     ).format(
         table=table,
-        newest=_newest(key),
+        newest=_newest(key, staged),
         change=CHANGED,
         same=sql.SQL(" and ").join(sql.SQL(same).format(sql.Identifier(name)) for name in key),
         revision=sql.Identifier(REVISION),
@@ -158,9 +181,9 @@ def names(columns: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, columns))
 
 
-def _newest(key: Sequence[str]) -> sql.Composed:
+def _newest(key: Sequence[str], staged: Staged) -> sql.Composed:
     return sql.SQL("select distinct on ({key}) * from {staged} order by {key}, {revision} desc, {place} desc").format(
-        key=names(key), staged=STAGED, revision=sql.Identifier(REVISION), place=PLACE
+        key=names(key), staged=staged.name, revision=sql.Identifier(REVISION), place=PLACE
     )
 
 

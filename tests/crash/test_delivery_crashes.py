@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming import Lake, drain
-from streaming.audit.deliveries import audit_deliveries
+from streaming.audit.deliveries import audit_deliveries, reconcile
 from streaming.deliveries.runtime import DeliveryRuntime
 from streaming.operations.redeliver import redeliver_days
 from tests.support.crash import crash
@@ -20,20 +20,26 @@ from tests.support.delivery_crash import (
     CONNECTION,
     DAY_POINTS,
     POINTS,
+    SECOND,
     SERVERS,
     TOPIC_POINTS,
+    TWO_PHASE_POINTS,
     by_value,
     deliveries,
     to_topic,
+    to_two,
 )
 from tests.support.feeds import land
 from tests.support.instants import NOW, at
 from tests.support.kafka import Broker
 from tests.support.object_store import Bucket
-from tests.support.postgres import rows, run
+from tests.support.postgres import Server, rows, run
 from tests.support.received import received
 
 pytestmark = pytest.mark.processes
+
+PREPARED = "select count(*) from pg_prepared_xacts where gid like 'tidemark:%'"
+"""Of the whole server."""
 
 
 def test_every_row_arrives_once_wherever_a_process_is_killed(
@@ -99,6 +105,33 @@ def test_x9_killed_in_mid_batch_all_ids_arrive_and_a_reader_of_committed_rows_se
     assert len(everything) > len(arrived), "what was killed had sent rows that nobody sees"
     letters = DeliveryRuntime(of.deliveries[0], lake, lambda: NOW).dead_letters.pending(0, len(TOPIC_POINTS))
     assert [json.loads(letter["payload"])["value"] for letter in letters] == dead
+
+
+def test_a_row_is_in_both_databases_or_in_neither_wherever_a_process_is_killed(
+    spark: SparkSession, tmp_path: Path, postgres_running: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first database refuses each fourth of five rows, the second one each third."""
+    lake, both = Lake(str(tmp_path / "lake")), [postgres_running.database() for _ in range(2)]
+    for connection, variable, refused in zip(both, (CONNECTION, SECOND), (4, 3), strict=True):
+        run(connection, f"create table t (id text, value bigint check (value % 10 <> {refused}))")
+        monkeypatch.setenv(variable, connection)
+    values = []
+    for number, (name, (_, left)) in enumerate(TWO_PHASE_POINTS.items()):
+        fed = [10 * number + each for each in range(5)]
+        ingested(spark, lake, [reading("a", value, value) for value in fed])
+        values += fed
+        died = crash(tmp_path, name, "tests.support.delivery_crash", lent=spark)
+        assert died.returncode == -signal.SIGKILL, f"{name}: {died.stdout}"
+        assert rows(both[0], PREPARED) == [(left,)], name
+
+    of = pipeline(to_two(*both))
+    assert drain(spark, lake, of, now=lambda: NOW).waiting == {}
+    arrived = [[value for (value,) in rows(connection, "select value from t order by 1")] for connection in both]
+    assert arrived == [[value for value in values if value % 10 not in (3, 4)]] * 2
+    assert rows(both[0], PREPARED) == [(0,)]
+    letters = DeliveryRuntime(of.deliveries[0], lake, lambda: NOW).dead_letters.pending(0, len(TWO_PHASE_POINTS))
+    assert [json.loads(letter["payload"])["value"] for letter in letters] == [v for v in values if v % 10 in (3, 4)]
+    assert [finding.broken for finding in reconcile(spark, lake, of.deliveries[0])] == [0, 0, 0]
 
 
 def test_a_day_that_is_delivered_again_is_whole_and_has_no_row_twice_wherever_a_process_is_killed(

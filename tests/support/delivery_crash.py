@@ -2,8 +2,8 @@
 
 What is delivered lies in the log already. The session is lent: a delivery reads through Spark and writes in Python.
 
-The environment variables TEST_POSTGRES, TEST_BUCKET and TEST_KAFKA hold the connection string of a database, endpoint
-and name of a bucket, and the servers of a broker.
+The environment variables TEST_POSTGRES and TEST_SECOND_POSTGRES, TEST_BUCKET and TEST_KAFKA hold the connection strings
+of two databases, endpoint and name of a bucket, and the servers of a broker.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from streaming.sinks.files import JsonLines
 from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.together import Together
+from streaming.sinks.two_phase import TwoPhase
 from tests.support.crash import Point, armed
 from tests.support.delivering import pipeline, readings
 from tests.support.instants import NOW, at
 from tests.support.lent import borrowed_session
 from tests.support.object_store import Bucket
 
-CONNECTION, BUCKET, SERVERS = "TEST_POSTGRES", "TEST_BUCKET", "TEST_KAFKA"
+CONNECTION, SECOND, BUCKET, SERVERS = "TEST_POSTGRES", "TEST_SECOND_POSTGRES", "TEST_BUCKET", "TEST_KAFKA"
 
 _FILES, _POSTGRES = "streaming.sinks.file_sink:FileSink", "streaming.sinks.postgres_sink:PostgresSink"
 _ATTEMPTS, _OBJECTS = "streaming.sinks.file_sink:Attempts", "streaming.sinks.object_store:ObjectStore"
 _TOPIC, _PRODUCER = "streaming.sinks.kafka.sink:KafkaSink", "streaming.sinks.kafka.producer:RecordProducer"
+_BOTH, _PREPARED = "streaming.sinks.two_phase_sink:TwoPhaseSink", "streaming.sinks.two_phase_sink:PreparedPostgres"
 _LEDGER = "streaming.deliveries.ledger_table:LedgerTable"
 
 # In the order in which one lake meets them: each attempt has one batch more to deliver, and begins with what the one
@@ -58,6 +60,16 @@ TOPIC_POINTS: dict[str, Point] = {
 }
 """The same for a topic, in a lake of its own."""
 
+TWO_PHASE_POINTS: dict[str, tuple[Point, int]] = {
+    "written in both, prepared in neither": (Point("", _POSTGRES, "advance", 2, after=True), 0),
+    "prepared in the second": (Point("", _POSTGRES, "_prepare", 1, after=True), 1),
+    "prepared in both": (Point("", _POSTGRES, "_prepare", 2, after=True), 2),
+    # Its first two are those of the batch that the point before has left.
+    "committed in the first": (Point("", _PREPARED, "end", 3, after=True), 1),
+    "committed in both, not noted here": (Point("", _BOTH, "deliver", 1, after=True), 0),
+}
+"""Of a commit in two databases, in a lake of its own; and how many prepared transactions each leaves."""
+
 DAY_POINTS: dict[str, Point] = {
     "a day again: rows of its second batch sent, not committed": Point("", _POSTGRES, "advance", 2, after=True),
     "a day again: that batch committed there, not noted here": Point("", _POSTGRES, "deliver", 1, after=True),
@@ -77,6 +89,12 @@ def to_topic(servers: str) -> Delivery:
     return Delivery("to_topic", readings, KafkaTopic(servers, "crashes", partition="part"), select=asked)
 
 
+def to_two(first: str, second: str) -> Delivery:
+    """Rows into tables of two databases, each of which may refuse one."""
+    databases = (Postgres("t", connection=first), Postgres("t", connection=second))
+    return Delivery("to_two", readings, TwoPhase(databases), select=("id", "value"))
+
+
 def deliveries(connection: str, bucket: str) -> tuple[Delivery, ...]:
     """Rows into files of two buckets, into a table that refuses one row, and into such a table with an object each."""
     columns = ("id", "value")
@@ -93,13 +111,16 @@ def main() -> None:
     """Deliver what there is, or the day again, and die."""
     root, name = sys.argv[1:]
     spark, lake = borrowed_session(), Lake(root)
-    with armed((POINTS | TOPIC_POINTS | DAY_POINTS)[name], lambda: os.killpg(0, signal.SIGKILL)):
+    of_two = {name: point for name, (point, _) in TWO_PHASE_POINTS.items()}
+    with armed((POINTS | TOPIC_POINTS | DAY_POINTS | of_two)[name], lambda: os.killpg(0, signal.SIGKILL)):
         if name in DAY_POINTS:
             again = by_value(os.environ[CONNECTION])
             redeliver_days(spark, lake, pipeline(again), again, [at(0).date()], now=lambda: NOW)
             return
         if name in TOPIC_POINTS:
             of = pipeline(to_topic(os.environ[SERVERS]))
+        elif name in TWO_PHASE_POINTS:
+            of = pipeline(to_two(os.environ[CONNECTION], os.environ[SECOND]))
         else:
             of = pipeline(*deliveries(os.environ[CONNECTION], os.environ[BUCKET]))
         with take_lease(lake, of):

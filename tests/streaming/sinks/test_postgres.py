@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -116,10 +117,33 @@ def test_a_table_is_created_with_the_types_of_what_is_delivered(postgres: str) -
     assert rows(postgres, "select delivery, batch, rows from shop.tidemark_progress") == [("shop/all", 0, 1)]
 
 
+def test_no_text_and_no_number_is_changed_on_its_way(postgres: str) -> None:
+    texts = ["".join(each) for length in range(4) for each in product("\\tnN.x\t\n\r\"'é𝄞", repeat=length)]
+    numbers = [0.1, -0.0, 5e-324, 1.7976931348623157e308, float("inf"), float("-inf"), 1 / 3]
+    smallest, greatest = -(2**63), 2**63 - 1
+    given = [
+        {
+            "place": place,
+            "text": text,
+            "nested": [{"text": text}, None],
+            "number": numbers[place % len(numbers)],
+            "whole": (smallest, greatest, None)[place % 3],
+            "price": Decimal(place).scaleb(-9),
+            "at": datetime(1, 1, 1, tzinfo=UTC) + timedelta(days=place * 300, microseconds=place),
+            REVISION: 0,
+        }
+        for place, text in enumerate(texts)
+    ]
+    assert send(Postgres("t", connection=postgres), 0, *given) == []
+    names = [name for name in given[0] if name != REVISION]
+    found = rows(postgres, f"select {', '.join(names)} from t order by place")
+    assert found == [tuple(row[name] for name in names) for row in given]
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("a\x00b", "cannot contain NUL"),
+        ("a\x00b", 'invalid byte sequence for encoding "UTF8": 0x00'),
         ("far too long for it", "value too long for type character varying"),
         (None, "null value in column"),
         ("taken", "duplicate key value violates unique constraint"),

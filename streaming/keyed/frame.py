@@ -126,7 +126,7 @@ def _matching(conditions: Sequence[str]) -> Column:
     if not conditions:
         return F.array().cast("array<int>")
     true = ", ".join(f"if(({condition}\n), {place}, null)" for place, condition in enumerate(conditions))
-    return F.expr(f"array_except(array({true}), array(cast(null as int)))")
+    return F.expr(f"array_compact(array({true}))")
 
 
 def _values(keyed: Keyed, place: int) -> dict[str, str]:

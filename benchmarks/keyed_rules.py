@@ -103,11 +103,12 @@ class Measured:
         return statistics.median(costs), found
 
     def _step(self) -> float:
-        rows = [{"id": self._drawn.randrange(_METERS), "value": self._drawn.random()} for _ in range(ROWS)]
+        drawn = [(self._drawn.randrange(_METERS), self._drawn.random()) for _ in range(ROWS)]
         limits: dict[int, list[float]] = {}
         for meter, limit in self._limits:
             limits.setdefault(meter, []).append(limit)
-        self._expected += sum(row["value"] > limit for row in rows for limit in limits.get(row["id"], ()))
+        self._expected += sum(value > limit for meter, value in drawn for limit in limits.get(meter, ()))
+        rows = [{"id": meter, "value": value} for meter, value in drawn]
         before = cpu_seconds()
         self._take("readings", rows)
         return cpu_seconds() - before

@@ -13,7 +13,8 @@ from psycopg import errors, sql
 from streaming.base import FencedError, SinkError
 from streaming.sinks import postgres_tables as tables
 from streaming.sinks.comparison import Comparison
-from streaming.sinks.postgres_comparison import compared, expect
+from streaming.sinks.postgres_comparison import TableComparison
+from streaming.sinks.postgres_errors import advice, first_line
 from streaming.sinks.postgres_staging import stage
 from streaming.sinks.progress import check_follows, check_own
 from streaming.sinks.sink import CHANGE, REASON, REVISION, Delivered, NumberedBatch, PutAside, RefusedRow, Sink
@@ -105,14 +106,14 @@ class PostgresSink(Sink):
             return comparing.compared()
 
     @contextmanager
-    def comparing(self, generation: int) -> Iterator[_Comparing | None]:
+    def comparing(self, generation: int) -> Iterator[TableComparison | None]:
         """A transaction in which rows are held against those that are there; None where that cannot be done."""
         if generation and not self._delivered.key:
             # Rows of the generations before lie among them.
             yield None
             return
         with self._transaction() as cursor:
-            yield _Comparing(cursor, self._table, self._place, self._delivered, generation)
+            yield TableComparison(cursor, self._table, self._place, self._delivered, generation)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -153,7 +154,7 @@ class PostgresSink(Sink):
                 yield cursor
         except psycopg.Error as error:
             self.close()
-            raise SinkError(f"{self.address}: {_first_line(error)} {_advice(error)}") from error
+            raise SinkError(f"{self.address}: {first_line(error)} {advice(error)}") from error
         except BaseException:
             # A transaction that somebody broke off may be in any state.
             self.close()
@@ -209,7 +210,7 @@ class PostgresSink(Sink):
                 self._write(cursor, batch.part(first, rows), told)
         except _OF_A_ROW as error:
             if rows == 1:
-                yield RefusedRow(first, f"{type(error).__name__}: {_first_line(error)}")
+                yield RefusedRow(first, f"{type(error).__name__}: {first_line(error)}")
                 return
             half = rows // 2
             yield from self._apply(cursor, batch, first, half, told)
@@ -226,54 +227,3 @@ class PostgresSink(Sink):
             nulls = any(batch.rows[name].null_count for name in key)
             cursor.execute(tables.delete(self._table, key, self._staged, nulls=nulls))
         cursor.execute(tables.upsert(self._table, written, key, self._staged))
-
-
-class _Comparing:
-    """Rows that should be in a table, gathered in a transaction, and what comes of it."""
-
-    def __init__(
-        self, cursor: Cursor, table: sql.Identifier, place: str, delivered: Delivered, generation: int
-    ) -> None:
-        self._cursor = cursor
-        self._table = table
-        self._place = place
-        self._delivered = delivered
-        self._generation = generation
-        self._staged = tables.Staged()
-        self._columns: list[str] = []
-
-    def expect(self, rows: pa.Table) -> None:
-        """Rows that should be there."""
-        batch = NumberedBatch(self._delivered.name, self._generation, 0, rows)
-        columns, key = batch.selected.schema, self._delivered.key
-        tables.prepare(self._cursor, self._table, self._place, columns, key, self._staged, may_create=False)
-        stage(self._cursor, batch, self._staged)
-        expect(self._cursor, self._table, columns.names, self._staged)
-        self._columns = columns.names
-
-    def compared(self) -> Comparison:
-        """All that should be there against all that is."""
-        return compared(self._cursor, self._table, self._columns, self._delivered.key)
-
-
-def _first_line(error: psycopg.Error) -> str:
-    text = str(error.diag.message_primary or error).strip()
-    return (text.splitlines() or [type(error).__name__])[0].rstrip(".") + "."
-
-
-def _advice(error: psycopg.Error) -> str:
-    match error:
-        case errors.InsufficientPrivilege():
-            return "Grant the right; the batch is sent again by itself."
-        case errors.ObjectNotInPrerequisiteState() | errors.OutOfMemory() if "prepared transactions" in str(error):
-            return (
-                "Set max_prepared_transactions of the server to at least the number of deliveries that commit in two "
-                "phases there, and start it again; the batch is sent again by itself."
-            )
-        case errors.DiskFull() | errors.OutOfMemory():
-            return "Make room on the server; the batch is sent again by itself."
-        case errors.UndefinedColumn() | errors.UndefinedTable() | errors.DatatypeMismatch():
-            return "Give the table the columns and types that are delivered; the batch is sent again by itself."
-        case errors.InvalidColumnReference():
-            return "Give the table a unique index on the key; the batch is sent again by itself."
-    return "The batch is sent again by itself."

@@ -16,7 +16,7 @@ from streaming import Lake, Stream, Windowed, plan
 from streaming.declare import LATE, Operator
 from streaming.log import head, read_batches, read_log, rejected
 from streaming.operators import runtime_of
-from streaming.tables import delta
+from streaming.tables import days_of, delta
 from streaming.views import corrected_through, late_pairs
 
 
@@ -61,7 +61,7 @@ def _count_late_rows(
         counts = {f"{row['day'].isoformat()} {row['of']}": row["count"] for row in found.collect()}
     backlog = runtime.plan(spark)
     if operator.corrected:
-        add_days(instance, operator, (*(entry.day for entry in backlog), *delta.days_of(lake.corrections(operator))))
+        add_days(instance, operator, (*(entry.day for entry in backlog), *days_of(lake.corrections(operator))))
     return {
         "dagster/row_count": sum(counts.values()),
         "dagster/uri": dg.MetadataValue.path(lake.log(operator.reads[0])),

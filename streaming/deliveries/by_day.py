@@ -7,7 +7,7 @@ from datetime import date
 from streaming.base import RedeliveryError
 from streaming.declare import CHANGES, Delivery, Operator
 from streaming.lake import Lake
-from streaming.tables import delta
+from streaming.tables import days_of
 
 _NAMED = 5
 
@@ -46,10 +46,10 @@ def days_to_deliver(lake: Lake, delivery: Delivery) -> set[date]:
     of = delivery.of
     if delivery.what == "current" and isinstance(of, Operator):
         results = [lake.table(of, table.suffix) for table in of.tables if table.is_result]
-        return set().union(*map(delta.days_of, [*results, lake.table(delivery, CHANGES)]))
+        return set().union(*map(days_of, [*results, lake.table(delivery, CHANGES)]))
     if isinstance(of, Operator) and delivery.what != "late":
-        return delta.days_of(lake.table(of, delivery.output))
-    return delta.days_of(lake.log(delivery.stream))
+        return days_of(lake.table(of, delivery.output))
+    return days_of(lake.log(delivery.stream))
 
 
 def check_repeatable(delivery: Delivery) -> None:

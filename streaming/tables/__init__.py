@@ -4,6 +4,7 @@ from streaming.tables import delta, history, s3, storage, swapped
 from streaming.tables.columns import nullable
 from streaming.tables.commit import attempts
 from streaming.tables.copies import copy_files, copy_table
+from streaming.tables.day_partitions import days_of, forget_days
 from streaming.tables.file_index import FileIndex
 from streaming.tables.history import commits_of, newest_commits, numbers_of
 from streaming.tables.listed_files import read_files
@@ -27,7 +28,9 @@ __all__ = [
     "commits_of",
     "copy_files",
     "copy_table",
+    "days_of",
     "delta",
+    "forget_days",
     "have_common",
     "history",
     "location",

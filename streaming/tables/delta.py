@@ -236,18 +236,3 @@ def _replace(
         mode="overwrite",
         replace=partitions,
     )
-
-
-def days_of(uri: str, version: int | None = None) -> set[date]:
-    """The days of which the table has partitions, at one `version` or the newest; none where there is no table."""
-    table = open_table(uri, version)
-    if table is None:
-        return set()
-    days = table.get_add_actions(flatten=True)[f"partition.{DAY}"].to_pylist()
-    return {day for day in days if day is not None}
-
-
-def forget_days(uri: str, before: date) -> None:
-    """Take the partitions of the days `before` out of the table, in one commit; none where there are none."""
-    if any(day < before for day in days_of(uri)):
-        DeltaTable(location(uri)).delete(f"{DAY} < '{before.isoformat()}'")

@@ -16,7 +16,7 @@ from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import create_table
-from streaming.tables import delta
+from streaming.tables import delta, forget_days
 from streaming.views.kept import Kept
 from streaming.views.position import Position
 from streaming.views.results import ends_within, has_windows, pairs, with_order
@@ -65,7 +65,7 @@ class Panes:
             fence=lambda table: folded.fence(self._view, table),
         )
         if first is not None:
-            delta.forget_days(self.uri, first.date())
+            forget_days(self.uri, first.date())
 
     def closing(self, folded_through: int, since: datetime | None, by: datetime, through: int) -> DataFrame:
         """The groups of the windows that end in (since, by], of the batches up to `through`, as `finish` takes them.

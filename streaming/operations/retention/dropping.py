@@ -34,7 +34,7 @@ from streaming.operations.erasure import erasures
 from streaming.operations.rebuild import LeasePlace
 from streaming.operations.retention.planned import blocked, is_unfinished, planned_drop
 from streaming.service import take_lease
-from streaming.tables import Split, delta, take_out_days
+from streaming.tables import Split, days_of, delta, take_out_days
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class _Gone:
 def _taken_out(spark: SparkSession, lake: Lake, stream: Stream, before: date) -> _Gone:
     """Take out what is noted of the days `before`."""
     uri, there = lake.log(stream), dropped_before(delta.open_table(lake.log(stream)))
-    days = sum(day < before for day in delta.days_of(uri))
+    days = sum(day < before for day in days_of(uri))
     repaired = _repaired(spark, lake, stream, before)
     # The rejected rows of which they are the repair would come back as rejected.
     split = Split(lambda rows: rows.where(_is_one(repaired)), lambda rows: rows.where(~_is_one(repaired)))

@@ -15,7 +15,7 @@ from streaming.log import batches_after, dropped_before, head, noted_before
 from streaming.operations.savepoints import savepoints
 from streaming.operators import next_of, runtime_of
 from streaming.sources import Table
-from streaming.tables import delta
+from streaming.tables import days_of, delta
 
 Limit = tuple[date | None, str]
 """The first day that has to stay, null for all days, and in words what needs it."""
@@ -56,7 +56,7 @@ def planned_drop(
         for operator in pipeline.operators_of(stream):
             limits.append(_needed(spark, lake, operator, stream, horizons))
     day, keeps = min(limits, key=lambda limit: limit[0] or date.min)
-    days = () if day is None else tuple(sorted(each for each in delta.days_of(lake.log(stream)) if each < day))
+    days = () if day is None else tuple(sorted(each for each in days_of(lake.log(stream)) if each < day))
     return PlannedDrop(stream, day, days, keeps)
 
 
@@ -118,7 +118,7 @@ def _in_use(lake: Lake, pipeline: Pipeline, stream: Stream, pipelines: Iterable[
             yield None, f"delivery {delivery.name!r} sends days again"
     for saved in savepoints(lake, pipeline):
         table = saved.of(f"{stream.name}/log")
-        days = () if table is None else delta.days_of(lake.log(stream), table.version)
+        days = () if table is None else days_of(lake.log(stream), table.version)
         if days:
             yield min(days), f"savepoint {saved.name!r} keeps them"
 

@@ -11,7 +11,7 @@ from platform_assets.pipeline.maintenance import maintenance_job
 from platform_assets.resources import default_resources
 from streaming.lake.lake import Lake
 from streaming.pipelines import flights as declared
-from streaming.tables import delta
+from streaming.tables import days_of
 from tests.platform_assets.conftest import Tidemark
 from tests.support.departures import CLOSING, FIRST, SECOND, THIRD, departure
 from tests.support.feeds import land_all
@@ -46,4 +46,8 @@ def test_maintenance_drops_old_days_and_says_what_stays(
     land_all(lake, stream, [departure("JFK", "08T10:00")])
     assert tidemark("run flights")[0] == 0
     assert maintenance_job(pipeline).execute_in_process(resources=default_resources(lake.root)).success
-    assert sorted(str(day) for day in delta.days_of(lake.log(stream))) == ["2013-01-06", "2013-01-07", "2013-01-08"]
+    assert sorted(str(day) for day in days_of(lake.log(stream))) == [
+        "2013-01-06",
+        "2013-01-07",
+        "2013-01-08",
+    ]

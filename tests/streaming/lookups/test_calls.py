@@ -98,7 +98,7 @@ def ended(asked: list[Question]) -> list[Answer]:
 
 def test_a1_two_hundred_calls_are_made_a_hundred_at_a_time() -> None:
     asked = questions(200)
-    with closing(Calls(replace(enriched, call=in_a_crowd, opens=crowd, capacity=100), lambda: NOW)) as calls:
+    with closing(Calls(replace(enriched, call=in_a_crowd, opens=crowd), lambda: NOW)) as calls:
         calls.ask(asked)
         answers = ended(asked)
     assert [each.values for each in answers] == [{"doubled": 2 * n} for n in range(200)]

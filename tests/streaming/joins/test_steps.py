@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, Joined, Json, Lake, Pipeline, Stream, Table, drain
+from streaming import BoundedOutOfOrderness, Files, Joined, Json, Keyed, Lake, Pipeline, Stream, Table, drain
 from streaming.audit.laws import audit
 from streaming.base.errors import ChangedDeclaration, FencedError
 from streaming.declare.delivery import Delivery
@@ -280,7 +281,12 @@ def test_a_process_that_was_away_is_refused_and_changed_bounds_are_built_anew(
     assert "built anew 1 time" in runtime_of(wider, copied).explain(spark)["position"]
 
 
-def test_joins_chain_to_three_streams_and_are_delivered_once(spark: SparkSession, copied: Lake) -> None:
+def number_pairs(key: Any, row: Any) -> None:
+    key.met = (key.met or 0) + 1
+    key.emit(number=key.met)
+
+
+def test_joins_chain_to_three_streams_and_functions_and_are_delivered_once(spark: SparkSession, copied: Lake) -> None:
     third = replace(left, name="third_rows", source=Files("landing/third_rows"))
     followed = Stream(
         name="met",
@@ -296,7 +302,8 @@ def test_joins_chain_to_three_streams_and_are_delivered_once(spark: SparkSession
     met = min(max(one.at, other.at) for one, other in pairs)
     thirds = [Row(1, "a", met), Row(2, "b", met)]
     land_all(copied, third, *payloads([thirds]))
-    chain = Pipeline(name="chain", streams=(followed, third), operators=(three,))
+    numbered = Keyed("numbered", followed, ("key",), "met bigint", "number bigint", number_pairs)
+    chain = Pipeline(name="chain", streams=(followed, third), operators=(three, numbered))
     drain(spark, copied, chain, now=lambda: NOW)
     wanted = [
         (one.n, other.n, row.n)
@@ -307,6 +314,9 @@ def test_joins_chain_to_three_streams_and_are_delivered_once(spark: SparkSession
     assert wanted
     found = tuples(runtime_of(three, copied).readable["current"](spark), "left_n", "right_n", "n")
     assert sorted(found) == sorted(wanted)
+    numbers = tuples(runtime_of(numbered, copied).readable["current"](spark), "key", "number")
+    of_keys = Counter(one.key for one, _ in pairs)
+    assert sorted(numbers) == sorted((key, number + 1) for key, met in of_keys.items() for number in range(met))
 
     for output, what in (("", "pairs"), ("unmatched", "unmatched")):
         delivery = Delivery(

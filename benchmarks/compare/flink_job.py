@@ -21,9 +21,9 @@ LIVE_CHECKPOINT_EVERY = "1 s"
 LIVE_WATERMARK_BEHIND = "INTERVAL '2' SECOND"
 LIVE_WINDOW = "INTERVAL '9.75' SECOND"
 
-SETTINGS = {
+_SETTINGS = {
     "parallelism.default": "2",
-    "execution.checkpointing.interval": CHECKPOINT_EVERY,
+    "execution.checkpointing.incremental": "true",
     "state.backend.type": "rocksdb",
     "table.local-time-zone": "UTC",
 }
@@ -36,7 +36,7 @@ def main() -> None:
     """Valid rows and windows, exactly once, to files."""
     source, work, mode, result = sys.argv[1:]
     live = mode == "live"
-    environment = streaming_environment(LIVE_CHECKPOINT_EVERY if live else CHECKPOINT_EVERY)
+    environment = streaming_environment(work, LIVE_CHECKPOINT_EVERY if live else CHECKPOINT_EVERY)
     read_files(environment, "readings", source, live=live)
     write_files(environment, "valid", COLUMNS, work)
     write_files(environment, "windows", "id STRING, window_start TIMESTAMP(3), readings BIGINT, sum_value DOUBLE", work)
@@ -57,11 +57,21 @@ def main() -> None:
     Path(result).write_text(json.dumps(counts))
 
 
-def streaming_environment(checkpoint_every: str) -> TableEnvironment:
-    """Two tasks at once, state in RocksDB."""
+def settings(work: str, checkpoint_every: str = CHECKPOINT_EVERY) -> dict[str, str]:
+    """Two tasks at once, state in RocksDB, checkpoints of what has changed in a folder of `work`."""
+    return {
+        **_SETTINGS,
+        "execution.checkpointing.interval": checkpoint_every,
+        # Without one they are kept in memory, where more than 5 MB of state fail and start the job again, for ever.
+        "execution.checkpointing.dir": Path(work, "checkpoints").absolute().as_uri(),
+    }
+
+
+def streaming_environment(work: str, checkpoint_every: str = CHECKPOINT_EVERY) -> TableEnvironment:
+    """An environment of the Table API with these settings."""
     environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     configuration = environment.get_config()
-    for key, value in {**SETTINGS, "execution.checkpointing.interval": checkpoint_every}.items():
+    for key, value in settings(work, checkpoint_every).items():
         configuration.set(key, value)
     return environment
 

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 from benchmarks.compare.flink_job import (
-    CHECKPOINT_EVERY,
     COLUMNS,
     GOOD,
     counted_and_summed,
@@ -26,7 +25,7 @@ _NEAR = "INTERVAL '4' SECOND"
 def main() -> None:
     """Valid rows and pairs, exactly once, to files."""
     *sources, work, _, result = sys.argv[1:]
-    environment = streaming_environment(CHECKPOINT_EVERY)
+    environment = streaming_environment(work)
     for name, source in zip(("ours", "theirs"), sources, strict=True):
         read_files(environment, name, source)
         write_files(environment, f"valid_{name}", COLUMNS, work)

@@ -17,7 +17,7 @@ from pyflink.datastream import KeyedProcessFunction, RuntimeContext, StreamExecu
 from pyflink.datastream.state import ValueStateDescriptor
 from pyflink.table import StreamTableEnvironment
 
-from benchmarks.compare.flink_job import COLUMNS, GOOD, SETTINGS, counted_and_summed, read_files, write_files
+from benchmarks.compare.flink_job import COLUMNS, GOOD, counted_and_summed, read_files, settings, write_files
 
 _FAR = 700.0
 
@@ -43,7 +43,7 @@ def main() -> None:
     source, work, _, result = sys.argv[1:]
     configuration = Configuration()
     # Python then asks Java for the state of a key once in a checkpoint, not for each of its rows.
-    for key, value in {**SETTINGS, "python.state.cache-size": "100000"}.items():
+    for key, value in {**settings(work), "python.state.cache-size": "100000"}.items():
         configuration.set_string(key, value)
     environment = StreamExecutionEnvironment.get_execution_environment(configuration)
     tables = StreamTableEnvironment.create(environment)

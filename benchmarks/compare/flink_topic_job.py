@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 from benchmarks.compare.flink_job import (
-    CHECKPOINT_EVERY,
     COLUMNS,
     GOOD,
     counted_and_summed,
@@ -23,7 +22,7 @@ from benchmarks.compare.flink_job import (
 def main() -> None:
     """Valid rows, exactly once, to files."""
     jar, servers, topic, work, result = sys.argv[1:]
-    environment = streaming_environment(CHECKPOINT_EVERY)
+    environment = streaming_environment(work)
     environment.get_config().set("pipeline.jars", Path(jar).as_uri())
     environment.execute_sql(f"""
         CREATE TABLE readings ({COLUMNS}) WITH (

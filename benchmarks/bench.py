@@ -55,6 +55,7 @@ def main() -> None:
     if arguments.full:
         measures |= {
             "flink": lambda: bars.flink(arena, rows, times),
+            "outer_joins": lambda: join_bars.outer(arena, rows // 2, times),
             "flink_joins": lambda: join_bars.against_flink(arena, rows // 2, times),
             "keyed_steps": lambda: keyed_bars.steps(arena, times),
             "flink_keyed": lambda: keyed_bars.against_flink(arena, rows // 4, times),

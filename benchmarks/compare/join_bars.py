@@ -75,6 +75,16 @@ def against_flink(arena: Arena, rows: int, times: int) -> list[Demand]:
     return [at_least("J2 rows per CPU second, logs + interval join vs Flink's", burnt.inverse(), 0.8)]
 
 
+def outer(arena: Arena, rows: int, times: int) -> list[Demand]:
+    """What it costs to tell also of the rows of both sides that had no partner in time."""
+    joins = _Joins(arena, rows)
+    burnt = side_by_side(times, lambda: joins.cpu("outer"), lambda: joins.cpu("tidemark"))
+    return [
+        at_most("J6 peak memory, outer join vs inner join", joins.peaks("outer", "tidemark"), 1.2),
+        at_most("J6 CPU, the same", burnt, 2),
+    ]
+
+
 def steps(arena: Arena, short: int, long: int) -> list[Demand]:
     """What a step costs where each log has so many files, and where one of its rows is a week late."""
     shutil.rmtree(arena.work, ignore_errors=True)

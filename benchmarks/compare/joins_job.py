@@ -1,6 +1,6 @@
 """The interval join as a program: `python -m benchmarks.compare.joins_job NAME LEFT RIGHT WORK FILES_PER_BATCH RESULT`.
 
-Both contenders join all rows of two folders that have one id and lie within four seconds of each other, late ones too.
+All contenders join all rows of two folders that have one id and lie within four seconds of each other, late ones too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,24 +20,26 @@ from benchmarks.compare.data import LATE_BY, OUT_OF_ORDER
 from benchmarks.compare.declared import FIELDS, PLAUSIBLE, declared
 from benchmarks.compare.rocksdb import keep_state_in_rocksdb
 from streaming import Joined, Lake, Pipeline, drain
+from streaming.declare.input_side import JoinKind
 from streaming.spark.session import start_session
 
 _NEAR = "4 seconds"
 
 
-def joined(left: Path, right: Path, files_per_batch: int) -> tuple[Pipeline, Joined]:
+def joined(left: Path, right: Path, files_per_batch: int, kind: JoinKind = "inner") -> tuple[Pipeline, Joined]:
     """The task as Tidemark declares it."""
     ours, theirs = (
         replace(declared(str(folder), files_per_batch).stream, name=name)
         for name, folder in (("ours", left), ("theirs", right))
     )
-    pairs = Joined("pairs", ours, theirs, ("id",), (f"-{_NEAR}", _NEAR), select=("id", "left_value", "right_value"))
+    columns = ("id", "left_value", "right_value")
+    pairs = Joined("pairs", ours, theirs, ("id",), (f"-{_NEAR}", _NEAR), kind, columns)
     return Pipeline(name="joins", streams=(ours, theirs), operators=(pairs,)), pairs
 
 
-def tidemark(left: Path, right: Path, work: Path, files_per_batch: int) -> DataFrame:
-    """Both logs, and the pairs."""
-    pipeline, pairs = joined(left, right, files_per_batch)
+def tidemark(left: Path, right: Path, work: Path, files_per_batch: int, *, kind: JoinKind) -> DataFrame:
+    """Both logs, and the pairs; of an outer join also the rows that had no partner in time, in a table of their own."""
+    pipeline, pairs = joined(left, right, files_per_batch, kind)
     lake, spark = Lake(str(work)), start_session()
     drain(spark, lake, pipeline)
     return spark.read.format("delta").load(lake.table(pairs))
@@ -71,7 +74,11 @@ def _side(spark: SparkSession, folder: Path, files_per_batch: int, name: str) ->
     return named.withWatermark(f"{name}_at", wait)
 
 
-CONTENDERS: dict[str, Callable[[Path, Path, Path, int], DataFrame]] = {"tidemark": tidemark, "spark": spark_join}
+CONTENDERS: dict[str, Callable[[Path, Path, Path, int], DataFrame]] = {
+    "tidemark": partial(tidemark, kind="inner"),
+    "outer": partial(tidemark, kind="outer"),
+    "spark": spark_join,
+}
 
 
 def main() -> None:

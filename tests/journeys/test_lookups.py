@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.events.metadata import position_metadata
 from streaming import (
     BlockingPostgresLookup,
     BoundedOutOfOrderness,
@@ -196,6 +197,7 @@ def test_a5_a_slow_key_waits_and_holds_up_no_other(spark: SparkSession, rules: t
                 break
         assert len(rows(spark, lake, slow, "event_id")) == 99
         assert rows(spark, lake, slow, "event_id", "_attempts", side="pending") == [("I", 1)]
+        assert runtime.waiting() == position_metadata(lake, slow)["waiting_rows"] == 1
         assert _is_alive(int(notes.read_text()))
     until(lambda: not _is_alive(int(notes.read_text())), "killed")
     assert all(finding.holds for finding in audit(spark, lake, Pipeline(envelopes, (slow,))))

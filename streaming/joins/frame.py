@@ -48,7 +48,7 @@ def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, count: i
     frames = {"left": left, "right": right}
     old = OTHER[new]
     looking, found = _near(joined, new, frames[new], old, frames[old])
-    met = found.join(looking if count is None else _kept(joined, new, looking, count), _is_pair(joined))
+    met = found.join(_kept(joined, new, looking, count), _is_pair(joined))
     return met.drop("_left_near", "_right_near")
 
 
@@ -57,8 +57,13 @@ def batch_of(side: Side) -> str:
     return f"_{side}_batch"
 
 
-def _kept(joined: Joined, side: Side, rows: DataFrame, count: int) -> DataFrame:
-    """The rows, with a hint that they are what is kept in memory: by every task if they are few, else in parts."""
+def _kept(joined: Joined, side: Side, rows: DataFrame, count: int | None) -> DataFrame:
+    """The rows, with a hint that they are what is kept in memory: by every task if they are few, else in parts.
+
+    Without a `count` they are what they were.
+    """
+    if count is None:
+        return rows
     if count <= _KEPT:
         return F.broadcast(rows)
     # Spark would make as many parts as there are cores, however many rows that makes in each.
@@ -66,10 +71,17 @@ def _kept(joined: Joined, side: Side, rows: DataFrame, count: int) -> DataFrame:
 
 
 def unmatched(
-    joined: Joined, side: Side, rows: DataFrame, partners: DataFrame, *, only_in_time: bool = True
+    joined: Joined,
+    side: Side,
+    rows: DataFrame,
+    partners: DataFrame,
+    count: int | None = None,
+    *,
+    only_in_time: bool = True,
 ) -> DataFrame:
     """Those of the `rows` of one side without a pair with one of the `partners`.
 
+    `count`: how many partners there are at most; they are then kept in memory as the new rows of `pairs` are.
     `only_in_time`: with one that came in time for the row, as its stamp has not passed the last event time at which a
     row could be a partner.
     """
@@ -77,7 +89,8 @@ def unmatched(
     in_time = stamp.isNull() | (F.unix_micros(stamp) <= F.unix_micros(_AT[side]) + _micros(reach(joined, side)))
     partners_near, rows_near = _near(joined, OTHER[side], partners, side, rows)
     met = and_(_is_pair(joined), in_time) if only_in_time else _is_pair(joined)
-    return rows_near.join(partners_near, met, "left_anti").drop(f"_{side}_near")
+    kept = _kept(joined, OTHER[side], partners_near, count)
+    return rows_near.join(kept, met, "left_anti").drop(f"_{side}_near")
 
 
 def reach(joined: Joined, side: Side) -> timedelta:

@@ -133,9 +133,12 @@ class JoinedSteps:
         candidates = self._due_rows(side, waited, before, after)
         if candidates is None:
             return None
-        partners = self._rows(OTHER[side], moved(waited.ranges, *partners_of(self._joined, side)), after)
-        lonely = candidates if partners is None else unmatched(self._joined, side, candidates, partners)
-        return alone(self._joined, side, lonely, self._no_rows[OTHER[side]])
+        other, near = OTHER[side], moved(waited.ranges, *partners_of(self._joined, side))
+        partners = self._rows(other, near, after)
+        if partners is not None:
+            count = self._logs[other].rows_within(near, after.through[self._streams[other].name], self._width)
+            candidates = unmatched(self._joined, side, candidates, partners, count)
+        return alone(self._joined, side, candidates, self._no_rows[other])
 
     def _due_rows(self, side: Side, waited: Due, before: Reached, after: Reached) -> DataFrame | None:
         name = self._streams[side].name

@@ -54,9 +54,26 @@ def test_a_key_that_half_the_rows_have_is_kept_in_small_parts_and_met_only_by_wh
     assert len(parts) == ROWS // KEPT
     assert max(part["count"] for part in parts) < 2 * KEPT * 1.5
 
-    # A hot row has five partners but at the edges, where three on each side are not there; the others have one.
-    pairs = 5 * ROWS // 2 - 6 + ROWS // 2
+    # A hot row has five partners but at the edges; the others have one.
+    pairs = sum(len(partners(n)) for n in range(ROWS))
     assert frame.pairs(near, lefts, rights, "left", ROWS).count() == pairs
     meeting = zip(*(frame._meeting_at(near, side) for side in frame.OTHER), strict=True)
     candidates = found.join(kept, reduce(and_, (one == other for one, other in meeting))).count()
     assert pairs < candidates < 2 * pairs
+
+
+def test_rows_without_a_partner_are_the_same_however_their_possible_partners_are_kept(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame, "_KEPT", KEPT)
+    lefts, some = side_of(spark, "left"), side_of(spark, "right").where("right_n % 7 = 0")
+    told = [frame.unmatched(near, "left", lefts, some, count) for count in (ROWS, None)]
+    lonely = {n for n in range(ROWS) if not any(other % 7 == 0 for other in partners(n))}
+    assert [{row.left_n for row in rows.select("left_n").collect()} for rows in told] == [lonely, lonely]
+
+
+def partners(n: int) -> list[int]:
+    """The numbers of the right rows that a left row meets."""
+    if n % 2:
+        return [n]
+    return [other for other in range(n - 4, n + 5, 2) if 0 <= other < ROWS]

@@ -134,7 +134,13 @@ def test_e20_an_order_is_normalised_and_comes_once_and_a_copy_or_a_bad_one_does_
     spark: SparkSession, lake: Lake
 ) -> None:
     def order(order_id: str, country: str | None, amount: str) -> dict[str, str | None]:
-        return {"order_id": order_id, "customer": "c", "country": country, "amount": amount, "ordered_at": T0.isoformat()}
+        return {
+            "order_id": order_id,
+            "customer": "c",
+            "country": country,
+            "amount": amount,
+            "ordered_at": T0.isoformat(),
+        }
 
     first, again = order("o1", " de", "10.50"), order("o1", "DE", "10.50")
     run(spark, lake, shop_orders.pipeline, [first, order("o2", "xx", "-1")])

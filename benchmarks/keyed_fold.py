@@ -1,7 +1,8 @@
 """What the fold of a keyed function costs a row, in Python alone: `python -m benchmarks.keyed_fold`.
 
 Arrow batches of ten thousand rows as Spark hands them to a task, of the temperature jump (K6) over keys that have
-state. Beside it stand the parts: columns to Python values, and the functions themselves.
+state. Beside it stand the parts: columns to Python values, and the functions themselves. `--hot` is a task that is
+given but one key, and the most memory that this process has had by then.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, repeat
 from operator import itemgetter
 from typing import Any
 
+import psutil
 import pyarrow as pa
 
+from benchmarks.processes import peak_memory
 from streaming import BoundedOutOfOrderness, Files, Json, Key, Keyed, Stream
 from streaming.keyed.buckets import Buckets
 from streaming.keyed.partition import fold_partition
@@ -28,6 +31,7 @@ from streaming.keyed.tasks import BucketFile, WriteTables
 
 ROWS, KEYS, BATCH = 200_000, 100_000, 10_000
 _TIMES = 7
+_HOT = (100_000, 1_000_000, 4_000_000)
 _TIME = pa.timestamp("us", "UTC")
 
 readings = Stream(
@@ -108,12 +112,31 @@ def micros_a_row(run: Callable[[], object]) -> float:
     return statistics.median(costs) / ROWS * 1e6
 
 
+def hot(task: WriteTables, batch: pa.RecordBatch, rows: int) -> tuple[float, float]:
+    """CPU in microseconds a row of a task that is given so many of one key, and the peak of this process in MB."""
+    one_key = {"_hash": batch["_hash"][0], "_key0": batch["_key0"][0]}
+    columns = [
+        pa.repeat(one_key[name], batch.num_rows) if name in one_key else batch[name] for name in batch.schema.names
+    ]
+    of_key = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+    before = time.process_time()
+    for _ in task(repeat(of_key, rows // batch.num_rows)):
+        pass
+    return (time.process_time() - before) / rows * 1e6, peak_memory(psutil.Process()) / 2**20
+
+
 def main() -> None:
-    """Print a Markdown table; `--profile` adds where the time of a task goes."""
+    """Print a Markdown table; `--profile` adds where the time of a task goes, `--hot` is that of one key instead."""
     keys, batches = drawn()
     with tempfile.TemporaryDirectory() as folder:
         state = stored(folder, keys)
         task = WriteTables(jumps, 0, {"": folder}, {"": RESULT}, 0, state)
+        if "--hot" in sys.argv:
+            print("| rows of one key | µs a row | peak, MB |\n|---|---|---|")
+            for number in _HOT:
+                cost, peak = hot(task, batches[0], number)
+                print(f"| {number:,} | {cost:.2f} | {peak:,.0f} |", flush=True)
+            return
         rows = [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
         values = list(map(itemgetter(7), rows))
         costs = {

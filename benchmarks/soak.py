@@ -25,6 +25,7 @@ from benchmarks.pipelines import keyed_meters, meters
 from benchmarks.processes import family, jvms, orphans, until
 from benchmarks.readings import LandedReadings
 from benchmarks.soak_record import Kill, Record, demands_of, draw
+from benchmarks.undisturbed import as_undisturbed
 from streaming import Lake, Pipeline
 from streaming.service.overview import look
 
@@ -190,6 +191,7 @@ def main() -> None:
     soak.run()
     soak.tidemark("audit", pipeline.name)
     demands, times = demands_of(soak.lake, pipeline.streams[0], soak.record, soak.record.runs["audit"][-1], started)
+    demands += as_undisturbed(soak.lake, pipeline, folder / "undisturbed")
     (folder / "record.json").write_text(json.dumps(asdict(soak.record), indent=1))
     draw(folder / "record.png", soak.record, times)
     conclude(folder / "record.md", demands)

@@ -28,14 +28,6 @@ def forget(key: Key) -> None:
     key.clear()
 
 
-jumps = Keyed(
-    name="jumps",
-    of=readings,
-    by=("id",),
-    state="previous double",
-    result="temperature double, jump double",
-    on_row=alert_on_jump,
-    timers={"forget": forget},
-)
-
+shape = "temperature double, jump double"
+jumps = Keyed("jumps", readings, ("id",), "previous double", shape, alert_on_jump, timers={"forget": forget})
 pipeline = Pipeline(stream=readings, views=(jumps,))

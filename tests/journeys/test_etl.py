@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming import Pipeline, Selected, log
-from streaming.examples import iso_events, records, sensors
+from streaming import Pipeline, log
+from streaming.declare.operator import Operator
+from streaming.examples import iso_events, records, sensors, shop_orders
 from streaming.lake.lake import Lake
 from streaming.operators.runtime import runtime_of
 from tests.support.feeds import readings
@@ -26,7 +29,7 @@ def measured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> L
     return lake
 
 
-def output(spark: SparkSession, lake: Lake, of: Selected, side: str = "current") -> DataFrame:
+def output(spark: SparkSession, lake: Lake, of: Operator, side: str = "current") -> DataFrame:
     return runtime_of(of, lake).readable[side](spark)
 
 
@@ -125,3 +128,27 @@ def test_e19_event_time_is_text_with_an_offset_and_any_other_text_is_rejected(sp
         F.size("_rejected").alias("reasons"),
     )
     assert tuples(rejected) == [(text, 1) for text in sorted(texts[2:])]
+
+
+def test_e20_an_order_is_normalised_and_comes_once_and_a_copy_or_a_bad_one_does_not_vanish(
+    spark: SparkSession, lake: Lake
+) -> None:
+    def order(order_id: str, country: str | None, amount: str) -> dict[str, str | None]:
+        return {
+            "order_id": order_id,
+            "customer": "c",
+            "country": country,
+            "amount": amount,
+            "ordered_at": T0.isoformat(),
+        }
+
+    first, again = order("o1", " de", "10.50"), order("o1", "DE", "10.50")
+    run(spark, lake, shop_orders.pipeline, [first, order("o2", "xx", "-1")])
+    run(spark, lake, shop_orders.pipeline, [again, order("o3", None, "ten")])
+    columns = ("order_id", "iso_country", "total")
+    assert tuples(output(spark, lake, shop_orders.each_order), *columns) == [("o1", "DE", Decimal("10.50"))]
+    duplicates = output(spark, lake, shop_orders.each_order, "duplicates")
+    assert tuples(duplicates, *columns) == [("o1", "DE", Decimal("10.50"))]
+    rejected = log.rejected(log.read_log(spark, lake, shop_orders.shop_orders))
+    reasons = {row["order_id"]: [reason.partition(":")[0] for reason in row["_rejected"]] for row in rejected.collect()}
+    assert reasons == {order_id: ["country_known", "amount_payable"] for order_id in ("o2", "o3")}

@@ -13,10 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_assets.cli.context import console
+from streaming.examples import temperature_jumps
 from streaming.lake.lake import Lake
 from streaming.pipelines.flights import pipeline
 from tests.platform_assets.conftest import Typed
 from tests.support.departures import BROKEN, CLOSING, FIRST, LATE_ON_1, SECOND
+from tests.support.feeds import readings
 from tests.support.runs import run
 
 
@@ -163,6 +165,19 @@ def test_rows_of_one_key_are_shown(key: str, typed: Typed) -> None:
     assert code == 0, err
     rows = [json.loads(row) for row in out.splitlines()]
     assert {row["origin"] for row in rows} == {"EWR"}
+
+
+def test_the_state_of_a_key_is_shown(
+    spark: SparkSession, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jumping = Lake(str(tmp_path / "jumping"))
+    run(spark, jumping, temperature_jumps.pipeline, readings("a@1=20, b@2=30, a@3=21"))
+    monkeypatch.setenv("TIDEMARK_HOME", jumping.root)
+    monkeypatch.setenv("TIDEMARK_PIPELINES", "streaming.examples")
+    rows = [json.loads(row) for row in typed("show jump_readings state --json")[1].splitlines()]
+    assert [(row["id"], row["previous"]) for row in rows] == [("a", 21.0), ("b", 30.0)]
+    (row,) = [json.loads(row) for row in typed("show jump_readings state --view jumps --key a --json")[1].splitlines()]
+    assert row == rows[0] and dict(row["_timers"]) == {"forget": "2026-01-01T01:00:03.000000Z"}
 
 
 def test_a_value_of_a_key_is_no_sql_and_a_column_that_there_is_not_is_named(typed: Typed) -> None:

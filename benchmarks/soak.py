@@ -190,7 +190,7 @@ def main() -> None:
     soak = Soak(folder, arguments.minutes, arguments.seed, pipeline)
     soak.run()
     soak.tidemark("audit", pipeline.name)
-    demands, times = demands_of(soak.lake, pipeline.streams[0], soak.record, soak.record.runs["audit"][-1], started)
+    demands, times = demands_of(soak.lake, pipeline, soak.record, soak.record.runs["audit"][-1], started)
     demands += as_undisturbed(soak.lake, pipeline, folder / "undisturbed")
     (folder / "record.json").write_text(json.dumps(asdict(soak.record), indent=1))
     draw(folder / "record.png", soak.record, times)

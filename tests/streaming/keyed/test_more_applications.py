@@ -61,9 +61,9 @@ def test_k16_ids_that_never_return_leave_no_state() -> None:
     clicks = Keyed(
         "clicks", readings, ("id",), "clicks bigint", "clicks bigint", count_once, timers={"over": tell_clicks}
     )
-    visits = ", ".join(f"visit{n}@{n % 60}" for n in range(1_000))
+    visits = ", ".join(f"visit{n}@{n % 60}" for n in range(10_000))
     done = play(clicks, rows(visits), end_of_input=True)
-    assert len(done.results) == 1_000 and {row[2] for row in done.results} == {1}
+    assert len(done.results) == 10_000 and {row[2] for row in done.results} == {1}
     assert done.state == {}
 
 

@@ -15,12 +15,13 @@ from platform_assets.cli.broken import print_broken
 from platform_assets.cli.context import AnyNames, AsJson, PipelineName, console, current_lake
 from platform_assets.cli.render import next_step
 from platform_assets.cli.requests import named_pipelines
+from platform_assets.cli.retention_documents import RetentionDocument
 from platform_assets.cli.stream_documents import StatusDocument
 from platform_assets.texts.receivers import receiver_line, receiver_table
-from platform_assets.texts.retention import told_kept
+from platform_assets.texts.retention import told_horizons
 from platform_assets.texts.status import status_table
 from streaming.base import SupervisorError, counted, utc_now
-from streaming.declare import Pipeline, broken_modules, find_pipeline
+from streaming.declare import Pipeline, broken_modules, declared_pipelines, find_pipeline
 from streaming.operations import LeftTable, left_tables
 from streaming.operators import FilterCounts, runtime_of
 from streaming.service import ControlFolder, Overview, look
@@ -35,7 +36,7 @@ def status(
     """What every stream does: state, rates, watermark, backlog."""
     if watch and as_json:
         raise typer.BadParameter("--watch and --json exclude each other; give one of them.")
-    lake, shown = current_lake(), named_pipelines(pipelines)
+    lake, shown, declared = current_lake(), named_pipelines(pipelines), declared_pipelines().values()
 
     def look_at_all() -> list[Overview]:
         return [look(lake, pipeline) for pipeline in shown]
@@ -49,9 +50,12 @@ def status(
                 for suffix, counts in runtime_of(operator, lake).filtered().items():
                     yield pipeline, operator.table_name(suffix), counts
 
+    def retention() -> Iterable[RetentionDocument]:
+        return (each for pipeline in shown for each in RetentionDocument.all_of(lake, pipeline, declared))
+
     if as_json:
-        document = StatusDocument.of(lake.root, utc_now(), look_at_all(), left(), broken_modules(), filters())
-        document.print()
+        overviews, broken = look_at_all(), broken_modules()
+        StatusDocument.of(lake.root, utc_now(), overviews, left(), broken, filters(), retention()).print()
         return
     print_broken(broken_modules())
     if not watch:
@@ -60,8 +64,8 @@ def status(
         for pipeline, table, counts in filters():
             told = f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
             console.print(f"{pipeline.name}: filter of {table}: {told}", highlight=False, soft_wrap=True)
-        for line in (each for pipeline in shown for each in told_kept(lake, pipeline)):
-            console.print(line, highlight=False, soft_wrap=True)
+        for line in (each for pipeline in shown for each in told_horizons(lake, pipeline, declared)):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
         _say_left(left())
         say_why(overviews)
         return

@@ -8,6 +8,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from platform_assets.cli.documents import Document
+from platform_assets.cli.retention_documents import RetentionDocument
 from streaming.base import BrokenModule
 from streaming.declare import Pipeline
 from streaming.operations import LeftTable
@@ -156,6 +157,7 @@ class StatusDocument(Document):
     left_tables: list[LeftTableDocument]
     broken_modules: list[BrokenModuleDocument]
     filters: list[FilterDocument]
+    retention: list[RetentionDocument]
 
     @classmethod
     def of(
@@ -166,6 +168,7 @@ class StatusDocument(Document):
         left: Iterable[LeftTable],
         broken: Iterable[BrokenModule],
         filters: Iterable[tuple[Pipeline, str, FilterCounts]],
+        retention: Iterable[RetentionDocument],
     ) -> StatusDocument:
         """The document of the streams as they are at an instant."""
         return cls(
@@ -184,6 +187,7 @@ class StatusDocument(Document):
                 )
                 for pipeline, table, counts in filters
             ],
+            retention=[*retention],
         )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from streaming.base import counted
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.operations import Dropped, kept_days
+from streaming.operations import Dropped, Kept, kept_days, planned_drop
 
 
 def told_drop(entry: Dropped) -> str:
@@ -22,8 +22,26 @@ def told_drop(entry: Dropped) -> str:
 
 def told_kept(lake: Lake, pipeline: Pipeline) -> Iterator[str]:
     """A line for each log that drops days, or has dropped some."""
+    yield from map(_told, kept_days(lake, pipeline))
+
+
+def told_horizons(lake: Lake, pipeline: Pipeline, others: Iterable[Pipeline]) -> Iterator[str]:
+    """The same, with the day from which on a log is kept, and what needs it; `others` may follow it."""
+    others = [*others]
     for kept in kept_days(lake, pipeline):
-        declared = "everything" if kept.stream.retention is None else kept.stream.retention
-        since = "" if kept.kept_from is None else f"; rows of days before {kept.kept_from} are rejected"
-        gone = f"; {counted(kept.rows, 'row')} of days before {kept.dropped_before} are dropped, results stay"
-        yield f"retention of {kept.stream.name}: {declared}{since}{'' if kept.dropped_before is None else gone}"
+        planned = planned_drop(None, lake, pipeline, kept.stream, others)
+        there = "the whole log is there" if kept.dropped_before is None else "the log is kept from then on"
+        why = f": {planned.keeps}"
+        if planned.days:
+            why = (
+                f"; `tidemark maintain {pipeline.name}` drops up to {counted(len(planned.days), 'day')} before "
+                f"{planned.before}"
+            )
+        yield f"{_told(kept)}; {there}{why}"
+
+
+def _told(kept: Kept) -> str:
+    declared = "everything" if kept.stream.retention is None else kept.stream.retention
+    since = "" if kept.kept_from is None else f"; rows of days before {kept.kept_from} are rejected"
+    gone = f"; {counted(kept.rows, 'row')} of days before {kept.dropped_before} are dropped, results stay"
+    return f"retention of {kept.stream.name}: {declared}{since}{'' if kept.dropped_before is None else gone}"

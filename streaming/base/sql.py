@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import sqlglot
@@ -10,10 +11,16 @@ from sqlglot.errors import SqlglotError
 
 from streaming.base.errors import DeclarationError
 
+_NAME_OR_LETTER = re.compile(r"(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\w+(?=:))|.", re.DOTALL)
+"""In the text of a type a name or a comment, which is kept as it is, or one character of anything else."""
+
 
 @dataclass(frozen=True)
 class Column:
-    """One declared column: its name, its Spark SQL type in lower case, whether it must be present, and its comment."""
+    """One declared column: its name, its Spark SQL type, whether it must be present, and its comment.
+
+    The type is in lower case but for the names of fields in it.
+    """
 
     name: str
     type: str
@@ -37,7 +44,7 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
     columns = tuple(
         Column(
             name=definition.name,
-            type=definition.kind.sql("spark").lower(),
+            type=_type_of(definition.kind),
             required=any(
                 isinstance(constraint.kind, exp.NotNullColumnConstraint) and not constraint.kind.args.get("allow_null")
                 for constraint in definition.constraints
@@ -60,6 +67,11 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
             "write each column once as '<name> <type>', separated by commas."
         )
     return columns
+
+
+def _type_of(kind: exp.Expr) -> str:
+    text: str = kind.sql("spark")
+    return _NAME_OR_LETTER.sub(lambda found: found[1] or found[0].lower(), text)
 
 
 def _check_definitions(ddl: str, table: exp.Expr) -> None:

@@ -39,7 +39,8 @@ class Json(Format):
 
     Types: string, boolean, integers, float, double, decimal(p, s), date, timestamp (ISO-8601 text *with* an
     offset), and array, struct or map of these. JSON `null` and a missing field are both null. Fields that are not
-    declared are named, and their values ignored; names are told apart by their case.
+    declared are named, those within a struct by their path, and their values ignored; names are told apart by their
+    case.
 
     Raises:
         DeclarationError: the schema cannot be read, or has a name or type that is not allowed.

@@ -1,26 +1,109 @@
-"""Fields of a JSON object that nobody declared."""
+"""Fields of a JSON object that nobody declared, and those of objects within it."""
 
 from __future__ import annotations
 
 import json
 import operator
+import re
 from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from sqlglot import exp
 
 from streaming.base import sql
-from streaming.formats.json_types import parsed, written_in_quotes
+from streaming.formats.json_types import parsed, value, written_in_quotes
 from streaming.formats.once import once
+
+_OBJECT, _LIST = "map<string, string>", "array<string>"
+"""What objects and arrays are read as: by the parser that reads the values, and with any value as its text."""
 
 
 def undeclared(text: Column, columns: Sequence[sql.Column]) -> Column:
-    """The names of the object's own fields that are none of `columns`, each once; null where there is none."""
-    # The same parser that reads the values, so that it takes what they take; as text any value can be read.
-    names = F.map_keys(F.from_json(text, "map<string, string>"))
-    others = F.array_except(names, F.array(*(F.lit(column.name) for column in columns)))
+    """The names of the object's fields that are none of `columns`, each once; null where there is none.
+
+    Those of objects within it by their path, such as `address.zip`; the path of an array or a map is that of its
+    values. Where no column has a struct in its type nothing is read for it.
+    """
+    nested = {column: kind for column in columns if _has_struct(kind := _kind_of(column))}
+    names = [column.name for column in columns]
+
+    def found(fields: Column) -> Column:
+        # What is no such object is a reason against the column, and may well be a text that looks like one.
+        within = (
+            F.when(
+                value(column).isNotNull() & ~_is_as_declared(column, kind),
+                _within(F.try_element_at(fields, F.lit(column.name)), kind, column.name),
+            )
+            for column, kind in nested.items()
+        )
+        return F.array_distinct(F.concat(_others(fields, names), *map(_or_none, within)))
+
+    fields = F.from_json(text, _OBJECT)
+    others = once(fields, found) if nested else _others(fields, names)
     return once(others, lambda names: F.when(F.size(names) > 0, names))
+
+
+def _kind_of(column: sql.Column) -> exp.DataType:
+    return exp.DataType.build(column.type, dialect="spark")
+
+
+def _has_struct(kind: exp.DataType) -> bool:
+    return any(part.is_type(exp.DataType.Type.STRUCT) for part in kind.find_all(exp.DataType))
+
+
+def _is_as_declared(column: sql.Column, kind: exp.DataType) -> Column:
+    """Whether the value has no fields but those of its type for certain, which is told without reading it again."""
+    shape = _shape(kind)
+    if shape is None:
+        return F.lit(False)
+    return F.coalesce(F.schema_of_variant(parsed(column)).rlike(f"^{shape}$"), F.lit(False))
+
+
+def _shape(kind: exp.DataType) -> str | None:
+    """A pattern of the types that Spark tells of a variant that has only declared fields; null where there is none."""
+    if kind.is_type(exp.DataType.Type.STRUCT):
+        fields = [(field.name, _shape(field.args["kind"])) for field in kind.expressions]
+        if any(shape is None for _, shape in fields):
+            return None
+        # A name that is no identifier stands in backticks.
+        each = "|".join(f"`?{re.escape(name.replace('`', '``'))}`?: {shape}" for name, shape in fields)
+        return f"(?:VOID|OBJECT<(?:(?:{each})(?:, )?+)*+>)"
+    if kind.is_type(exp.DataType.Type.ARRAY):
+        inner = _shape(kind.expressions[0])
+        return None if inner is None else f"(?:VOID|ARRAY<{inner}>)"
+    return None if kind.is_type(exp.DataType.Type.MAP) else r"[A-Z_]++(?:\([0-9, ]++\))?+"
+
+
+def _within(text: Column, kind: exp.DataType, path: str) -> Column:
+    """The paths of what nobody declared in a JSON value of a `kind` that has structs; null where it is another."""
+    if kind.is_type(exp.DataType.Type.STRUCT):
+        declared = {field.name: field.args["kind"] for field in kind.expressions}
+
+        def found(fields: Column) -> Column:
+            others = F.transform(_others(fields, [*declared]), lambda name: F.concat(F.lit(f"{path}."), name))
+            within = (
+                _within(F.try_element_at(fields, F.lit(name)), inner, f"{path}.{name}")
+                for name, inner in declared.items()
+                if _has_struct(inner)
+            )
+            return F.concat(others, *map(_or_none, within))
+
+        return once(F.from_json(text, _OBJECT), found)
+    values = (
+        F.from_json(text, _LIST) if kind.is_type(exp.DataType.Type.ARRAY) else F.map_values(F.from_json(text, _OBJECT))
+    )
+    inner = kind.expressions[-1]
+    return F.flatten(F.transform(values, lambda each: _or_none(_within(each, inner, path))))
+
+
+def _others(fields: Column, names: Sequence[str]) -> Column:
+    return F.array_except(F.map_keys(fields), F.array(*map(F.lit, names)))
+
+
+def _or_none(names: Column) -> Column:
+    return F.coalesce(names, F.array().cast(_LIST))
 
 
 def may_hold_others(text: Column, columns: Sequence[sql.Column]) -> Column:

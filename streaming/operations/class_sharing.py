@@ -8,7 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from streaming.spark import archive_path
+from streaming.lake import Settings
+from streaming.spark import CLASS_PATH, archive_path, users_lists
 
 
 def make_class_archive() -> bool:
@@ -16,7 +17,7 @@ def make_class_archive() -> bool:
 
     A Java that cannot make one is no reason to stop: everything works without.
     """
-    path = archive_path()
+    path = archive_path(users_lists(Settings()).get(CLASS_PATH, ""))
     if path is None:
         return False
     if path.is_file():
@@ -46,7 +47,6 @@ def train() -> None:
     from streaming.clocks import BoundedOutOfOrderness
     from streaming.declare import Pipeline, Rule, Stream, Windowed, aggregates
     from streaming.formats import Json
-    from streaming.lake import Settings
     from streaming.service import drain
     from streaming.sources import Files
     from streaming.spark import start_session

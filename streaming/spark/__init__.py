@@ -24,10 +24,12 @@ from streaming.spark.jars import add_jars, add_storage, are_there, jars_folder, 
 from streaming.spark.java import require_java
 from streaming.spark.session import lenient_session, mark_tasks, start_session
 from streaming.spark.session_memory import remembered
+from streaming.spark.user_lists import CLASS_PATH, users_lists
 from streaming.spark.worker_errors import function_errors
 
 __all__ = [
     "BROKER",
+    "CLASS_PATH",
     "CORE",
     "GROUPS",
     "KAFKA",
@@ -67,5 +69,6 @@ __all__ = [
     "storage_jars",
     "taken_entry",
     "unreadable_files",
+    "users_lists",
     "visible_files",
 ]

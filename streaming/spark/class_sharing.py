@@ -17,14 +17,17 @@ from streaming.spark.java import java_launcher
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
-def archive_options() -> str:
-    """The options of the JVM that make it use the archive; empty where there is none for this Java and Spark."""
-    path = archive_path()
+def archive_options(class_path: str = "") -> str:
+    """The options of the JVM that make it use the archive; empty where there is none for this Java and Spark.
+
+    `class_path` is what a user has added to that of Tidemark.
+    """
+    path = archive_path(class_path)
     return "" if path is None or not path.is_file() else f"-XX:SharedArchiveFile={path} {_QUIET}"
 
 
-def archive_path() -> Path | None:
-    """Where the archive of this Java and this Spark lies, if it was made; None where there is no Java."""
+def archive_path(class_path: str = "") -> Path | None:
+    """Where the archive of this Java, this Spark and this class path lies, if it was made; None where no Java is."""
     java = java_launcher()
     # No process is started to ask which version it is: each start of a session would wait for that.
     if java is None or not Path(java).exists():
@@ -33,4 +36,6 @@ def archive_path() -> Path | None:
     spark = f"{Path(pyspark.__file__).parent} {pyspark.__version__}"
     # Java uses an archive only with the class path that it was made with.
     identity = f"{launcher} {launcher.stat().st_mtime_ns} {spark} {COORDINATES} on the class path"
+    if class_path:
+        identity += f" {class_path}"
     return jars_folder() / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"

@@ -19,6 +19,7 @@ from streaming.spark.jar_groups import S3
 from streaming.spark.jars import are_there, jars_of, spark_jars
 from streaming.spark.java import require_java
 from streaming.spark.sketches import silence_sketches
+from streaming.spark.user_lists import CLASS_PATH, joined_lists, users_lists
 from streaming.tables import s3
 
 JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
@@ -38,7 +39,9 @@ def lenient_session(spark: SparkSession) -> SparkSession:
 
 
 def spark_conf(settings: Settings) -> dict[str, str]:
-    """Every Spark setting of the platform, the user's own on top."""
+    """Every Spark setting of the platform, the user's own on top; of lists, theirs behind ours."""
+    lists = users_lists(settings)
+    archive = archive_options(lists.get(CLASS_PATH, ""))
     *delta, local_files = spark_jars()
     # The workers of a cluster are sent them.
     jars = [] if _is_local(settings.master) else list(delta)
@@ -76,7 +79,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.ui.explainMode": "simple",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={logging} {archive_options()}",
+        "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={logging} {archive}",
     }
     if _is_local(settings.master):
         # Spark's driver listens for executors, though there are none; by itself where every machine reaches it.
@@ -85,7 +88,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         # small steps a sixth dearer. Here a shuffle has one part a core, so that there is nothing to gain by it.
         conf["spark.sql.adaptive.enabled"] = "false"
         # Classes of `spark.jars` come from no class archive. Hadoop, too, looks for its own only where Spark's are.
-        conf["spark.driver.extraClassPath"] = os.pathsep.join(map(str, (*delta, local_files)))
+        conf[CLASS_PATH] = os.pathsep.join(map(str, (*delta, local_files)))
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)
@@ -103,7 +106,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         conf |= s3.hadoop_settings()
     if jars:
         conf["spark.jars"] = ",".join(map(str, jars))
-    return {**conf, **settings.spark_overrides()}
+    return {**conf, **settings.spark_overrides(), **joined_lists(conf, lists)}
 
 
 def start_session(settings: Settings | None = None) -> SparkSession:

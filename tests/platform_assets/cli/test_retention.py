@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,13 +14,20 @@ from platform_assets.resources import default_resources
 from streaming.lake.lake import Lake
 from streaming.pipelines import flights as declared
 from streaming.tables import days_of
-from tests.platform_assets.conftest import Tidemark
+from tests.platform_assets.conftest import Tidemark, Typed
 from tests.support.departures import CLOSING, FIRST, SECOND, THIRD, departure
 from tests.support.feeds import land_all
 
 
+def retention_in(typed: Typed) -> dict[str, Any]:
+    code, out, _ = typed("status flights --json")
+    assert code == 0
+    (told,) = json.loads(out)["retention"]
+    return dict(told)
+
+
 def test_maintenance_drops_old_days_and_says_what_stays(
-    spark: SparkSession, lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: Lake, tidemark: Tidemark, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = replace(declared.flights, retention="1 day")
     view = replace(declared.departures_by_origin, of=stream)
@@ -30,12 +39,27 @@ def test_maintenance_drops_old_days_and_says_what_stays(
 
     code, text = tidemark("status flights")
     assert code == 0 and "retention of flights: 1 day; rows of days before 2013-01-05 are rejected" in text
-    code, text = tidemark("maintain flights")
+    assert "the whole log is there; `tidemark maintain flights` drops up to 3 days before 2013-01-04" in text
     reason = "view 'departures_by_origin' may still need rows from 2013-01-04 on"
+    assert retention_in(typed) == {
+        "pipeline": "flights",
+        "stream": "flights",
+        "retention": "1 day",
+        "rejected_before": "2013-01-05",
+        "kept_from": None,
+        "dropped_rows": 0,
+        "droppable_days": 3,
+        "keeps": reason,
+    }
+    code, text = tidemark("maintain flights")
     done = f"flights: 9 rows of 3 days before 2013-01-04 dropped from the log; what follows stays: {reason}"
     assert code == 0 and f"flights: dropping 3 days before 2013-01-04 {done}" in text
     code, text = tidemark("maintain flights")
     assert code == 0 and f"flights: nothing to drop; what follows stays: {reason}" in text
+    code, text = tidemark("status flights")
+    assert code == 0 and f"before 2013-01-04 are dropped, results stay; the log is kept from then on: {reason}" in text
+    told = retention_in(typed)
+    assert (told["kept_from"], told["dropped_rows"], told["droppable_days"]) == ("2013-01-04", 9, 0)
     code, text = tidemark("show flights log")
     assert code == 0 and "9 rows of days before 2013-01-04 are dropped, results stay" in text
     code, text = tidemark("audit flights")

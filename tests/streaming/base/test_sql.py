@@ -79,3 +79,8 @@ def test_a_column_may_say_that_it_may_be_null_and_what_it_means() -> None:
         Column("id", "string", True, "who"),
         Column("n", "int", False),
     )
+
+
+def test_names_within_a_type_keep_their_case() -> None:
+    (column,) = columns_of("address STRUCT<zipCode: STRING NOT NULL, `Street: Nr`: ARRAY<STRUCT<aB DECIMAL(4, 1)>>>")
+    assert column.type == "struct<zipCode: string not null, `Street: Nr`: array<struct<aB: decimal(4, 1)>>>"

@@ -45,3 +45,33 @@ def test_a_declared_name_may_need_escapes(spark: SparkSession) -> None:
     payloads += [json.dumps({name: "x"}, ensure_ascii=False) for name in names]
     raw = spark.createDataFrame([(payload,) for payload in payloads], "_raw string")
     assert format.parse(raw).where("_unknown is not null or _unreadable is not null").collect() == []
+
+
+NESTED: dict[str, list[str] | None] = {
+    '{"id":"a"}': None,
+    '{"id":"a","address":{"zip":"1","Geo":{"lat":1.5}},"items":[{"sku":"x"},{"sku":"y"}],"by":{"k":{"n":1}}}': None,
+    '{"id":"a","address":{},"items":[],"by":{}}': None,
+    '{"id":"a","address":null,"items":[null],"by":{"k":null}}': None,
+    '{"id":"a","address":{"zip":"1","zip2":"2"}}': ["address.zip2"],
+    '{"id":"a","address":{"ZIP":"1"}}': ["address.ZIP"],
+    '{"id":"a","address":{"Geo":{"lat":1.5,"lon":null}},"new":1}': ["new", "address.Geo.lon"],
+    '{"id":"a","items":[{"sku":"x"},{"sku":"y","price":1},{"price":2,"tags":[{"a":1}]}]}': [
+        "items.price",
+        "items.tags",
+    ],
+    '{"id":"a","by":{"k":{"n":1},"l":{"m":{"n":2}}}}': ["by.m"],
+    '{"id":"a","free":{"any":{"thing":1}}}': None,
+    '{"id":"a","address":"{\\"zip2\\":1}"}': None,  # a text, which is wrong, and no object
+    '{"id":"a","address":{"zip":"1","zip2":"2"},"items":5}': ["address.zip2"],
+    '{"id":"a","address":{"Street. Nr":"5"}}': None,
+    '{"id":"a","address":{"StreetX Nr":"5","x: STRING, zip":"1"}}': ["address.StreetX Nr", "address.x: STRING, zip"],
+}
+
+
+def test_fields_of_nested_objects_are_named_by_their_path(spark: SparkSession) -> None:
+    format = Json(
+        "id string, address struct<zip: string, Geo: struct<lat: double>, `Street. Nr`: string>, "
+        "items array<struct<sku: string>>, `by` map<string, struct<n: bigint>>, free map<string, string>"
+    )
+    raw = spark.createDataFrame([(payload,) for payload in NESTED], "_raw string")
+    assert {row["_raw"]: row["_unknown"] for row in format.parse(raw).collect()} == NESTED

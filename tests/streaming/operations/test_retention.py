@@ -35,7 +35,6 @@ from streaming.operations.erasure.erasing import erase
 from streaming.operations.erasure.person import Person
 from streaming.operations.rebuild import rebuild
 from streaming.operations.repair import repair
-from streaming.operations.retention import dropping
 from streaming.operations.retention.dropping import Dropped, drop_days
 from streaming.operations.retention.kept import kept_days
 from streaming.operations.savepoint import savepoint
@@ -161,7 +160,6 @@ class Told:
     whole: Lake
     waiting: Dropped
     pinned: Dropped
-    killed: tuple[list[str], list[tuple[Any, ...]]]
     done: Dropped
 
 
@@ -181,16 +179,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     savepoint(lake, pipeline, "kept", lambda: LATER)
     pinned = dropped(spark, lake)
     drop_savepoint(lake, pipeline, "kept")
-    with pytest.MonkeyPatch.context() as dies:
-        dies.setattr(dropping, "take_out_days", _killed)
-        with pytest.raises(InterruptedError):
-            dropped(spark, lake)
-    killed = broken(spark, lake, pipeline), logged(spark, lake, day(0))
-    return Told(lake, whole, waiting, pinned, killed, dropped(spark, lake))
-
-
-def _killed(*_: Any) -> int:
-    raise InterruptedError("killed")
+    return Told(lake, whole, waiting, pinned, dropped(spark, lake))
 
 
 def test_days_go_once_nothing_needs_them(told: Told) -> None:
@@ -207,12 +196,6 @@ def test_a_day_that_waits_for_its_correction_stays_and_so_does_what_it_needs(tol
 
 def test_what_a_savepoint_pins_stays(told: Told) -> None:
     assert told.pinned.rows == 0 and told.pinned.keeps == "savepoint 'kept' keeps them"
-
-
-def test_after_a_kill_between_its_commits_every_law_holds_and_no_row_is_gone(spark: SparkSession, told: Told) -> None:
-    laws, left = told.killed
-    assert laws == []
-    assert left == logged(spark, told.whole, day(0))
 
 
 def test_all_that_was_published_stays_and_the_kept_days_are_as_before(spark: SparkSession, told: Told) -> None:

@@ -66,6 +66,29 @@ def test_delta_is_on_the_class_path_of_one_machine_and_is_sent_to_the_workers_of
     assert "spark.driver.extraClassPath" not in cluster
 
 
+@pytest.mark.parametrize(
+    ("key", "master", "between"),
+    [
+        ("spark.driver.extraClassPath", "local[2]", os.pathsep),
+        ("spark.jars", "spark://127.0.0.1:7077", ","),
+        ("spark.sql.extensions", "local[2]", ","),
+    ],
+)
+@pytest.mark.parametrize("where", ["a variable", "the conf file", "Spark's own defaults"])
+def test_what_a_user_adds_to_a_list_of_spark_stands_behind_what_tidemark_needs(
+    key: str, master: str, between: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    ours = spark_conf(Settings(master=master))[key]
+    conf_file = tmp_path / ("spark-defaults.conf" if where == "Spark's own defaults" else "own.conf")
+    if where == "a variable":
+        monkeypatch.setenv(f"TIDEMARK_SPARK_{key}", "theirs")
+    else:
+        conf_file.write_text(f"# Ours\n{key}  theirs\n")
+    settings = Settings(master=master, conf_file=conf_file if where == "the conf file" else None)
+    assert spark_conf(settings)[key] == f"{ours}{between}theirs"
+
+
 def test_jars_that_are_there_are_not_resolved_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_jars(folder, *NAMES)
     # Without a Java nothing could be resolved.

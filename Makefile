@@ -40,7 +40,7 @@ test: jars archive ## Run every test on all cores, or in WORKERS processes; CI d
 test-fast: jars archive ## Run the tests that start no processes of their own: no killed streams, no runs launched by Dagster
 	@$(PARALLEL) -m 'not processes'
 
-prove: jars archive ## Try the laws on 500 cases of every kind of window, on 100 pipelines of streams that meet, and on 100 of keyed functions; takes two hours
+prove: jars archive ## Try the laws on 500 cases of every kind of window, on 100 pipelines of streams that meet, and on 100 of keyed functions; takes hours
 	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws $(LAWS)
 
 mutate: packages ## Break what decides without Spark, one change at a time; print the share that the tests catch

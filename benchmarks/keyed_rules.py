@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from benchmarks.keyed_state import readings
 from benchmarks.processes import cpu_seconds
 from streaming import (
     BoundedOutOfOrderness,
@@ -38,13 +39,6 @@ ROWS = 10_000
 _METERS = 1_000
 _WARM, _ROUNDS = 2, 3
 
-readings = Stream(
-    "readings",
-    Files("landing/readings"),
-    Json("id bigint not null, at timestamp not null, value double"),
-    "at",
-    BoundedOutOfOrderness("0 seconds"),
-)
 limits = Stream(
     "limits",
     Files("landing/limits"),

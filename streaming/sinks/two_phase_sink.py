@@ -31,7 +31,7 @@ _UNWRITTEN = sql.SQL("savepoint tidemark_unwritten")
 _BACK = sql.SQL("rollback to savepoint tidemark_unwritten")
 
 
-def transaction_name(delivered: Delivered, batch: NumberedBatch) -> str:
+def _transaction_name(delivered: Delivered, batch: NumberedBatch) -> str:
     """What an attempt at a batch is prepared as, but for the place of the database: no other attempt has that name."""
     return f"{_begin(delivered)}{batch.generation}:{batch.number}:{secrets.token_hex(4)}"
 
@@ -47,6 +47,7 @@ class PreparedPostgres(PostgresSink):
     def __init__(self, connection: str, table: Sequence[str], address: str, delivered: Delivered, place: int) -> None:
         super().__init__(connection, table, address, delivered)
         self._ends = f":{place}"
+        self._staged = tables.Staged(f"tidemark_staged_{secrets.token_hex(8)}", temporary=False)
 
     @contextmanager
     def preparing(self, batch: NumberedBatch, name: str) -> Iterator[Cursor]:
@@ -59,7 +60,6 @@ class PreparedPostgres(PostgresSink):
         with self._transaction(name + self._ends) as cursor:
             self._lock(cursor)
             self._fence(cursor, batch, self._newest(cursor, batch.generation))
-            self._staged = tables.Staged(f"tidemark_staged_{secrets.token_hex(8)}", temporary=False)
             yield cursor
             cursor.execute(sql.SQL("drop table if exists {}").format(self._staged.name))
 
@@ -124,7 +124,7 @@ class TwoPhaseSink(Sink):
     def deliver(self, batch: NumberedBatch, put_aside: PutAside) -> None:
         if self.delivered_through(batch.generation) >= batch.number:
             return
-        name = transaction_name(self._delivered, batch)
+        name = _transaction_name(self._delivered, batch)
         with ExitStack() as transactions:
             # They are prepared in the order in which a stack ends them: the first database last.
             cursors = [transactions.enter_context(database.preparing(batch, name)) for database in self._databases]

@@ -107,14 +107,21 @@ def add_storage(spark: SparkSession, uri: str) -> None:
         JarError: a jar cannot be downloaded or kept.
         SettingsError: the environment says of the store what cannot be.
     """
-    for group in storage_jars(uri):
-        s3.check_endpoint()
+    groups = storage_jars(uri)
+    if not groups:
+        return
+    s3.check_endpoint()
+    context: Any = spark.sparkContext
+    hadoop = context._jsc.hadoopConfiguration()
+    settings = {name.removeprefix("spark.hadoop."): value for name, value in s3.hadoop_settings().items()}
+    # A landing folder is looked at again and again while a stream runs.
+    if all(hadoop.get(name) == value for name, value in settings.items()):
+        return
+    for group in groups:
         add_jars(spark, group)
-        hadoop: Any = spark.sparkContext
-        settings = hadoop._jsc.hadoopConfiguration()
-        settings.setClassLoader(_loader(spark))
-        for name, value in s3.hadoop_settings().items():
-            settings.set(name.removeprefix("spark.hadoop."), value)
+    hadoop.setClassLoader(_loader(spark))
+    for name, value in settings.items():
+        hadoop.set(name, value)
 
 
 def _loader(spark: SparkSession) -> Any:

@@ -59,8 +59,8 @@ kills: jars archive ## Kill ROUNDS (100) times whatever a pipeline of joins and 
 kills-kafka: jars archive ## From Kafka into Postgres and Kafka, all killed at random for MINUTES (20); the record goes to ./soak
 	@$(BIN)/python -m benchmarks.kills_of_services --minutes $(or $(MINUTES),20)
 
-cluster: jars archive ## A day of flights on a Spark master and two workers of this machine, each killed in mid-batch; the record goes to ./soak/cluster
-	@$(BIN)/python -m benchmarks.cluster
+cluster: jars archive ## A day of flights on a Spark master and two workers of this machine, each killed in mid-batch, S3=1 for a lake on S3; the record goes to ./soak/cluster
+	@$(BIN)/python -m benchmarks.cluster $(if $(S3),--s3)
 
 backlog: jars archive ## Work off ROWS (10000000) that gathered in an outage, in bounded memory; the record goes to ./soak
 	@$(BIN)/python -m benchmarks.backlog --rows $(or $(ROWS),10000000)

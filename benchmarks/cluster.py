@@ -1,7 +1,8 @@
 """A day of flights on a standalone Spark cluster of this machine, whose parts are killed in turn in mid-batch.
 
 `make cluster` runs it: a master, two workers of one core, and a driver that drains what has arrived. After an executor,
-a worker, the master and the driver were killed, every table and every delivered file must be what `local[2]` leaves.
+a worker, the master and the driver were killed, every table and every delivered file must be what `local[2]` leaves on
+a disk. `make cluster S3=1` has the cluster's lake, landing folder and checkpoints in a store that speaks S3.
 """
 
 from __future__ import annotations
@@ -9,19 +10,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from benchmarks.demands import PROJECT, Demand, begin, conclude, console
 from benchmarks.pipelines.connections import aircraft, by_origin, cluster_flights, connections, pipeline
@@ -29,7 +29,10 @@ from benchmarks.processes import until
 from streaming import Lake
 from streaming.audit.laws import audit
 from streaming.feeds.flights import feed_flights
+from streaming.lake import Settings
 from streaming.spark.session import start_session
+from streaming.tables import delta, storage
+from tests.support.object_store import logged_server, new_bucket
 from tests.support.standalone import Standalone
 
 VICTIMS = ("nobody", "executor", "worker", "master", "driver")
@@ -40,12 +43,11 @@ _OWN = ("_ingested_at", "_written_at", "_corrected_at")
 
 
 class Run:
-    """A lake, and drains of it in processes of their own."""
+    """A lake, and drains of it in processes of their own, whose words go to a file of `folder`."""
 
-    def __init__(self, folder: Path, master: str) -> None:
-        self.lake = Lake(str(folder / "lake"))
-        self.landing = Path(cluster_flights.source.location(self.lake))
-        self.landing.mkdir(parents=True)
+    def __init__(self, folder: Path, master: str, home: str = "") -> None:
+        self.lake = Lake(home or str(folder / "lake"))
+        folder.mkdir(parents=True)
         self._log = folder / "driver.log"
         self._environment = os.environ | {
             "TIDEMARK_MASTER": master,
@@ -58,11 +60,9 @@ class Run:
         }
 
     def land(self, files: Sequence[Path]) -> None:
-        """Put copies of files in the landing folder, with their times, by which they are ordered."""
+        """Put copies of files in the landing folder, one after the other: the times of the copies order them."""
         for file in files:
-            hidden = self.landing / f".{file.name}"
-            shutil.copy2(file, hidden)
-            hidden.rename(self.landing / file.name)
+            storage.put_whole(f"{cluster_flights.source.location(self.lake)}/{file.name}", file.read_bytes())
 
     def begin(self, *options: str) -> subprocess.Popen[bytes]:
         """A driver that drains what has arrived."""
@@ -96,12 +96,13 @@ class Run:
 
     def is_in_mid_batch(self) -> bool:
         """Whether Spark has planned a batch that is not committed."""
-        checkpoint = Path(self.lake.checkpoint(cluster_flights, "log"))
-        return self._numbers(checkpoint / "offsets") > self._numbers(checkpoint / "commits")
+        checkpoint = self.lake.checkpoint(cluster_flights, "log")
+        return self._newest(f"{checkpoint}/offsets") > self._newest(f"{checkpoint}/commits")
 
     @staticmethod
-    def _numbers(folder: Path) -> int:
-        return max((int(file.name) for file in folder.glob("[0-9]*")), default=-1) if folder.is_dir() else -1
+    def _newest(folder: str) -> int:
+        names = (file.base_name for file in storage.listed(folder))
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
 
     def tables(self) -> Iterator[tuple[str, Counter[str]]]:
         """The rows of each table, and the lines of the delivered files, each with how often it is there."""
@@ -109,14 +110,16 @@ class Run:
             self.lake.log(cluster_flights),
             *(self.lake.table(operator) for operator in (by_origin, aircraft, connections)),
         ):
-            rows: pa.Table = DeltaTable(uri).to_pyarrow_table()
+            table = delta.open_table(uri)
+            assert table is not None, f"no table at {uri}"
+            rows: pa.Table = table.to_pyarrow_table()
             # The batch of a pair is the number of the step that brought it, and another cut has other steps.
             kept = rows.drop_columns(["_batch"]) if uri == self.lake.table(connections) else rows
             yield uri.rpartition("/")[2], Counter(map(self._text, kept.to_pylist()))
-        lines = Counter[str]()
-        for file in Path(self.lake.path("out/aircraft")).rglob("*.json"):
-            if "_delivered" not in file.parts:
-                lines.update(file.read_text().splitlines())
+        delivered, lines = self.lake.path("out/aircraft"), Counter[str]()
+        for name, _ in storage.walked(delivered, lambda part: part != "_delivered"):
+            if name.endswith(".json"):
+                lines.update(storage.lines(f"{delivered}/{name}") or ())
         yield "delivered", lines
 
     def _text(self, row: dict[str, Any]) -> str:
@@ -148,44 +151,58 @@ def _round(run: Run, cluster: Standalone, victim: str) -> float:
     return time.monotonic() - started
 
 
+@contextmanager
+def _store() -> Iterator[str]:
+    """A running store, which this process and those it starts know by their environment; a lake's place in it."""
+    with logged_server() as (endpoint, _):
+        os.environ |= {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "AKIA-OF-THE-CLUSTER",
+            "AWS_SECRET_ACCESS_KEY": "of-the-cluster",
+        }
+        yield f"s3://{new_bucket(endpoint).name}/lake"
+
+
+def _compared(shared: Run, alone: Run) -> Iterator[Demand]:
+    for (name, there), (_, here) in zip(shared.tables(), alone.tables(), strict=True):
+        lost, more = (here - there).total(), (there - here).total()
+        measured = f"{there.total():,} rows, {lost} missing, {more} more"
+        yield f"{name}: as on one machine", measured, bool(there) and not lost + more
+
+
 def main() -> None:
     """Feed, run on one machine and on the cluster, compare, audit, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--s3", action="store_true", help="the cluster's lake lies in a store that speaks S3")
     arguments, folder = begin(parser, "soak/cluster")
     feed_flights(folder / "fed", _DAY, 1)
     files = sorted((folder / "fed").glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
 
-    alone = Run(folder / "local", "local[2]")
-    seconds: dict[str, float] = {}
-    with Standalone(folder / "spark", arguments.workers) as cluster:
-        shared = Run(folder / "cluster", cluster.url)
+    with ExitStack() as services:
+        home = services.enter_context(_store()) if arguments.s3 else ""
+        cluster = services.enter_context(Standalone(folder / "spark", arguments.workers))
+        shared = Run(folder / "cluster", cluster.url, home)
+        demands: list[Demand] = []
         for victim, part in zip(VICTIMS, _parts(files, len(VICTIMS)), strict=True):
             shared.land(part)
-            seconds[victim] = _round(shared, cluster, victim)
-            console.print(f"{victim:10} {len(part)} files in {seconds[victim]:.0f} s", highlight=False)
+            took = f"{_round(shared, cluster, victim):.0f} s"
+            console.print(f"{victim:10} {len(part)} files in {took}", highlight=False)
+            if victim != "nobody":
+                demands.append((f"goes on after the {victim} is killed", took, True))
         shared.drain("--end-of-input")
-    alone.land(files)
-    alone.drain("--end-of-input")
 
-    spark = start_session()
-    broken = [finding for finding in audit(spark, shared.lake, pipeline) if finding.broken]
-    spark.stop()
-    demands: list[Demand] = [
-        (f"goes on after the {victim} is killed", f"{took:.0f} s", True)
-        for victim, took in seconds.items()
-        if victim != "nobody"
-    ]
-    for (name, there), (_, here) in zip(shared.tables(), alone.tables(), strict=True):
-        lost, more = (here - there).total(), (there - here).total()
-        demands.append(
-            (
-                f"{name}: as on one machine",
-                f"{there.total():,} rows, {lost} missing, {more} more",
-                bool(there) and not lost + more,
-            )
-        )
-    conclude(folder / "cluster.md", [*demands, ("every law of the audit", f"{len(broken)} broken", not broken)])
+        alone = Run(folder / "local", "local[2]")
+        alone.land(files)
+        alone.drain("--end-of-input")
+
+        spark = start_session(Settings(home=shared.lake.root))
+        broken = [finding for finding in audit(spark, shared.lake, pipeline) if finding.broken]
+        spark.stop()
+        demands += [*_compared(shared, alone), ("every law of the audit", f"{len(broken)} broken", not broken)]
+    conclude(folder / "cluster.md", demands)
 
 
 if __name__ == "__main__":

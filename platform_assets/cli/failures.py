@@ -13,6 +13,7 @@ from platform_assets.cli.interrupts import interrupted_line
 from platform_assets.errors import PlatformError
 from quality.errors import GateClosed, QualityError
 from streaming.base import StreamingError
+from streaming.service import explain_known
 
 _ON_PURPOSE = (StreamingError, QualityError, PlatformError)
 
@@ -28,18 +29,18 @@ def print_failure(error: Exception) -> ExitCode:
 
     Returns the exit code of the command.
     """
-    on_purpose = isinstance(error, _ON_PURPOSE)
-    if on_purpose and error.__cause__ is None:
+    told_all = isinstance(error, _ON_PURPOSE) and error.__cause__ is None
+    if told_all:
         command_log.discard()
     else:
         command_log.write("".join(traceback.format_exception(error)))
     text = str(error).strip() or "(it says nothing more)"
-    if not on_purpose:
-        text = (
+    if not isinstance(error, _ON_PURPOSE):
+        text = _explained(error) or (
             f"{text.splitlines()[0]} This was not foreseen: it is a defect of Tidemark, or of code that a pipeline "
             "brings; report it with the trace."
         )
-    trace = "" if on_purpose and error.__cause__ is None else f" The trace is in {command_log.file}."
+    trace = "" if told_all else f" The trace is in {command_log.file}."
     _print(f"[bold red]{type(error).__name__}:[/] {escape(text)}{escape(trace)}")
     return exit_code(error)
 
@@ -48,7 +49,12 @@ def exit_code(error: Exception) -> ExitCode:
     """The exit code of a command that an error has ended."""
     if isinstance(error, GateClosed):
         return ExitCode.GATE_CLOSED
-    return ExitCode.FAILED if isinstance(error, _ON_PURPOSE) else ExitCode.DEFECT
+    return ExitCode.FAILED if isinstance(error, _ON_PURPOSE) or _explained(error) else ExitCode.DEFECT
+
+
+def _explained(error: Exception) -> str | None:
+    """What an error of Spark or of a table's files means; None where it is none that is known."""
+    return explain_known(str(error), "the command")
 
 
 def _print(text: str) -> None:

@@ -54,7 +54,7 @@ def feed(
         raise StreamingError(
             f"the feed writes to a folder of this machine, not to {current_lake().root!r}; set TIDEMARK_HOME."
         )
-    with Bar(console=console, transient=True) as bar:
+    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("replaying flights", total=None)
         report = feed_flights(
             landing, first_day.date(), days, dirty, lambda done, total: bar.update(task, completed=done, total=total)
@@ -96,7 +96,7 @@ def correct(
     """
     pipeline = find_pipeline(pipeline_name)
     lake = current_lake()
-    with spark_session() as spark, Bar(console=console, transient=True) as bar:
+    with spark_session() as spark, Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
         for operator in pipeline.operators:
             if not operator.corrected:
                 continue

@@ -49,17 +49,25 @@ def wait_for(
 ) -> list[Overview]:
     """Wait until every pipeline has `reached` what was asked for, say how each is then, and return it.
 
+    Why a stream had to begin anew meanwhile is said at once, as nobody should wait for what needs their help.
+
     Raises:
         SupervisorError: one has not after `within` seconds.
     """
     deadline = time.monotonic() + within
+    told: set[str] = set()
     with console.status(f"{doing} {_names(pipelines)} ..."):
         for pipeline in pipelines:
             while not reached(overview := look(lake, pipeline)):
+                if overview.why and overview.why not in told:
+                    told.add(overview.why)
+                    console.print(f"{pipeline.name} is {overview.state}: {overview.why}", highlight=False, markup=False)
                 if time.monotonic() > deadline:
+                    because = f" ({overview.why})" if overview.why else ""
                     raise SupervisorError(
-                        f"stream {pipeline.name!r} is {overview.state!r} after {within:.0f} s; `tidemark logs "
-                        f"{pipeline.name}` shows why."
+                        f"stream {pipeline.name!r} is {overview.state!r} after {within:.0f} s{because}. Its supervisor "
+                        f"goes on trying; `tidemark logs {pipeline.name}` shows all it has said, `tidemark down "
+                        f"{pipeline.name}` ends it."
                     )
                 time.sleep(_LOOKS_EVERY)
     overviews = [look(lake, pipeline) for pipeline in pipelines]

@@ -1,20 +1,21 @@
-"""Joins, window joins and co-groups as results that change; what identifies one of theirs is a text of its own."""
+"""Joins, window joins and co-groups as results that change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN, from_micros, literal, optional_micros
-from streaming.declare import CORRECTIONS, UNMATCHED, Delivery, Joined, Operator, TwoSided
-from streaming.deliveries.changing import Changing, Look, chosen, corrected_since, days_of
-from streaming.deliveries.seen import NOTHING_CLOSED, Seen
+from streaming.base import ORIGIN, from_micros, literal
+from streaming.declare import CORRECTIONS, UNMATCHED, Delivery, Joined, TwoSided
+from streaming.deliveries.changing import Look, corrected_since, days_of
+from streaming.deliveries.keyless import Keyless, LookAtCorrected
+from streaming.deliveries.seen import Seen
 from streaming.joins import (
     current_rows,
     numbered_corrections,
@@ -25,35 +26,8 @@ from streaming.joins import (
 )
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, Reached, generation_of
-from streaming.sinks import RESULT_ID
 from streaming.tables import delta
 from streaming.views import current_with_reasons
-
-_PLACE = "_place"
-
-
-class Keyless(Changing):
-    """No columns of a result need to identify it; a delete tells what was told before, so that it has any key."""
-
-    def __init__(self, lake: Lake, delivery: Delivery, operator: Operator, columns: tuple[str, ...]) -> None:
-        super().__init__(lake, delivery, operator)
-        self.identity = (RESULT_ID,)
-        self.columns = self.kept = (*columns, RESULT_ID)
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The delivery's own key as SQL over a result; empty where it has none."""
-        names = [name for name in self.delivery.identity if name != RESULT_ID]
-        return tuple(self.delivery.selected[name] for name in names)
-
-    def identified(self, current: DataFrame, own: list[Column], order: list[Column]) -> DataFrame:
-        """With the text that identifies each: that of its key, of which the last in `order` stands, or of its `own`."""
-        rows = chosen(current, self.delivery)
-        if not self.key:
-            return rows.withColumn(RESULT_ID, _text(own))
-        of_key = SortedBy.partitionBy(RESULT_ID).orderBy(*(column.desc() for column in order))
-        with_ids = rows.withColumn(RESULT_ID, _text([F.expr(sql) for sql in self.key]))
-        return with_ids.withColumn(_PLACE, F.row_number().over(of_key)).where(F.col(_PLACE) == 1).drop(_PLACE)
 
 
 class ChangingTwoSided(Keyless):
@@ -70,28 +44,16 @@ class ChangingTwoSided(Keyless):
         return None if pinned.versions[""] == delta.BEFORE else _LookAtTwoSided(self, pinned)
 
 
-class _LookAtTwoSided(Look):
-    def __init__(self, of: ChangingTwoSided, pinned: PinnedTables[TwoSided]) -> None:
-        self._of = of
-        self._version, self._corrections = pinned.versions[""], pinned.versions[CORRECTIONS]
-        self._first = delta.open_table(of.lake.table(of.operator), self._version)
-
-    def seen(self, before: Seen) -> Seen:
-        closed = optional_micros(Reached.of(self._of.operator, self._first).watermark)
-        return replace(
-            Seen(),
-            revision=before.revision,
-            closed=NOTHING_CLOSED if closed is None else closed,
-            corrections=self._corrections,
-            of_generation=generation_of(self._first),
-        )
+class _LookAtTwoSided(LookAtCorrected[TwoSided]):
+    @property
+    def _watermark(self) -> datetime | None:
+        return Reached.of(self._operator, self._first).watermark
 
     def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
         """A session may become one with those of other days, and so may results that share a key without a window."""
-        operator, lake, key = self._of.operator, self._of.lake, self._of.key
-        anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again
+        operator, lake, key = self._operator, self._lake, self._of.key
         beyond_days = operator.window.merging or (key and "window_start" not in [sql.strip("`") for sql in key])
-        if anew or beyond_days or before.of_generation != generation_of(self._first):
+        if beyond_days or self._anew(before):
             return None
         since = operator.window.closed_by(from_micros(before.closed))
         first = read_first(spark, lake, operator, self._version).where(F.col("window_end") > literal(since))
@@ -99,7 +61,7 @@ class _LookAtTwoSided(Look):
         return frozenset(days_of(first) | corrected_since(before.corrections, corrections))
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        operator, lake = self._of.operator, self._of.lake
+        operator, lake = self._operator, self._lake
         corrections = read_two_sided_corrections(spark, lake, operator, self._corrections)
         first = read_first(spark, lake, operator, self._version)
         current = current_with_reasons(first, numbered_corrections(corrections), operator)
@@ -157,8 +119,3 @@ class _LookAtJoin(Look):
             delta.read(spark, lake.table(joined, suffix), self._versions[suffix]) for suffix in ("", UNMATCHED)
         )
         return pairs, unmatched.where(F.col("_batch") <= self._step)
-
-
-def _text(of: list[Column]) -> Column:
-    parts = F.struct(*(part.alias(f"_{place}") for place, part in enumerate(of)))
-    return F.sha2(F.to_json(parts, {"ignoreNullFields": "false"}), 256)

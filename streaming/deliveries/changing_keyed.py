@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import AT, from_micros, literal, optional_micros
+from streaming.base import AT, from_micros, literal
 from streaming.declare import CORRECTIONS, Delivery, Keyed
 from streaming.deliveries.changing import Look, corrected_since, days_of
-from streaming.deliveries.changing_joins import Keyless
-from streaming.deliveries.seen import NOTHING_CLOSED, Seen
+from streaming.deliveries.keyless import Keyless, LookAtCorrected
+from streaming.deliveries.seen import Seen
 from streaming.keyed import Reached, current_results, read_corrections
 from streaming.lake import Lake
-from streaming.operators import PinnedTables, generation_of
+from streaming.operators import PinnedTables
 from streaming.sinks import REASON
 from streaming.tables import delta
 
@@ -35,28 +34,16 @@ class ChangingKeyed(Keyless):
         return None if pinned.versions[""] == delta.BEFORE else _LookAtKeyed(self, pinned)
 
 
-class _LookAtKeyed(Look):
-    def __init__(self, of: ChangingKeyed, pinned: PinnedTables[Keyed]) -> None:
-        self._of = of
-        self._version, self._corrections = pinned.versions[""], pinned.versions[CORRECTIONS]
-        self._first = delta.open_table(of.lake.table(of.operator), self._version)
-
-    def seen(self, before: Seen) -> Seen:
-        closed = optional_micros(Reached.of(self._of.operator, self._first).watermark)
-        return replace(
-            Seen(),
-            revision=before.revision,
-            closed=NOTHING_CLOSED if closed is None else closed,
-            corrections=self._corrections,
-            of_generation=generation_of(self._first),
-        )
+class _LookAtKeyed(LookAtCorrected[Keyed]):
+    @property
+    def _watermark(self) -> datetime | None:
+        return Reached.of(self._operator, self._first).watermark
 
     def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
         """Results that share a key of the delivery may be of any days."""
-        anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again
-        if anew or self._of.key or before.of_generation != generation_of(self._first):
+        if self._of.key or self._anew(before):
             return None
-        operator, lake = self._of.operator, self._of.lake
+        operator, lake = self._operator, self._lake
         first = delta.read(spark, lake.table(operator), self._version)
         corrections = delta.open_table(lake.table(operator, CORRECTIONS), self._corrections)
         # No step emits anything for a time that the clock had passed before it.
@@ -64,7 +51,7 @@ class _LookAtKeyed(Look):
         return frozenset(new | corrected_since(before.corrections, corrections))
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        operator, lake = self._of.operator, self._of.lake
+        operator, lake = self._operator, self._lake
         corrections = read_corrections(spark, lake, operator, "", self._corrections)
         current = current_results(delta.read(spark, lake.table(operator), self._version), corrections, operator)
         reason = F.when(F.col("_corrected"), "correction").otherwise("first").alias(REASON)

@@ -16,6 +16,7 @@ from streaming.service.receivers import receive
 from streaming.service.run import Run
 from streaming.service.serving import LatestValues, serve
 from streaming.service.skew import skew_of
+from streaming.service.spark_errors import explain_known
 from streaming.service.status import Action, ControlFolder, ProcessStatus, QueryStatus, ReceiverStatus, SupervisorStatus
 from streaming.service.supervise import supervise
 from streaming.service.supervisor import Supervisor
@@ -43,6 +44,7 @@ __all__ = [
     "await_queries",
     "drain",
     "evaluate",
+    "explain_known",
     "explained",
     "forget_progress",
     "hangs",

@@ -1,4 +1,4 @@
-"""The errors of Spark and Delta that a query is known to end with, each with what it means here and what to do."""
+"""The errors of Spark and Delta that are known to end a query or a command, with what they mean and what to do."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ _KNOWN = (
         r"CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED|STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
         "files of the checkpoint of {place} are missing or damaged ({detail}).",
         "Give them back from a backup.",
+    ),
+    KnownError(
+        r"\[(PATH_NOT_FOUND|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER)|Failed to open local file '[^']*\.parquet'"
+        r"|is not a Parquet file",
+        "a file that {place} reads is gone or damaged ({detail}).",
+        "`tidemark doctor NAME` names the table that it is of and what to do: all but the log is built anew by "
+        "`tidemark rebuild`.",
     ),
     KnownError(
         r"CONCURRENT_QUERY|CONCURRENT_STREAM_LOG_UPDATE",

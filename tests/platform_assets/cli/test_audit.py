@@ -1,11 +1,14 @@
-"""`tidemark audit --deliveries`: what was sent against what is there, row by row."""
+"""`tidemark audit`: what was sent against what is there, row by row, and tables that have lost files."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming.declare.delivery import Delivery
@@ -36,3 +39,17 @@ def test_a_changed_file_breaks_the_law_only_where_contents_are_asked_for(
     code, text = tidemark("audit flights --deliveries")
     assert code == 3 and "not as sent: 1 folder of out, such as 2013-01-01." in text
     assert tidemark("audit flights")[0] == 0
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 10)], ids=["removed", "cut off"])
+def test_a_table_that_has_lost_a_file_is_no_defect_of_tidemark_and_the_doctor_is_named(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark, damage: Callable[[Path], None]
+) -> None:
+    land_all(lake, declared.flights, FIRST)
+    assert tidemark("run flights --end-of-input")[0] == 0
+    uri = lake.first(declared.departures_by_origin)
+    lost = Path(uri, DeltaTable(uri).get_add_actions()["path"].to_pylist()[0])
+    damage(lost)
+    code, text = tidemark("audit flights")
+    assert (code, "A file that the command reads is gone or damaged" in text, lost.name in text) == (1, True, True)
+    assert "`tidemark doctor NAME` names the table" in text and "defect" not in text

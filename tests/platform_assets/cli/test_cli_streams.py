@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from platform_assets.cli import streams
 from streaming.base.intervals import utc_now
 from streaming.declare.restarts import Failure
 from streaming.lake.lake import Lake
@@ -108,6 +109,22 @@ def test_a_stream_whose_supervisor_was_killed_is_told_to_be_stopped(lake: Lake, 
     _, text = tidemark("status")
     assert "stopped" in text
     assert "its supervisor, process 4711 on vm, is gone" in text
+
+
+def test_why_a_stream_that_is_waited_for_does_not_start_is_said_while_one_waits(
+    lake: Lake, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = utc_now()
+    failure = Failure(at=now, ran=timedelta(seconds=1), error="the landing folder 'landing/[b]' does not exist.")
+    restarting = SupervisorStatus(state="restarting", since=now, supervisor=1, host="vm", failures=(failure,))
+    told(lake, restarting)
+    monkeypatch.setattr(streams, "_STARTS_WITHIN", 0.3)
+    with take_lease(lake, STREAM, "stream"):
+        code, text = tidemark("resume beats")
+    assert code == 1
+    assert text.count("beats is restarting: the landing folder 'landing/[b]' does not exist.") == 1
+    assert "stream 'beats' is 'restarting' after 0 s (the landing folder 'landing/[b]' does not exist.)" in text
+    assert "`tidemark down beats` ends it" in text
 
 
 def test_ctrl_c_while_a_drain_is_waited_for_leaves_it_draining_and_says_so(lake: Lake) -> None:

@@ -23,6 +23,10 @@ def explained(error: str) -> str:
     ("error", "parts"),
     [
         ("[CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED] Checksum of offsets/7 does not", ("damaged", "backup")),
+        (
+            "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///lake/by_hour/part-0.parquet.",
+            ("part-0.parquet", "gone or damaged", "tidemark doctor", "tidemark rebuild"),
+        ),
         ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.", ("another process", "tidemark status")),
         ("java.lang.OutOfMemoryError: Java heap space", ("Java heap space", "TIDEMARK_SPARK_DRIVER_MEMORY")),
         ("ModuleNotFoundError: No module named 'shop'", ("No module named 'shop'", "PYTHONPATH")),

@@ -19,11 +19,11 @@ from platform_assets.cli.render import next_step
 from platform_assets.texts.maintenance import told
 from platform_assets.texts.retention import told_drop
 from streaming.base import StreamingError, counted, utc_now
-from streaming.declare import Keyed, Pipeline, declared_pipelines, find_pipeline
+from streaming.declare import Keyed, Pipeline, find_pipeline
 from streaming.feeds import feed_flights
 from streaming.log import QUERY, require_log
 from streaming.log import head as newest_batch
-from streaming.operations import drop_days
+from streaming.operations import drop_old_days
 from streaming.operations import maintain as keep_tidy
 from streaming.operators import runtime_of
 from streaming.service import drain, shown_on
@@ -124,9 +124,8 @@ def maintain(pipeline_name: PipelineName) -> None:
     for stream in pipeline.streams:
         require_log(lake, stream)
     with ExitStack() as held:
-        others = [each for each in declared_pipelines().values() if each.name != pipeline.name]
-        say = partial(console.print, highlight=False, soft_wrap=True)
-        for dropped in drop_days(lambda: held.enter_context(spark_session()), lake, pipeline, others, say):
+        say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+        for dropped in drop_old_days(lambda: held.enter_context(spark_session()), lake, pipeline, say):
             say(told_drop(dropped))
     done = keep_tidy(lake, pipeline)
     for entry in done:

@@ -9,8 +9,7 @@ from platform_assets.tags import MAINTENANCE_TAG
 from platform_assets.texts.maintenance import told
 from platform_assets.texts.retention import told_drop
 from streaming import Pipeline, maintain
-from streaming.declare import declared_pipelines
-from streaming.operations import Maintained, drop_days
+from streaming.operations import Maintained, drop_old_days
 
 
 def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
@@ -18,8 +17,7 @@ def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
 
     @dg.op(name=keys.dagster_name("maintain", pipeline.name))
     def keep_tidy(context: dg.OpExecutionContext, lake: LakeResource, spark: SparkResource) -> None:
-        others = [each for each in declared_pipelines().values() if each.name != pipeline.name]
-        for dropped in drop_days(lambda: spark.spark_session, lake.lake, pipeline, others, context.log.info):
+        for dropped in drop_old_days(lambda: spark.spark_session, lake.lake, pipeline, context.log.info):
             context.log.info(told_drop(dropped))
         done = maintain(lake.lake, pipeline)
         if not done:

@@ -93,6 +93,9 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
             return None
         return self.operator.window.needed_since(min(since[each.name] for each in self.operator.reads))
 
+    def why_all(self, stream: Stream) -> str:
+        return "has windows of two streams, of which only the rows tell how far back they reach"
+
     def whole_since(self, dropped: Mapping[str, date]) -> date:
         return self.operator.window.whole_since(super().whole_since(dropped))
 

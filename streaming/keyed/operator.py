@@ -160,6 +160,11 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         follows = stream in self.operator.streams and stream not in self.operator.pins
         return since[stream.name] if follows and not self.operator.corrected else None
 
+    def why_all(self, stream: Stream) -> str:
+        if stream in self.operator.pins:
+            return "has rules of it, which stay in force however old they are"
+        return "corrects late rows by all rows of a key since it was idle, which may be of any day"
+
     def explain(self, spark: SparkSession) -> dict[str, str]:
         return explain(self.lake, self.operator)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -9,7 +12,7 @@ from streaming.base import INGESTED_AT, ORIGIN, DeclarationError, LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
 from streaming.log.origin import REPAIRS, place
-from streaming.log.retention import check_as_of
+from streaming.log.retention import check_as_of, dropped_before, dropped_rows
 from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
 
@@ -77,4 +80,10 @@ def _(of: Stream, lake: Lake, side: str) -> PlacedRows:
         order=(ORIGIN,),
         dated=True,
         instants=False,
+        dropped=partial(_dropped, lake, of),
     )
+
+
+def _dropped(lake: Lake, stream: Stream, log: DeltaTable) -> dict[int, int]:
+    """Per batch the valid rows that have left an open log."""
+    return {batch: gone["valid"] for batch, gone in dropped_rows(lake, stream, dropped_before(log)).items()}

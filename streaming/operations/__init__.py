@@ -11,7 +11,15 @@ from streaming.operations.rebuild import RebuildListener, rebuild
 from streaming.operations.redeliver import Redelivered, begin_anew, redeliver, redeliver_days
 from streaming.operations.repair import ChangedWindow, Preview, preview, repair
 from streaming.operations.restore import Restored, fork, restore, restore_to
-from streaming.operations.retention import Dropped, Kept, PlannedDrop, drop_days, kept_days, planned_drop
+from streaming.operations.retention import (
+    Dropped,
+    Kept,
+    PlannedDrop,
+    drop_days,
+    drop_old_days,
+    kept_days,
+    planned_drop,
+)
 from streaming.operations.savepoint import savepoint
 from streaming.operations.savepoints import Savepoint, drop_savepoint, find_savepoint, kept_bytes, savepoints
 
@@ -42,6 +50,7 @@ __all__ = [
     "bench",
     "drop",
     "drop_days",
+    "drop_old_days",
     "drop_savepoint",
     "erase",
     "erasures",

@@ -217,6 +217,10 @@ class OperatorRuntime(ABC):
         """
         return None
 
+    def why_all(self, stream: Stream) -> str:
+        """Why any row of `stream` may be needed, where `needs_since` knows no first day: words after its name."""
+        return "may need any row of it"
+
     def whole_since(self, dropped: Mapping[str, date]) -> date:
         """The first day of its results all of which follow from rows that the logs still have.
 

@@ -166,6 +166,9 @@ class WindowedRuntime(OperatorRuntime):
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         return needs_since(spark, self.lake, self.operator, since[stream.name])
 
+    def why_all(self, stream: Stream) -> str:
+        return "has windows of which only the rows tell how far back they reach"
+
     def whole_since(self, dropped: Mapping[str, date]) -> date:
         return self.operator.window.whole_since(super().whole_since(dropped))
 

@@ -1,5 +1,6 @@
 """Retention of event logs: which days may go, and how they go."""
 
+from streaming.operations.retention.declared import drop_old_days
 from streaming.operations.retention.dropping import Dropped, drop_days
 from streaming.operations.retention.kept import Kept, kept_days
 from streaming.operations.retention.planned import PlannedDrop, planned_drop
@@ -9,6 +10,7 @@ __all__ = [
     "Kept",
     "PlannedDrop",
     "drop_days",
+    "drop_old_days",
     "kept_days",
     "planned_drop",
 ]

@@ -49,10 +49,11 @@ def planned_drop(
     """
     if stream.retention is None or not delta.exists(lake.log(stream)):
         return PlannedDrop(stream, None, (), "it keeps everything")
-    limits = [*_in_use(lake, pipeline, stream, (pipeline, *others))]
-    horizons = {each.name: day for each in pipeline.streams if (day := _horizon(lake, pipeline, each)[0]) is not None}
-    limits.append(_horizon(lake, pipeline, stream))
-    if stream.name in horizons:
+    pipelines = (pipeline, *others)
+    limits = [*_in_use(lake, pipeline, stream, pipelines)]
+    horizons = {each.name: _horizon(lake, pipeline, each, pipelines) for each in pipeline.streams}
+    limits.append(horizons[stream.name])
+    if horizons[stream.name][0] is not None:
         for operator in pipeline.operators_of(stream):
             limits.append(_needed(spark, lake, operator, stream, horizons))
     day, keeps = min(limits, key=lambda limit: limit[0] or date.min)
@@ -65,11 +66,11 @@ def blocked(lake: Lake, pipeline: Pipeline, stream: Stream, others: Iterable[Pip
     return next((why for day, why in _in_use(lake, pipeline, stream, (pipeline, *others)) if day is None), None)
 
 
-def _horizon(lake: Lake, pipeline: Pipeline, stream: Stream) -> Limit:
+def _horizon(lake: Lake, pipeline: Pipeline, stream: Stream, pipelines: Iterable[Pipeline]) -> Limit:
     """The day before which nobody has to follow a row of the stream any more, and none can come."""
     if stream.retention is None:
         return None, "it keeps everything"
-    followed = min(_followed(lake, pipeline, stream), default=None)
+    followed = min(_followed(lake, pipeline, stream, pipelines), default=None)
     if followed is not None and followed[0] < 0:
         return None, f"{followed[1]} has not followed it yet"
     batch = head(lake, stream) if followed is None else batches_after(lake, stream, followed[0] - 1)[0]
@@ -78,7 +79,9 @@ def _horizon(lake: Lake, pipeline: Pipeline, stream: Stream) -> Limit:
     return batch.kept_from, f"retention is {stream.retention}"
 
 
-def _followed(lake: Lake, pipeline: Pipeline, stream: Stream) -> Iterator[tuple[int, str]]:
+def _followed(
+    lake: Lake, pipeline: Pipeline, stream: Stream, pipelines: Iterable[Pipeline]
+) -> Iterator[tuple[int, str]]:
     """The newest batch of the log up to which each that reads it has followed it, -1 for none."""
     for operator in pipeline.operators:
         if stream in operator.follows:
@@ -86,26 +89,52 @@ def _followed(lake: Lake, pipeline: Pipeline, stream: Stream) -> Iterator[tuple[
     for delivery in _of_log(lake, pipeline, stream):
         ledger = ledger_of(lake, delivery)
         yield -1 if ledger is None else ledger.arrived_up_to.unit - 1, f"delivery {delivery.name!r}"
+    for _, follower in _followers(stream, pipelines):
+        if isinstance(follower.source, Table):
+            newest = head(lake, follower) if delta.exists(lake.log(follower)) else None
+            through = -1 if newest is None else follower.source.taken_through(newest.source)
+            yield through, f"stream {follower.name!r}"
+
+
+def _followers(stream: Stream, pipelines: Iterable[Pipeline]) -> Iterator[tuple[Pipeline, Stream]]:
+    """The streams that take rows of the log, by its name: what else they say of it makes no other rows of them."""
+    for pipeline in pipelines:
+        for each in pipeline.streams:
+            if any(isinstance(part, Table) and _is_of(part, stream) for part in each.source.parts):
+                yield pipeline, each
+
+
+def _is_of(table: Table, stream: Stream) -> bool:
+    return isinstance(table.of, Stream) and table.of.name == stream.name
 
 
 def _needed(
-    spark: SparkSession | None, lake: Lake, operator: Operator, stream: Stream, horizons: Mapping[str, date]
+    spark: SparkSession | None, lake: Lake, operator: Operator, stream: Stream, horizons: Mapping[str, Limit]
 ) -> Limit:
     runtime, who = runtime_of(operator, lake), f"{operator.kind_name} {operator.name!r}"
     waiting = min((entry.day for entry in runtime.plan(spark)), default=None) if spark is not None else None
-    since = {name: day if waiting is None else min(day, waiting) for name, day in horizons.items()}
+    known = {name: day for name, (day, _) in horizons.items() if day is not None}
+    since = {name: day if waiting is None else min(day, waiting) for name, day in known.items()}
     day = runtime.needs_since(spark, stream, since)
     if day is None:
-        return None, f"{who} may need any row of it"
-    if waiting is not None and waiting < horizons[stream.name]:
+        open_ended = next((each.name for each in operator.reads if each.name not in known), None)
+        if open_ended is None:
+            return None, f"{who} {runtime.why_all(stream)}"
+        why = horizons[open_ended][1]
+        return None, f"{who} brings it together with stream {open_ended!r}, of which rows of any day may come: {why}"
+    if waiting is not None and waiting < known[stream.name]:
         return day, f"{who} waits for the correction of {waiting}"
     return day, f"{who} may still need rows from {day} on"
 
 
 def _in_use(lake: Lake, pipeline: Pipeline, stream: Stream, pipelines: Iterable[Pipeline]) -> Iterator[Limit]:
-    for other in (each for of in pipelines for each in of.streams):
-        if any(isinstance(part, Table) and part.of == stream for part in other.source.parts):
-            yield None, f"stream {other.name!r} follows it"
+    for of, follower in _followers(stream, pipelines):
+        if not isinstance(follower.source, Table):
+            yield None, f"stream {follower.name!r} follows it after a history"
+        if of.name != pipeline.name:
+            for saved in savepoints(lake, of):
+                # Where it is restored, the stream takes the rows since then once more.
+                yield None, f"savepoint {saved.name!r} of {of.name!r} is of stream {follower.name!r}, which follows it"
     for operator in pipeline.operators_of(stream):
         if delta.exists(lake.table(next_of(operator))):
             yield None, f"{operator.kind_name} {operator.name!r} is being built anew of it"

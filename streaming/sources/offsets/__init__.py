@@ -1,6 +1,6 @@
 """Sources in Python: whoever can tell how far its partitions reach, and read them between two offsets, is a source."""
 
 from streaming.sources.offsets.reader import OffsetReader, Offsets
-from streaming.sources.offsets.source import OffsetSource
+from streaming.sources.offsets.source import OFFSETS, OffsetSource
 
-__all__ = ["OffsetReader", "OffsetSource", "Offsets"]
+__all__ = ["OFFSETS", "OffsetReader", "OffsetSource", "Offsets"]

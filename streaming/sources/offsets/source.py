@@ -20,7 +20,8 @@ from streaming.sources.offsets.reader import OffsetReader, Offsets
 from streaming.sources.source import Memory, Reading, Source, Taken
 from streaming.spark import has_begun, newest_planned, planned_offsets
 
-_OFFSETS = "offsets"
+OFFSETS = "offsets"
+"""Under this name a log remembers up to which offsets it holds rows."""
 
 
 class OffsetSource(Source):
@@ -96,7 +97,7 @@ class OffsetSource(Source):
         """
         lake, memory = reading.lake, reading.memory
         begins, ends = self._planned(reading, query_batch)
-        held = memory.get(_OFFSETS)
+        held = memory.get(OFFSETS)
         if held is not None and dict(held) != dict(begins):
             raise CheckpointError(
                 f"the checkpoint {reading.checkpoint!r} is not the one of this log: its batch {query_batch} begins at "
@@ -112,7 +113,7 @@ class OffsetSource(Source):
                     f"{self.location(lake)} was replaced while a batch of it was read; the batch was not appended, and "
                     "the next attempt says what to do."
                 )
-            return {**identity, _OFFSETS: dict(ends)}
+            return {**identity, OFFSETS: dict(ends)}
 
         return Taken(rows, remember)
 
@@ -123,7 +124,7 @@ class OffsetSource(Source):
             CheckpointError: the checkpoint is an older copy.
         """
         _, ends = self._planned(reading, query_batch)
-        held = reading.memory.get(_OFFSETS)
+        held = reading.memory.get(OFFSETS)
         if held is not None and dict(held) != dict(ends):
             raise CheckpointError(
                 f"the checkpoint {reading.checkpoint!r} is an older copy: its batch {query_batch} ends at "
@@ -166,5 +167,5 @@ class OffsetSource(Source):
 
 
 def _first(reader: OffsetReader, memory: Memory) -> Offsets:
-    held: Offsets | None = memory.get(_OFFSETS)
+    held: Offsets | None = memory.get(OFFSETS)
     return reader.first() if held is None else held

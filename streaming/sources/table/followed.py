@@ -160,7 +160,10 @@ class FollowedUnits(Followed):
 
     def changed_units(self, ingested: dict[int, int]) -> dict[int, int]:
         there = UnitIndex(self._placed).since(min(ingested, default=0))
-        return {unit: there[unit] for unit, rows in ingested.items() if there.get(unit, rows) != rows}
+        dropped = self._placed.dropped(self._open)
+        # A unit of which nothing is left is no longer there.
+        now = {unit: there[unit] + dropped.get(unit, 0) for unit in ingested if unit in there}
+        return {unit: rows for unit, rows in now.items() if rows != ingested[unit]}
 
 
 class FollowedVersions(Followed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -21,6 +21,11 @@ def never_built_anew(table: DeltaTable) -> int:
     return 0
 
 
+def nothing_dropped(table: DeltaTable) -> Mapping[int, int]:
+    """Per unit the rows that were dropped from a table that drops none."""
+    return {}
+
+
 @dataclass(frozen=True)
 class PlacedRows:
     """A table whose rows come in units, such as the batches of a log: all of a unit in one commit, in rising order.
@@ -29,7 +34,8 @@ class PlacedRows:
     the column that numbers them, a bigint or a timestamp, whose numbers are its microseconds; `unit_name` is what
     people call one, such as `batch`. `order` are the columns that order the rows of a unit, before all others.
     `written` tells when a row was written, and `at` its event time. `dated`: only rows with a day count. `generation`
-    tells how often an open table was built anew, `made_by` what to do where there is none yet.
+    tells how often an open table was built anew, `dropped` how many rows of each unit have left it by a retention,
+    `made_by` what to do where there is none yet.
     """
 
     uri: str
@@ -42,6 +48,7 @@ class PlacedRows:
     dated: bool = False
     instants: bool = True
     generation: Callable[[DeltaTable], int] = never_built_anew
+    dropped: Callable[[DeltaTable], Mapping[int, int]] = nothing_dropped
 
     def words(self, unit: int) -> str:
         """A unit for people."""

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from streaming.base import DeclarationError, check_tuple
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
-from streaming.sources.offsets import OffsetReader, Offsets, OffsetSource
+from streaming.sources.offsets import OFFSETS, OffsetReader, Offsets, OffsetSource
 from streaming.sources.source import Memory, SourceComparison
 from streaming.sources.table.comparison import compare_table
 from streaming.sources.table.followed import Followed, followed, version_words
@@ -123,6 +123,10 @@ class Table(OffsetSource):
     def remembered(self, lake: Lake) -> Memory:
         """The id of the table and its generation, which a table in its place would not have."""
         return self.followed(lake, {}).identity
+
+    def taken_through(self, memory: Memory) -> int:
+        """The newest unit of a table of the lake that a log has which remembers `memory`; -1 for none."""
+        return max(-1, memory.get(OFFSETS, {}).get(UNIT, 0) - 1)
 
     def payload(self) -> Column:
         """The row as JSON."""

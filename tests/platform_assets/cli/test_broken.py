@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from streaming import Pipeline
+from streaming.lake.lake import Lake
+from streaming.operations.retention.declared import drop_old_days
 from tests.platform_assets.conftest import Tidemark
 from tests.support.packages import importable, pipeline_module, write_modules
+from tests.support.pipelines.beats import beats, by_id
 
 
 @pytest.fixture
@@ -35,3 +41,17 @@ def test_every_command_that_looks_for_a_pipeline_names_the_broken_module(shop: P
 def test_status_names_a_broken_module_that_is_the_only_one(shop: Path, tidemark: Tidemark) -> None:
     code, text = tidemark("status")
     assert (code, "module shop.bad is broken" in text, "Next: tidemark new stream NAME" in text) == (0, True, True)
+
+
+def test_no_day_of_a_log_goes_while_a_module_is_broken_whose_streams_may_follow_it(shop: Path, lake: Lake) -> None:
+    kept = replace(beats, retention="2 days")
+    (told,) = drop_old_days(_no_session, lake, Pipeline(kept, (replace(by_id, of=kept),)))
+    assert (told.rows, told.keeps) == (
+        0,
+        "a stream of a module that cannot be used may follow it: module shop.bad is broken: "
+        f"{shop / 'bad.py'}:2: ZeroDivisionError: division by zero",
+    )
+
+
+def _no_session() -> SparkSession:
+    raise AssertionError("nothing has to be computed")

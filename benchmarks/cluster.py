@@ -31,15 +31,17 @@ from streaming.audit.laws import audit
 from streaming.feeds.flights import feed_flights
 from streaming.lake import Settings
 from streaming.spark.session import start_session
-from streaming.tables import delta, storage
+from streaming.tables import delta, s3, storage
 from tests.support.object_store import logged_server, new_bucket
 from tests.support.standalone import Standalone
 
 VICTIMS = ("nobody", "executor", "worker", "master", "driver")
 _DAY = date(2013, 1, 15)
 _MID_BATCH_WITHIN, _DRAINS_WITHIN = 180.0, 900.0
-_OWN = ("_ingested_at", "_written_at", "_corrected_at")
-"""What differs from one run to the next: when a row was written."""
+_OWN = ("_ingested_at", "_written_at", "_corrected_at", "modified")
+"""What differs from one run to the next: when a row was written, and when its file."""
+_SECOND = 1.0
+"""The times by which files are ordered are whole seconds in a store."""
 
 
 class Run:
@@ -63,6 +65,7 @@ class Run:
         """Put copies of files in the landing folder, one after the other: the times of the copies order them."""
         for file in files:
             storage.put_whole(f"{cluster_flights.source.location(self.lake)}/{file.name}", file.read_bytes())
+            time.sleep(_SECOND)
 
     def begin(self, *options: str) -> subprocess.Popen[bytes]:
         """A driver that drains what has arrived."""
@@ -123,9 +126,19 @@ class Run:
         yield "delivered", lines
 
     def _text(self, row: dict[str, Any]) -> str:
-        kept = {name: value for name, value in row.items() if name not in _OWN}
-        # The two lakes lie in different folders; a pair has the origins of both its rows.
-        return json.dumps(kept, default=str, sort_keys=True).replace(self.lake.root, "")
+        # The two lakes lie in different places; a pair has the origins of both its rows.
+        return json.dumps(_comparable(row), default=str, sort_keys=True).replace(_place(self.lake.root), "")
+
+
+def _comparable(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _comparable(each) for name, each in value.items() if name not in _OWN}
+
+
+def _place(root: str) -> str:
+    """A lake's root as the log tells the paths of files in it."""
+    return root if s3.on_s3(root) else f"file:{root}"
 
 
 def _parts(files: Sequence[Path], count: int) -> list[Sequence[Path]]:

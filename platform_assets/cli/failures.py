@@ -13,7 +13,6 @@ from platform_assets.cli.interrupts import interrupted_line
 from platform_assets.errors import PlatformError
 from quality.errors import GateClosed, QualityError
 from streaming.base import StreamingError
-from streaming.service import explain_known
 
 _ON_PURPOSE = (StreamingError, QualityError, PlatformError)
 
@@ -54,6 +53,9 @@ def exit_code(error: Exception) -> ExitCode:
 
 def _explained(error: Exception) -> str | None:
     """What an error of Spark or of a table's files means; None where it is none that is known."""
+    # Most commands end well, and those that need no Spark should not wait for it to be imported.
+    from streaming.service import explain_known
+
     return explain_known(str(error), "the command")
 
 

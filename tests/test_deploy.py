@@ -489,6 +489,10 @@ def test_executors_are_as_bounded_as_their_driver_and_reach_it_and_nobody_else_d
     # A command that is run in the stream's pod has executors of its own, and where a port is taken Spark tries 16 more.
     (open_ports,) = to_driver["spec"]["ingress"][0]["ports"]
     assert (open_ports["port"], open_ports["endPort"]) == (int(min(ports)), int(max(ports)) + 16)
+    # Where the driver is a pod that Spark did not make, it adds a tenth to the heap, and nothing for Python.
+    sizes = {each["name"].removeprefix("TIDEMARK_SPARK_"): each.get("value") for each in added["env"]}
+    heap, beside = sizes["EXECUTOR_MEMORY"], sizes.get("spark.executor.memoryOverhead", "0g")
+    assert int(beside.removesuffix("g")) >= 0.4 * int(heap.removesuffix("g"))
     (account,) = (each for each in yaml.safe_load_all((folder / "account.yaml").read_text()) if "rules" in each)
     assert load(folder / "driver.yaml")["spec"]["template"]["spec"]["serviceAccountName"] == account["metadata"]["name"]
     component = load(folder / "kustomization.yaml")

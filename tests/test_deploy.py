@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import re
 import shlex
+import tarfile
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -441,6 +444,34 @@ def of_image(name: str) -> ModuleType:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_a_bare_root_becomes_an_image_that_is_started_as_the_dockerfile_says(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for path in ("etc/tidemark/image.json", "project/acme.py", "proc/1/cmdline"):
+        (root / path).parent.mkdir(parents=True)
+        (root / path).touch()
+    said = {"USER": "10001:10001", "WORKDIR": "/project", "ENV": {"HOME": "/tmp"}}
+    started = {"ENTRYPOINT": '["/usr/bin/tini", "--"]', "CMD": '["tidemark", "status"]'}
+    (root / "etc/tidemark/image.json").write_text(json.dumps(said | started))
+    of_image("archive").pack(root, "tidemark-project:1", tmp_path / "image.tar")
+    with tarfile.open(tmp_path / "image.tar") as archive:
+        files = {member.name: archive.extractfile(member) for member in archive}
+        contents = {name: file.read() for name, file in files.items() if file is not None}
+    (manifest,) = json.loads(contents["manifest.json"])
+    assert manifest["RepoTags"] == ["docker.io/library/tidemark-project:1"]
+    config, layer = json.loads(contents[manifest["Config"]]), contents[manifest["Layers"][0]]
+    assert config["config"] == {
+        "User": "10001:10001",
+        "WorkingDir": "/project",
+        "Entrypoint": ["/usr/bin/tini", "--"],
+        "Cmd": ["tidemark", "status"],
+        "Env": ["HOME=/tmp"],
+    }
+    assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(layer).hexdigest()}"]
+    with tarfile.open(fileobj=BytesIO(layer)) as packed:
+        names = set(packed.getnames())
+    assert {"./proc", "./project/acme.py"} <= names and "./proc/1" not in names
 
 
 def test_an_executor_is_what_spark_says_in_the_environment_of_its_pod() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import re
 import shlex
+import tarfile
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -443,6 +446,34 @@ def of_image(name: str) -> ModuleType:
     return module
 
 
+def test_a_bare_root_becomes_an_image_that_is_started_as_the_dockerfile_says(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for path in ("etc/tidemark/image.json", "project/acme.py", "proc/1/cmdline"):
+        (root / path).parent.mkdir(parents=True)
+        (root / path).touch()
+    said = {"USER": "10001:10001", "WORKDIR": "/project", "ENV": {"HOME": "/tmp"}}
+    started = {"ENTRYPOINT": '["/usr/bin/tini", "--"]', "CMD": '["tidemark", "status"]'}
+    (root / "etc/tidemark/image.json").write_text(json.dumps(said | started))
+    of_image("archive").pack(root, "localhost/tidemark-project:1", tmp_path / "image.tar")
+    with tarfile.open(tmp_path / "image.tar") as archive:
+        files = {member.name: archive.extractfile(member) for member in archive}
+        contents = {name: file.read() for name, file in files.items() if file is not None}
+    (manifest,) = json.loads(contents["manifest.json"])
+    assert manifest["RepoTags"] == ["localhost/tidemark-project:1"]
+    config, layer = json.loads(contents[manifest["Config"]]), contents[manifest["Layers"][0]]
+    assert config["config"] == {
+        "User": "10001:10001",
+        "WorkingDir": "/project",
+        "Entrypoint": ["/usr/bin/tini", "--"],
+        "Cmd": ["tidemark", "status"],
+        "Env": ["HOME=/tmp"],
+    }
+    assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(layer).hexdigest()}"]
+    with tarfile.open(fileobj=BytesIO(layer)) as packed:
+        names = set(packed.getnames())
+    assert {"./proc", "./project/acme.py"} <= names and "./proc/1" not in names
+
+
 def test_an_executor_is_what_spark_says_in_the_environment_of_its_pod() -> None:
     said = {
         "SPARK_EXECUTOR_MEMORY": "2g",
@@ -486,7 +517,13 @@ def test_executors_are_as_bounded_as_their_driver_and_reach_it_and_nobody_else_d
     assert among["spec"]["podSelector"] == {"matchLabels": label}
     added = container({"template": load(folder / "driver.yaml")["spec"]["template"]})
     ports = [each["value"] for each in added["env"] if each["name"].lower().endswith("port")]
-    assert [str(each["port"]) for each in to_driver["spec"]["ingress"][0]["ports"]] == ports
+    # A command that is run in the stream's pod has executors of its own, and where a port is taken Spark tries 16 more.
+    (open_ports,) = to_driver["spec"]["ingress"][0]["ports"]
+    assert (open_ports["port"], open_ports["endPort"]) == (int(min(ports)), int(max(ports)) + 16)
+    # Where the driver is a pod that Spark did not make, it adds a tenth to the heap, and nothing for Python.
+    sizes = {each["name"].removeprefix("TIDEMARK_SPARK_"): each.get("value") for each in added["env"]}
+    heap, beside = sizes["EXECUTOR_MEMORY"], sizes.get("spark.executor.memoryOverhead", "0g")
+    assert int(beside.removesuffix("g")) >= 0.4 * int(heap.removesuffix("g"))
     (account,) = (each for each in yaml.safe_load_all((folder / "account.yaml").read_text()) if "rules" in each)
     assert load(folder / "driver.yaml")["spec"]["template"]["spec"]["serviceAccountName"] == account["metadata"]["name"]
     component = load(folder / "kustomization.yaml")

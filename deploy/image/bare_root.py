@@ -79,6 +79,7 @@ def copy(rest, root, workdir, contexts):
 
 def build(root, project, handed_on):
     """Build every stage beside the root, which is the last of them."""
+    root.parent.mkdir(parents=True, exist_ok=True)
     contexts, environments = {"": SOURCE, "project": project}, {}
     stage, environment, workdir, image = Path(), {}, "/", {}
     for word, rest in instructions((HERE / "Dockerfile").read_text()):

@@ -64,10 +64,10 @@ def wait_for(
                     console.print(f"{pipeline.name} is {overview.state}: {overview.why}", highlight=False, markup=False)
                 if time.monotonic() > deadline:
                     because = f" ({overview.why})" if overview.why else ""
+                    goes_on = f" Its supervisor goes on; `tidemark down {pipeline.name}` ends it."
                     raise SupervisorError(
-                        f"stream {pipeline.name!r} is {overview.state!r} after {within:.0f} s{because}. Its supervisor "
-                        f"goes on trying; `tidemark logs {pipeline.name}` shows all it has said, `tidemark down "
-                        f"{pipeline.name}` ends it."
+                        f"stream {pipeline.name!r} is {overview.state!r} after {within:.0f} s{because}; `tidemark logs "
+                        f"{pipeline.name}` shows all it has said.{goes_on if overview.running else ''}"
                     )
                 time.sleep(_LOOKS_EVERY)
     overviews = [look(lake, pipeline) for pipeline in pipelines]

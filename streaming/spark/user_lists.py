@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark.find_spark_home import _find_spark_home
+import pyspark
 
 from streaming.lake import Settings
 
@@ -35,7 +35,8 @@ def joined_lists(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str
 
 def _spark_defaults() -> dict[str, str]:
     """The entries of `spark-defaults.conf`, which Spark itself overrides by what it is told at its start."""
-    folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf")
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(home, "conf")
     try:
         lines = Path(folder, "spark-defaults.conf").read_text().splitlines()
     except OSError:

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from streaming import Lake, start_session
 from tests.support.instants import NOW
-from tests.support.lent import lending
+from tests.support.lent import borrowed_session, lending
 from tests.support.processes import short_lived
 from tests.support.scenario import run_scenario
 
@@ -175,6 +175,13 @@ def armed(point: Point, die: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         setattr(owner, point.function, original)
+
+
+def die_at(points: Mapping[str, Point], act: Callable[[SparkSession, Lake], object]) -> None:
+    """Act with a borrowed session on the lake that the command line names, and die at its point."""
+    root, name = sys.argv[1:]
+    with armed(points[name], lambda: os.killpg(0, signal.SIGKILL)):
+        act(borrowed_session(), Lake(root))
 
 
 def _location(argument: Any) -> str:

@@ -6,10 +6,6 @@ write files, and commits them in Python.
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-
 from pyspark.sql import SparkSession
 
 from streaming import (
@@ -27,9 +23,8 @@ from streaming import (
 )
 from streaming.operations.erasure.erasing import Erased, erase
 from streaming.operations.erasure.person import Person
-from tests.support.crash import Point, armed
+from tests.support.crash import Point, die_at
 from tests.support.instants import NOW
-from tests.support.lent import borrowed_session
 
 orders = Stream(
     name="orders",
@@ -71,12 +66,5 @@ def erase_ada(spark: SparkSession, lake: Lake) -> Erased:
     return erase(spark, lake, pipeline, ADA, now=lambda: NOW)
 
 
-def main() -> None:
-    """Erase and die."""
-    root, name = sys.argv[1:]
-    with armed(POINTS[name], lambda: os.killpg(0, signal.SIGKILL)):
-        erase_ada(borrowed_session(), Lake(root))
-
-
 if __name__ == "__main__":
-    main()
+    die_at(POINTS, erase_ada)

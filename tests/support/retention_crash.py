@@ -6,9 +6,6 @@ read and write files, and commits them in Python.
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from dataclasses import replace
 from datetime import timedelta
 
@@ -29,9 +26,8 @@ from streaming import (
 )
 from streaming.operations.maintenance import maintain
 from streaming.operations.retention.dropping import Dropped, drop_days
-from tests.support.crash import Point, armed
+from tests.support.crash import Point, die_at
 from tests.support.instants import T0
-from tests.support.lent import borrowed_session
 
 LATER = T0 + timedelta(days=9)
 
@@ -87,12 +83,5 @@ def keep_tidy(spark: SparkSession, lake: Lake) -> list[Dropped]:
     return dropped
 
 
-def main() -> None:
-    """Maintain and die."""
-    root, name = sys.argv[1:]
-    with armed(POINTS[name], lambda: os.killpg(0, signal.SIGKILL)):
-        keep_tidy(borrowed_session(), Lake(root))
-
-
 if __name__ == "__main__":
-    main()
+    die_at(POINTS, keep_tidy)

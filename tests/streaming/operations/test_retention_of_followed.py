@@ -8,14 +8,12 @@ from datetime import date, timedelta
 from pyspark.sql import SparkSession
 
 from streaming import (
-    BoundedOutOfOrderness,
     Files,
     Joined,
     Json,
     Lake,
     Pipeline,
     SessionWindow,
-    Stream,
     Table,
     Then,
     Tumbling,
@@ -30,18 +28,12 @@ from streaming.operations.retention.planned import planned_drop
 from streaming.operations.savepoint import savepoint
 from tests.support.feeds import land
 from tests.support.instants import T0
+from tests.support.retention_crash import tolerant
 from tests.support.runs import tuples
 
 LATER = T0 + timedelta(days=20)
 
-readings = Stream(
-    name="readings",
-    source=Files("landing/readings", files_per_batch=1),
-    format=Json("id string not null, at timestamp not null"),
-    event_time="at",
-    clock=BoundedOutOfOrderness("0 seconds"),
-    retention="2 days",
-)
+readings = tolerant.streams[0]
 hours = Windowed("hours", readings, Tumbling("1 hour"), {"readings": agg.count()})
 upstream = Pipeline(readings, (hours,))
 copied = replace(
@@ -97,8 +89,8 @@ def test_days_that_another_stream_has_taken_go_and_those_that_it_has_not_stay(sp
 
 def test_what_keeps_every_day_is_named(spark: SparkSession, lake: Lake) -> None:
     came(spark, lake, [("a", 0)], [("b", 5)], [("c", 9)])
-    calls = replace(readings, name="calls", source=Files("landing/calls"), retention=None)
-    land(calls.source.location(lake), [{"id": "a", "at": T0.isoformat()}])
+    calls = replace(tolerant.streams[1], retention=None)
+    land(calls.source.location(lake), [{"id": "a", "called": T0.isoformat()}])
     near = Joined("near", readings, calls, ("id",), ("0 seconds", "1 hour"))
     met = Pipeline(name="house", streams=(readings, calls), operators=(near,))
     own = Pipeline(readings, (Windowed("own", readings, SessionWindow(seconds_of="60"), {"n": agg.count()}),))

@@ -70,6 +70,7 @@ def main() -> None:
     if arguments.before:
         measures |= {
             "views": lambda: before.views(arena, rows, times, arguments.before.resolve()),
+            "kinds": lambda: before.kinds(arena, rows, times, arguments.before.resolve()),
             "answers": lambda: before.answers(arena.work, times, arguments.before.resolve()),
         }
     demands: list[Demand] = []

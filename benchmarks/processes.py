@@ -14,6 +14,14 @@ ORPHANS_GONE_WITHIN = 15.0
 """Seconds after a kill."""
 
 
+def code_of(project: Path) -> dict[str, str]:
+    """The environment in which Python finds this project's code, wherever it is started.
+
+    `python -m` looks in the current folder before it looks anywhere else, and so would measure that one's code.
+    """
+    return {"PYTHONPATH": str(project), "PYTHONSAFEPATH": "1"}
+
+
 def family(pid: int) -> list[psutil.Process]:
     """The process and all it has started; empty where it is gone."""
     try:

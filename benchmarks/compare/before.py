@@ -6,22 +6,30 @@ The checkout needs this version's `benchmarks`, so that both are measured by the
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from benchmarks.compare.arena import Arena, side_by_side
+from benchmarks.compare.arena import Arena, Ratio, side_by_side
 from benchmarks.compare.bars import at_most
 from benchmarks.compare.data import Shape
 from benchmarks.compare.live import WARM_AFTER, run_live
+from benchmarks.compare.measure import Measured
 from benchmarks.demands import PROJECT, Demand, console
 from benchmarks.pipelines.live import per_window
 from streaming import Lake, Windowed
 from streaming.log.batch import Batch
 from streaming.tables.history import actions_of, commit_history
+
+_COSTS: dict[str, Callable[[Measured], float]] = {
+    "CPU": lambda run: run.cpu,
+    "peak memory": lambda run: run.peak,
+    "end of input to results": lambda run: float(run.result["closed_after"]),
+}
 
 
 def views(arena: Arena, rows: int, times: int, before: Path) -> list[Demand]:
@@ -34,6 +42,23 @@ def views(arena: Arena, rows: int, times: int, before: Path) -> list[Demand]:
 
     ratio = side_by_side(times, lambda: part(PROJECT), lambda: part(before))
     return [at_most("CPU of the views' part of a drain, vs the version before", ratio, 0.7)]
+
+
+def kinds(arena: Arena, rows: int, times: int, before: Path) -> list[Demand]:
+    """What windows cost that overlap much, that are open for long with many keys, and that merge."""
+    shapes = {
+        "hours": ("windows of an hour by the minute", Shape(rows, keys=1_000, a_second=200)),
+        "days": ("windows of a day, 100,000 keys", Shape(rows, keys=100_000)),
+        "sessions": ("sessions of 30 minutes, 10,000 open", Shape(rows, keys=10_000, a_second=200)),
+    }
+    demands: list[Demand] = []
+    for contender, (what, shape) in shapes.items():
+        run = partial(arena.run, contender, shape)
+        pairs = [(run(project=PROJECT), run(project=before)) for _ in range(times)]
+        for name, of in _COSTS.items():
+            ratio = Ratio([of(ours) for ours, _ in pairs], [of(theirs) for _, theirs in pairs])
+            demands.append(at_most(f"{what}: {name}, vs the version before", ratio, 1.0))
+    return demands
 
 
 def answers(work: Path, times: int, before: Path) -> list[Demand]:

@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.compare.declared import DELAY, FIELDS, PLAUSIBLE, WINDOW, declared
+from benchmarks.compare.declared import DELAY, FIELDS, MINUTES, PLAUSIBLE, WINDOW, declared
 from benchmarks.compare.rocksdb import keep_state_in_rocksdb
-from streaming import Lake, Pipeline, Settings, drain
+from streaming import Lake, Pipeline, SessionWindow, Settings, Sliding, Tumbling, Window, drain
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
 from streaming.service.run import Run
@@ -67,12 +67,25 @@ def log(source: Path, work: Path, files_per_batch: int) -> Result:
     return {**logged(lake, pipeline), "seconds": time.monotonic() - started, **batches_of(query)}
 
 
-def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -> Result:
+def tidemark(source: Path, work: Path, files_per_batch: int) -> Result:
     """Tidemark: log, first results, late and rejected rows."""
-    spark, lake, pipeline = session(), Lake(str(work)), declared(str(source), files_per_batch, windows)
+    return _drained(source, work, files_per_batch, MINUTES)
+
+
+def _drained(
+    source: Path, work: Path, files_per_batch: int, window: Window, windows: int = 1, *, then_closed: bool = False
+) -> Result:
+    """The same for any window; every row is in so many `windows`.
+
+    `then_closed`: the end of the input is told in a second drain, whose seconds are `closed_after`.
+    """
+    spark, lake, pipeline = session(), Lake(str(work)), declared(str(source), files_per_batch, window)
     started = time.monotonic()
-    drain(spark, lake, pipeline, end_of_input=True)
-    took = time.monotonic() - started
+    drain(spark, lake, pipeline, end_of_input=not then_closed)
+    took, closed_after = time.monotonic() - started, 0.0
+    if then_closed:
+        drain(spark, lake, pipeline, end_of_input=True)
+        closed_after = time.monotonic() - started - took
     (view,) = pipeline.views
     counted = _total(lake.first(view), "readings")
     batches = [batch for batch in read_batches(lake, pipeline.stream) if batch.cause == "source"]
@@ -83,13 +96,29 @@ def tidemark(source: Path, work: Path, files_per_batch: int, windows: int = 1) -
         "late": late,
         "windows_of_a_row": windows,
         "seconds": took,
+        "closed_after": closed_after,
         "batches": len(batches),
     }
 
 
 def sliding(source: Path, work: Path, files_per_batch: int) -> Result:
     """The same with every row in five windows."""
-    return tidemark(source, work, files_per_batch, 5)
+    return _drained(source, work, files_per_batch, Sliding("5 minutes", WINDOW), 5)
+
+
+def hours(source: Path, work: Path, files_per_batch: int) -> Result:
+    """The same with an hour that slides by the minute, so that every row is in sixty windows."""
+    return _drained(source, work, files_per_batch, Sliding("1 hour", WINDOW), 60, then_closed=True)
+
+
+def days(source: Path, work: Path, files_per_batch: int) -> Result:
+    """The same with a window that stays open for all of the input."""
+    return _drained(source, work, files_per_batch, Tumbling("1 day"), then_closed=True)
+
+
+def sessions(source: Path, work: Path, files_per_batch: int) -> Result:
+    """The same with sessions, which end after half an hour without a row of their key."""
+    return _drained(source, work, files_per_batch, SessionWindow("30 minutes"), then_closed=True)
 
 
 def first(source: Path, work: Path, files_per_batch: int) -> Result:
@@ -214,6 +243,9 @@ CONTENDERS: dict[str, Callable[[Path, Path, int], Result]] = {
     "log": log,
     "tidemark": tidemark,
     "sliding": sliding,
+    "hours": hours,
+    "days": days,
+    "sessions": sessions,
 }
 
 

@@ -26,7 +26,7 @@ from benchmarks.compare.bars import at_most
 from benchmarks.compare.data import Expected, Shape, lines
 from benchmarks.demands import PROJECT, Demand, console
 from benchmarks.pipelines.live import DELAY_SECONDS, WINDOW_SECONDS, per_window, pipeline
-from benchmarks.processes import until
+from benchmarks.processes import code_of, until
 from streaming import Lake
 
 A_SECOND = 10_000
@@ -101,7 +101,7 @@ def run_live(work: Path, project: Path = PROJECT) -> Waits:
     environment = {
         "TIDEMARK_HOME": lake.root,
         "TIDEMARK_PIPELINES": "benchmarks.pipelines",
-        "PYTHONPATH": str(project),
+        **code_of(project),
     }
     versions = [0]
 

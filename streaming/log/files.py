@@ -95,7 +95,8 @@ class LogFiles:
         large = [path for path in paths if self._index.size(path) >= _LARGE]
         parts = [read_files(spark, table, self._uri, small)] if small else []
         if large:
-            parts.append(read_files(spark, table, self._uri, large).where(self._is_in(ranges)))
+            rows = read_files(spark, table, self._uri, large, skip_pages=True)
+            parts.append(rows.where(self._is_in(ranges)))
         return self._valid(reduce(DataFrame.unionAll, parts), after, through) if parts else None
 
     def rows_within(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int = -1) -> int | None:

@@ -15,7 +15,8 @@ from streaming.base import DAY
 from streaming.tables.file_statistics import file_statistics
 from streaming.tables.storage import files_of
 
-_NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+"""How the folder of rows without a day is called."""
 
 
 def added_files(
@@ -42,7 +43,7 @@ def added_files(
             AddAction(
                 path=info.path,
                 size=info.size,
-                partition_values={DAY: None if day == _NO_DAY else day} if day else {},
+                partition_values={DAY: None if day == NO_DAY else day} if day else {},
                 modification_time=int(time.time() * 1000),
                 data_change=True,
                 stats=json.dumps(file_statistics(footer, statistics)),

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streaming.base import DAY
+from streaming.tables.added_files import NO_DAY
 
 MOST_FILES = 1_000
 """A table with more files than this is left to Spark's own reader."""
@@ -36,8 +37,14 @@ def read_listed(spark: SparkSession, table: DeltaTable, uri: str) -> DataFrame |
     return read_files(spark, table, uri, paths)
 
 
-def read_files(spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str]) -> DataFrame:
-    """The rows in some of the files of the open `table` at `uri`, by their `paths` in it, with all of its columns."""
+def read_files(
+    spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str], *, skip_pages: bool = False
+) -> DataFrame:
+    """The rows in some of the files of the open `table` at `uri`, by their `paths` in it, with all of its columns.
+
+    `skip_pages`: look in each file's index for the pages that may pass a filter, which pays where files are large and
+    the filter has literals.
+    """
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     if not paths:
         return spark.createDataFrame([], schema)
@@ -47,6 +54,13 @@ def read_files(spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence
         spark.read.schema(stored)
         # Spark would look for partition columns in the paths, and refuses folders of several writes.
         .option("recursiveFileLookup", "true")
+        .option("parquet.filter.columnindex.enabled", str(skip_pages).lower())
         .parquet(*(f"{uri.rstrip('/')}/{path}" for path in paths))
     )
-    return rows.select(*(F.expr(_DAY_OF_FILE).alias(DAY) if name in partitioned else name for name in schema.names))
+    if not partitioned:
+        return rows
+    day = _DAY_OF_FILE
+    if all(f"{DAY}=" in path and NO_DAY not in path for path in paths):
+        # Told that no day is null, Spark looks into the path of a row only where its day is asked for.
+        day = f"coalesce({day}, date'1970-01-01')"
+    return rows.select(*(F.expr(day).alias(DAY) if name in partitioned else name for name in schema.names))

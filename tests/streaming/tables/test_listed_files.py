@@ -31,6 +31,11 @@ def sorted_rows(frame: DataFrame) -> list[Row]:
     return sorted(frame.collect(), key=str)
 
 
+def looks_into_paths(frame: DataFrame) -> bool:
+    """Whether Spark computes something of the path of each row."""
+    return "regexp_extract" in frame._jdf.queryExecution().executedPlan().toString()
+
+
 @pytest.fixture
 def table(spark: SparkSession, lake: Lake) -> str:
     """A table with a day replaced, rows without a day, a column added, and then compacted: one version each."""
@@ -54,6 +59,20 @@ def test_the_rows_are_those_of_sparks_own_reader(spark: SparkSession, table: str
         assert listed.schema == truth.schema
         assert sorted_rows(listed) == sorted_rows(truth), version
     assert sorted_rows(delta.read(spark, table).where(F.col("_day") == F.lit(FIRST)).select("n")) == [Row(n=10)]
+
+
+def test_no_path_is_looked_into_for_a_day_that_nobody_asks_for(spark: SparkSession, lake: Lake) -> None:
+    uri = lake.path("t")
+    rows = days(spark, (1, FIRST), (2, SECOND))
+    delta.create(uri, rows.schema, append_only=False, description="days")
+    delta.append(rows, uri, txn=None, metadata=dict)
+    dated = delta.read(spark, uri).where(F.col("_day").isNotNull())
+    assert not looks_into_paths(dated.select("n"))
+    assert looks_into_paths(dated)
+    assert sorted_rows(dated.select("n", "_day")) == [Row(n=1, _day=FIRST), Row(n=2, _day=SECOND)]
+
+    delta.append(days(spark, (3, None)), uri, txn=None, metadata=dict)
+    assert sorted_rows(delta.read(spark, uri).where(F.col("_day").isNull()).select("n")) == [Row(n=3)]
 
 
 def test_a_frame_holds_the_version_that_was_read_whatever_is_written_afterwards(

@@ -15,6 +15,7 @@ from streaming.windows import Window
 
 SESSION = "_session_number"
 _EVERYTHING = "_everything"
+_START, _END = "_start", "_end"
 
 
 class OfWindows(Protocol):
@@ -65,7 +66,11 @@ class FixedWindows(WindowKind):
     merges = False
 
     def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column]) -> DataFrame:
-        return pairs.groupBy(*keys, WINDOW).agg(*aggregates)
+        # Spark has generated code for hashing two instants, and none for a struct of them.
+        groups = pairs.groupBy(*keys, F.col(f"{WINDOW}.start").alias(_START), F.col(f"{WINDOW}.end").alias(_END))
+        grouped = groups.agg(*aggregates)
+        others = (name for name in grouped.columns if name not in (_START, _END))
+        return grouped.select(*others, F.struct(F.col(_START).alias("start"), F.col(_END).alias("end")).alias(WINDOW))
 
     def with_window_id(self, results: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
         return results.withColumn(name, F.struct("window_start", "window_end"))
@@ -83,13 +88,13 @@ class MergingWindows(WindowKind):
         bounds = pairs.select(
             *(name for name in pairs.columns if name != WINDOW),
             F.lit(0).alias(_EVERYTHING),  # Spark refuses sessions without a key.
-            F.col(f"{WINDOW}.start").alias("_start"),
-            F.col(f"{WINDOW}.end").alias("_end"),
+            F.col(f"{WINDOW}.start").alias(_START),
+            F.col(f"{WINDOW}.end").alias(_END),
         )
-        seconds = (F.unix_micros("_end") - F.unix_micros("_start")) / F.lit(1_000_000)
-        session = F.session_window("_start", F.make_interval(secs=seconds.cast("decimal(18,6)"))).alias("_session")
+        seconds = (F.unix_micros(_END) - F.unix_micros(_START)) / F.lit(1_000_000)
+        session = F.session_window(_START, F.make_interval(secs=seconds.cast("decimal(18,6)"))).alias("_session")
         # Bounds as aggregates, because Spark would push a filter on the session's own bounds below the merge.
-        merged = F.struct(F.min("_start").alias("start"), F.max("_end").alias("end")).alias(WINDOW)
+        merged = F.struct(F.min(_START).alias("start"), F.max(_END).alias("end")).alias(WINDOW)
         return bounds.groupBy(_EVERYTHING, *keys, session).agg(merged, *aggregates).drop(_EVERYTHING, "_session")
 
     def with_window_id(self, results: DataFrame, keys: Sequence[str], name: str) -> DataFrame:

@@ -18,6 +18,7 @@ from streaming.log import LogFiles
 from streaming.operators import create_table
 from streaming.tables import delta, forget_days
 from streaming.views.kept import Kept
+from streaming.views.kinds import kind_of
 from streaming.views.position import Position
 from streaming.views.results import ends_within, has_windows, pairs, with_order
 
@@ -79,10 +80,11 @@ class Panes:
         if first is not None:
             panes = panes.where((F.col(DAY) >= date_literal(first.date())) & (F.col(_PANE) >= constant(first, _PANE)))
         folded = panes.withColumn(WINDOW, F.explode(self._windows())).where(self._is_on_time(F.col(WINDOW)))
-        groups = unfolded.groupBy(*self._view.by, WINDOW).agg(*self._kept.of_rows)
+        kind, keys = kind_of(self._view), self._view.by
+        groups = kind.group(unfolded, keys, list(self._kept.of_rows))
         parts = folded.select(groups.columns).unionByName(groups)
-        merged = parts.where(ends_within(since, by)).groupBy(*self._view.by, WINDOW).agg(*self._kept.merged)
-        return merged.select(*self._view.by, WINDOW, *self._kept.wholes)
+        merged = kind.group(parts.where(ends_within(since, by)), keys, list(self._kept.merged))
+        return merged.select(*keys, WINDOW, *self._kept.wholes)
 
     def _windows(self) -> Column:
         """The windows of a pane, which are those of each of its rows."""

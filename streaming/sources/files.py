@@ -23,6 +23,8 @@ from streaming.spark import JarGroup, TakenFile, add_storage, exists, make_check
 from streaming.tables import storage
 
 _DESCRIBED = 20
+_OF_ONE_TASK = 2 * 2**20
+"""Bytes of a batch that one task takes: another one would cost more than it saves, and write a file more to be read."""
 _PUT_ASIDE = (
     "Nothing of its batch was taken. Move it out of the landing folder, leave an empty file under its name there, and "
     "run again; what is good in it can be landed under another name."
@@ -151,7 +153,8 @@ class Files(Source):
                 too large.
         """
         landing, bounds = self.location(reading.lake), FileBounds(self.longest_line, self.largest_unpacked)
-        for path in planned(reading.checkpoint, query_batch):
+        paths, total = planned(reading.checkpoint, query_batch), 0
+        for path in paths:
             size = size_of(spark, path)
             if size is None:
                 raise vanished(path)
@@ -159,6 +162,9 @@ class Files(Source):
                 raise SourceError(f"{path} cannot be read: Hadoop knows no local file with a colon. {_PUT_ASIDE}")
             if bounds.may_exceed(path, size):
                 _check_bounds(bounds, landing, path)
+            total += size
+        if len(paths) > 1 and total <= _OF_ONE_TASK:
+            rows = rows.coalesce(1)
         return Taken(
             rows.withColumn("_origin", F.col("_origin").withField("position", F.monotonically_increasing_id()))
         )

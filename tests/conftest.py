@@ -80,6 +80,11 @@ def bucket(object_store_running: str, monkeypatch: pytest.MonkeyPatch) -> Bucket
     return new_bucket(object_store_running)
 
 
+def pytest_configure() -> None:
+    # Code of a test runs a few times, and compiling it thoroughly takes longer than what it saves.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-spark", action="store_true", help="leave out the tests that start a Spark session")
 

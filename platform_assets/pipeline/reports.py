@@ -58,8 +58,8 @@ def report_asset(report: Report) -> dg.AssetsDefinition:
         pins = reported_pins(context.instance, where, report.pipeline)
         context.log.info(f"pinned versions: {pins.versions()}")
         try:
-            judge_missing(session, where, report.pipeline, pins, context.run_id)
-            published = publish(session, where, report, pins, context.run_id, utc_now)
+            judge_missing(session, where, report.pipeline, pins, context.run.run_id)
+            published = publish(session, where, report, pins, context.run.run_id, utc_now)
         except GateClosed as closed:
             first = closed.reasons[0]
             raise dg.Failure(
@@ -190,5 +190,5 @@ def _shown(context: dg.AssetExecutionContext, section: Section, published: Publi
     charts = [name for name in files if name.endswith(".png")]
     shown: dict[str, Any] = {}
     for name in charts:
-        shown |= chart_metadata(context.instance, context.run_id, name, files[name])
-    return shown | file_links(context.instance, context.run_id, files)
+        shown |= chart_metadata(context.instance, context.run.run_id, name, files[name])
+    return shown | file_links(context.instance, context.run.run_id, files)

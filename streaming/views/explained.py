@@ -14,7 +14,7 @@ from streaming.views.kept import kept_of
 from streaming.views.panes import can_fold
 from streaming.views.position import Position
 from streaming.views.results import results_columns
-from streaming.views.steps import FOLDED_FROM, reads_of, still_waiting
+from streaming.views.steps import FOLDED_FROM, GATHERED_FROM, reads_of, still_waiting
 
 
 def explain(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, str]:
@@ -49,6 +49,8 @@ def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Position, fol
     closing = "when the clock passes the end of a window, its rows are read from the log"
     if not can_fold(view, kept):
         return f"{closing}; they cannot be folded on the way, because {_untold(view)}"
+    if view.window.overlap >= GATHERED_FROM:
+        closing += " and put together by pane before they are counted in each window"
     waiting = reads_of(view, still_waiting(view, batches_after(lake, view.of, folded.batch), at))
     reads = f"{waiting:,} reads of rows wait for it now, each row in {_windows(view)}"
     if folded.batch < 0:

@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, ViewError, from_micros, literal
+from streaming.base import ViewError, from_micros
 from streaming.declare import CORRECTIONS, UPDATES, Stream, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, OperatorCounts, batches_after, read_log
@@ -35,7 +35,7 @@ from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
 from streaming.views.open_windows import OpenWindows, read_open
 from streaming.views.position import Position, check_position
-from streaming.views.results import counted_by, counted_rows, pairs, possibly_in_windows_after
+from streaming.views.results import counted_by, counted_rows, has_windows, possibly_in_windows_after
 from streaming.views.retained import needs_since, read_through
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
 from streaming.views.updates import Updates, read_updates, updates_of
@@ -82,11 +82,11 @@ class WindowedRuntime(OperatorRuntime):
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         view = self.operator
-        window_end = F.col(f"{WINDOW}.end")
-        candidates = pairs(possibly_in_windows_after(rows, view, watermark), view)
-        still_open = candidates.where(window_end > literal(view.window.closed_by(watermark)))
-        latest = still_open.agg(F.unix_micros(F.max(window_end))).first()
-        return None if latest is None or latest[0] is None else from_micros(latest[0])
+        candidates = possibly_in_windows_after(rows, view, watermark).where(has_windows(view))
+        last_end = F.unix_micros(F.max(view.window.last_end(F.col(stream.event_time))))
+        found = candidates.agg(last_end).first()
+        latest = None if found is None or found[0] is None else from_micros(found[0])
+        return None if latest is None or latest <= view.window.closed_by(watermark) else latest
 
     def after_batch(self, spark: SparkSession, batch: Batch, now: Callable[[], datetime]) -> None:
         self._open_windows.write_if_due(spark, batch, now())

@@ -11,7 +11,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, WINDOW, constant, date_literal
+from streaming.base import DAY, STAMP, WINDOW, constant, date_literal
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles
@@ -20,7 +20,7 @@ from streaming.tables import delta, forget_days
 from streaming.views.kept import Kept
 from streaming.views.kinds import kind_of
 from streaming.views.position import Position
-from streaming.views.results import ends_within, has_windows, pairs, with_order
+from streaming.views.results import ends_within, has_windows, with_order
 
 _PANE, _CLOSED = "_pane", "_closed"
 
@@ -48,13 +48,8 @@ class Panes:
         """Fold the rows up to where the view is, and forget the panes of which every window is published."""
         folded, first = self.position(), first_open(self._view, position)
         log_rows = self._log.with_times(self._spark, first, None, position.batch, after=folded.batch)
-        rows = with_order(log_rows.where(has_windows(self._view)), self._view)
-        pane = self._view.window.pane(F.col(self._view.of.event_time))
-        assert pane is not None
-        paned = rows.withColumn(_PANE, pane).withColumn(_CLOSED, self._closed_before())
-        # A row that is late for all of its windows is for the corrections.
-        on_time = paned.where(F.exists(self._windows(), self._is_on_time))
-        parts = on_time.groupBy(*self._view.by, _PANE, _CLOSED).agg(*self._kept.of_rows)
+        closed = self._parts(log_rows).withColumn(_CLOSED, self._closed_before())
+        parts = closed.groupBy(*self._view.by, _PANE, _CLOSED).agg(*self._kept.merged)
         written = parts.withColumn(DAY, F.to_date(_PANE))
         delta.append(
             written,
@@ -75,23 +70,40 @@ class Panes:
         """
         first, before = self._view.window.times_for_ends(since, by)
         rows = self._log.with_times(self._spark, first, before, through, after=folded_through)
-        unfolded = pairs(rows, self._view).where("not _late")
         panes = delta.read(self._spark, self.uri).where(F.col(_PANE) < constant(by, _PANE))
         if first is not None:
             panes = panes.where((F.col(DAY) >= date_literal(first.date())) & (F.col(_PANE) >= constant(first, _PANE)))
         folded = panes.withColumn(WINDOW, F.explode(self._windows())).where(self._is_on_time(F.col(WINDOW)))
-        kind, keys = kind_of(self._view), self._view.by
-        groups = kind.group(unfolded, keys, list(self._kept.of_rows))
-        parts = folded.select(groups.columns).unionByName(groups)
-        merged = kind.group(parts.where(ends_within(since, by)), keys, list(self._kept.merged))
-        return merged.select(*keys, WINDOW, *self._kept.wholes)
+        unfolded = self._on_time(rows)
+        return self._merged(folded.select(unfolded.columns).unionByName(unfolded), since, by)
+
+    def gathered(self, rows: DataFrame, since: datetime | None, by: datetime) -> DataFrame:
+        """The same of `rows` of the log alone, put together by pane before they are put into windows."""
+        return self._merged(self._on_time(rows), since, by)
+
+    def _on_time(self, rows: DataFrame) -> DataFrame:
+        """The parts of the aggregates of `rows` that came in time, once for each window."""
+        paired = self._parts(rows).withColumn(WINDOW, F.explode(self._windows()))
+        return paired.where(~self._view.window.late(F.col(WINDOW), F.col(STAMP))).drop(_PANE, STAMP)
+
+    def _parts(self, rows: DataFrame) -> DataFrame:
+        """The parts of the aggregates of `rows` of the log per pane and stamp, which are late for the same windows."""
+        pane = self._view.window.pane(F.col(self._view.of.event_time))
+        assert pane is not None
+        paned = with_order(rows.where(has_windows(self._view)), self._view).withColumn(_PANE, pane)
+        return paned.groupBy(*self._view.by, _PANE, STAMP).agg(*self._kept.of_rows)
+
+    def _merged(self, parts: DataFrame, since: datetime | None, by: datetime) -> DataFrame:
+        ended = parts.where(ends_within(since, by))
+        merged = kind_of(self._view).group(ended, self._view.by, list(self._kept.merged))
+        return merged.select(*self._view.by, WINDOW, *self._kept.wholes)
 
     def _windows(self) -> Column:
         """The windows of a pane, which are those of each of its rows."""
         return self._view.window.bounds(F.col(_PANE))
 
     def _closed_before(self) -> Column:
-        late = F.filter(self._windows(), lambda window: self._view.window.late(window, F.col("_watermark")))
+        late = F.filter(self._windows(), lambda window: self._view.window.late(window, F.col(STAMP)))
         return F.array_max(F.transform(late, lambda window: window["end"]))
 
     @staticmethod

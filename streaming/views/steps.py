@@ -29,6 +29,8 @@ from streaming.views.sessions import OpenSessions
 
 FOLDED_FROM = 1_000_000
 """From how many rows on, counted as often as they would be read, what waits for a window to close is folded."""
+GATHERED_FROM = 4
+"""In how many windows a row is at least where it pays to put the rows of a pane together before anything else."""
 
 
 class ViewSteps(ABC):
@@ -129,6 +131,8 @@ class FixedSteps(ViewSteps):
         if self._panes is not None and folded.batch >= 0:
             return finish(self._panes.closing(folded.batch, since, by, after.batch), self.view)
         rows = self.log.with_times(self.spark, *window.times_for_ends(since, by), after.batch)
+        if self._panes is not None and window.overlap >= GATHERED_FROM:
+            return finish(self._panes.gathered(rows, since, by), self.view)
         return aggregate(pairs(rows, self.view).where(ends_within(since, by)).where("not _late"), self.view)
 
 

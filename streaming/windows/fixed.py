@@ -74,6 +74,11 @@ class _Periodic(Window):
         instant = F.unix_micros(event_time)
         return F.timestamp_micros(instant - F.pmod(instant - F.lit(self._offset // MICROSECOND), F.lit(length)))
 
+    def last_end(self, event_time: Column) -> Column:
+        """That of the window that starts last."""
+        end = F.timestamp_micros(self._start(event_time) + micros(self.size))
+        return F.when(~self.has_no_window(event_time), end)
+
     def _ended(self, instant: datetime) -> int:
         """The number of the last window that has ended by then, counted from the one that begins at the offset."""
         return (instant - EPOCH - self._offset - interval(self.size)) // interval(self.period)
@@ -146,4 +151,21 @@ class Sliding(_Periodic):
         size, slide = interval(self.size) // MICROSECOND, interval(self.slide) // MICROSECOND
         starts = [last - F.lit(back * slide) for back in reversed(range(-(-size // slide)))]
         windows = F.array(*(window_of_micros(start, start + F.lit(size)) for start in starts))
+        if size % slide == 0:
+            return windows
         return F.filter(windows, lambda window: F.unix_micros(window["end"]) > F.unix_micros(event_time))
+
+    def late_windows(self, event_time: Column, stamp: Column) -> Column:
+        """Counted by their ends, which are a slide apart; asked for every row, and Spark interprets the search."""
+        closed = self._ending_after(event_time, event_time) - self._ending_after(stamp, event_time)
+        return F.when(stamp.isNotNull() & (closed > 0), closed.cast("int")).otherwise(F.lit(0))
+
+    def has_no_window(self, event_time: Column) -> Column:
+        """Between two windows, where the slide is greater than the size."""
+        return self._ending_after(event_time, event_time) == 0
+
+    def _ending_after(self, instant: Column, event_time: Column) -> Column:
+        """How many of the windows that start by `event_time` end after the `instant`."""
+        rest = self._start(event_time) + micros(self.size) - F.unix_micros(instant)
+        rounded_up = rest + F.pmod(-rest, micros(self.slide))
+        return F.greatest(F.call_function("div", rounded_up, micros(self.slide)), F.lit(0))

@@ -113,6 +113,10 @@ class Window(ABC):
         """Whether a row is in no window."""
         return F.size(self.bounds(event_time)) == 0
 
+    def last_end(self, event_time: Column) -> Column:
+        """The latest end of the windows of a row; null where it is in none."""
+        return F.array_max(F.transform(self.bounds(event_time), lambda window: window["end"]))
+
 
 def whole_days(length: timedelta) -> timedelta:
     """The length, rounded up to days."""

@@ -23,7 +23,8 @@ sliding = replace(count_by_sensor, name="sliding", window=Sliding("10 seconds", 
 middle = replace(count_by_sensor, name="middle", aggregates={"middle": agg.median("timestamp")}, late="drop")
 sessions = replace(count_by_sensor, name="sessions", window=SessionWindow("10 seconds"))
 once = replace(sessions, name="once", distinct=("id",), late="correct")
-VIEWS = (count_by_sensor, sliding, middle, sessions, once)
+often = replace(sliding, name="often", window=Sliding("10 seconds", "2 seconds"))
+VIEWS = (count_by_sensor, sliding, often, middle, sessions, once)
 FIRST, SECOND = readings("a@1, b@2, a@12"), readings("a@25, b@26")
 
 
@@ -40,6 +41,8 @@ def test_the_way_is_told_with_what_it_was_chosen_by(explained: dict[str, dict[st
         in (explained["count_by_sensor"]["computed"])
     )
     assert "4 reads of rows wait for it now, each row in at most 2 windows" in explained["sliding"]["computed"]
+    assert "by pane" not in explained["sliding"]["computed"]
+    assert "are read from the log and put together by pane" in explained["often"]["computed"]
     assert "cannot be folded on the way, because middle cannot be put together" in explained["middle"]["computed"]
     assert "in a table, with the parts of their aggregates" in explained["sessions"]["computed"]
     assert "with their rows, because rows that agree in id count once" in explained["once"]["computed"]

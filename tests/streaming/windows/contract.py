@@ -42,16 +42,21 @@ def check_value(window: Window) -> None:
 def check_bounds(window: Window, rows: DataFrame) -> None:
     """Bounds are whole windows, none twice, and none ends later than `reach` after its row."""
     bounds = window.bounds(F.col("at"))
-    frame = rows.select("at", bounds.alias("windows"), window.has_no_window(F.col("at")).alias("none"))
+    none, last_end = window.has_no_window(F.col("at")), window.last_end(F.col("at"))
+    frame = rows.select("at", bounds.alias("windows"), none.alias("none"), last_end.alias("last_end"))
     for row in frame.collect():
         windows = [(each["start"], each["end"]) for each in row["windows"]]
         assert len(set(windows)) == len(windows) and all(start < end for start, end in windows)
         assert row["none"] == (not windows)
+        assert row["last_end"] == max((end for _, end in windows), default=None)
         assert window.reach is None or all(end - row["at"] <= window.reach for _, end in windows)
 
 
 def check_lateness(window: Window, rows: DataFrame) -> None:
-    """Late or on time, never both and never neither; late from one instant on; never late without a stamp."""
+    """Late or on time, never both and never neither; late from one instant on; never late without a stamp.
+
+    As many windows of a row are late as are told to be.
+    """
     pairs = rows.select("at", F.explode(window.bounds(F.col("at"))).alias("own"))
     grace = F.make_interval(secs=F.lit(window.grace.total_seconds()))
     due = F.col(f"own.{window.decided_by}") + grace
@@ -63,6 +68,10 @@ def check_lateness(window: Window, rows: DataFrame) -> None:
     )
     for row in verdicts.distinct().collect():
         assert row["late"] == bool(row["expected"])
+    late = F.filter(window.bounds(F.col("at")), lambda own: window.late(own, F.col("stamp")))
+    counted = stamps.select(F.size(late).alias("expected"), window.late_windows(F.col("at"), F.col("stamp")))
+    for expected, told in counted.distinct().collect():
+        assert told == expected
 
 
 def check_rows_for_day(window: Window, rows: DataFrame, day: date) -> None:

@@ -1,0 +1,60 @@
+"""Rows in many windows are put together by pane first, and make the results that each by itself would make."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import Lake, Pipeline, Sliding
+from streaming.examples.late_counts import count_by_sensor
+from streaming.examples.late_counts import readings as stream
+from streaming.views.first_results import read_first
+from streaming.windows.window import Window
+from tests.support.feeds import readings
+from tests.support.instants import at
+from tests.support.runs import run
+
+DELAY = 5
+BATCHES = (("a", (1, 9)), ("a", (30,)), ("a", (3, 23, 26)), ("b", (23, 24)), ("a", (60,)))
+"""Key and seconds; the third and the fourth batch come when windows up to 25 s are closed."""
+
+
+def expected(size: int, slide: int) -> Counter[tuple[str, int]]:
+    """Readings in time, by key and the end of each window that is closed in the end."""
+    counts: Counter[tuple[str, int]] = Counter()
+    closed: float = float("-inf")
+    for key, seconds in BATCHES:
+        for second in seconds:
+            last = second // slide * slide
+            ends = range(last + size, second, -slide)
+            counts.update((key, end) for end in ends if end > closed)
+        closed = max(closed, *(second - DELAY for second in seconds))
+    return Counter({(key, end): number for (key, end), number in counts.items() if end <= closed})
+
+
+@pytest.mark.parametrize("gathered_from", [1, 1_000])
+@pytest.mark.parametrize("folded_from", [1, 1_000_000])
+@pytest.mark.parametrize(("size", "slide"), [(10, 2), (7, 2), (2, 5), (10, 10)])
+def test_one_step_over_rows_that_are_late_for_some_of_their_windows(
+    size: int,
+    slide: int,
+    folded_from: int,
+    gathered_from: int,
+    spark: SparkSession,
+    lake: Lake,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streaming.views.steps.GATHERED_FROM", gathered_from)
+    monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", folded_from)
+    window: Window = Sliding(f"{size} seconds", f"{slide} seconds")
+    view = replace(count_by_sensor, window=window)
+    files = [readings(", ".join(f"{key}@{second}" for second in seconds)) for key, seconds in BATCHES]
+    run(spark, lake, Pipeline(stream, (view,)), *files[:1])
+    run(spark, lake, Pipeline(stream, (view,)), *files[1:])
+    results = read_first(spark, lake, view).selectExpr("id", "unix_micros(window_end)", "readings").collect()
+    begin = at(0).timestamp()
+    found = {(key, round(end / 1e6 - begin)): number for key, end, number in results}
+    assert found == expected(size, slide)

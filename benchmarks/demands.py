@@ -12,6 +12,8 @@ from typing import NoReturn
 
 from rich.console import Console
 
+from benchmarks.processes import code_of
+
 Demand = tuple[str, str, bool]
 """What is demanded, what was measured, and whether it holds."""
 
@@ -27,7 +29,7 @@ def begin(parser: argparse.ArgumentParser, folder: str = "soak") -> tuple[argpar
     shutil.rmtree(run_folder, ignore_errors=True)
     run_folder.mkdir(parents=True)
     os.environ["TIDEMARK_PIPELINES"] = "benchmarks.pipelines"
-    os.environ["PYTHONPATH"] = str(PROJECT)
+    os.environ.update(code_of(PROJECT))
     return arguments, run_folder
 
 

@@ -13,17 +13,17 @@ import threading
 import time
 from pathlib import Path
 
-from deltalake import DeltaTable
-
 from benchmarks.compare.data import Expected, Shape, lines
 from benchmarks.compare.live import running
-from benchmarks.demands import PROJECT, begin, conclude, console
+from benchmarks.demands import begin, conclude, console
 from benchmarks.pipelines import daily
-from benchmarks.processes import code_of, until
+from benchmarks.pipelines.live import DELAY_SECONDS
+from benchmarks.processes import until
+from benchmarks.readings import land
 from streaming import Lake
 from streaming.service.overview import look
 from streaming.service.status import ProcessStatus
-from streaming.tables.storage import files_of
+from streaming.tables import delta
 
 _KEYS, _A_SECOND, _ROWS_A_FILE = 100_000, 1_000, 100_000
 _BEHIND = 23 * 3_600
@@ -31,13 +31,6 @@ _BEHIND = 23 * 3_600
 _DISORDER = 1 / 8
 _FEW_FILES = 3
 _WITHIN = 60.0
-
-
-def land(landing: Path, name: str, text: str) -> None:
-    """A file that is there at once."""
-    hidden = landing / f".{name}"
-    hidden.write_text(text)
-    hidden.replace(landing / f"{name}.json")
 
 
 def load(landing: Path, rows: int, now: float) -> None:
@@ -70,7 +63,7 @@ def main() -> None:
     with console.status(f"landing {arguments.rows:,} rows"):
         load(landing, arguments.rows, time.time())
     midnight = int(time.time() + arguments.minutes * 60)
-    environment = {**code_of(PROJECT), "TIDEMARK_HOME": lake.root, daily.MIDNIGHT: str(midnight)}
+    environment = {"TIDEMARK_HOME": lake.root, daily.MIDNIGHT: str(midnight)}
     command = [sys.executable, "-m", "streaming.service", "supervise", daily.pipeline.name]
     over = threading.Event()
     feeder = threading.Thread(target=feed, args=(landing, over))
@@ -90,10 +83,10 @@ def main() -> None:
     def results() -> int:
         """How many results of the day there are."""
         status()
-        if not DeltaTable.is_deltatable(uri):
+        table = delta.open_table(uri)
+        if table is None:
             return 0
-        table = DeltaTable(uri)
-        ends = table.to_pyarrow_table(columns=["window_end"], filesystem=files_of(table))["window_end"]
+        ends = delta.contents(table, columns=["window_end"])["window_end"]
         return ends.cast("int64").to_pylist().count(midnight * 1_000_000)
 
     with running(command, environment, output):
@@ -103,7 +96,7 @@ def main() -> None:
             console.print(f"rows of the day worked off after {took and round(took)} s", highlight=False)
             until(lambda: time.time() >= midnight, arguments.minutes * 60 + 1)
             until(results, 10 * _WITHIN)
-            after, there = time.time() - midnight - daily.DELAY_SECONDS, results()
+            after, there = time.time() - midnight - DELAY_SECONDS, results()
         finally:
             over.set()
             feeder.join()

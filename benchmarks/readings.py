@@ -57,6 +57,13 @@ class Readings:
         self.windows[meter, int(at.timestamp()) // WINDOW_SECONDS] += 1
 
 
+def land(landing: Path, name: str, text: str) -> None:
+    """A file of JSON lines that is there at once: written under a hidden name and renamed."""
+    hidden = landing / f".{name}"
+    hidden.write_text(text)
+    hidden.replace(landing / f"{name}.json")
+
+
 class LandedReadings(Readings):
     """The same in files of a folder."""
 
@@ -67,8 +74,6 @@ class LandedReadings(Readings):
         landing.mkdir(parents=True, exist_ok=True)
 
     def land(self, rows: int, now: datetime) -> None:
-        """A file of `rows` readings around `now`, written under a hidden name and renamed."""
-        hidden = self.landing / f".{self.files:06}"
-        hidden.write_text("".join(self.lines(rows, now)))
-        hidden.replace(self.landing / f"{self.files:06}.json")
+        """A file of `rows` readings around `now`."""
+        land(self.landing, f"{self.files:06}", "".join(self.lines(rows, now)))
         self.files += 1

@@ -21,7 +21,7 @@ from confluent_kafka.admin import NewTopic
 from benchmarks.compare.arena import check
 from benchmarks.compare.data import Expected, Shape, files
 from benchmarks.compare.measure import Measured, measure
-from benchmarks.demands import PROJECT, console
+from benchmarks.demands import console
 from benchmarks.records_to_kafka import ANSWERS_WITHIN, end, send
 from streaming.feeds import LocalKafka
 from streaming.spark import JarGroup, jars_of
@@ -61,7 +61,7 @@ def read_by(contender: str, flink: Path | None, servers: str, topic: str, expect
     else:
         program = [sys.executable, "-m", "benchmarks.compare.topic_contenders", contender]
     with TemporaryDirectory(prefix="tidemark-bench-") as work:
-        measured = measure([*program, servers, topic, work], {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "2"})
+        measured = measure([*program, servers, topic, work], {"OMP_NUM_THREADS": "2"})
     check(contender, measured, expected)
     console.print(
         f"  {contender:6} {expected.rows:>10,} rows  {measured.wall:6.1f} s wall  {measured.cpu:6.1f} s CPU  "

@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.demands import begin, conclude, console
 from benchmarks.pipelines import keyed_meters, meters
 from benchmarks.processes import family, jvms, orphans, until
-from benchmarks.readings import LandedReadings
+from benchmarks.readings import LandedReadings, land
 from benchmarks.soak_record import Kill, Record, demands_of, draw
 from benchmarks.undisturbed import as_undisturbed
 from streaming import Lake, Pipeline
@@ -110,9 +110,7 @@ class Soak:
         limit = {"meter": meter, "most": self._random.random() * 9, "number": self._limits, "set_at": now}
         landing = Path(self.pipeline.control_streams[0].source.location(self.lake))
         landing.mkdir(parents=True, exist_ok=True)
-        hidden = landing / f".{self._limits:06}"
-        hidden.write_text(json.dumps(limit))
-        hidden.replace(landing / f"{self._limits:06}.json")
+        land(landing, f"{self._limits:06}", json.dumps(limit))
 
     def _keep(self) -> None:
         """What the keeper sensor does: a supervisor that is gone is followed by another one."""

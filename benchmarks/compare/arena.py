@@ -12,7 +12,6 @@ from pathlib import Path
 from benchmarks.compare.data import Expected, Shape, generate
 from benchmarks.compare.measure import Measured, measure
 from benchmarks.demands import PROJECT, console
-from benchmarks.processes import code_of
 
 _CHECKED = ("rows", "damaged", "valid", "sum")
 
@@ -70,7 +69,8 @@ class Arena:
         self.work.mkdir(parents=True)
         measured = measure(
             [*self._command(contender), str(source), str(self.work), str(files_per_batch)],
-            {**code_of(project), "OMP_NUM_THREADS": "2"},
+            {"OMP_NUM_THREADS": "2"},
+            project,
         )
         check(contender, measured, expected)
         name = contender if project == PROJECT else f"{contender} of {project.name}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.compare.arena import Arena, Ratio, WrongSums, side_by_side
 from benchmarks.compare.data import TINY, Shape
 from benchmarks.compare.measure import Measured, measure
-from benchmarks.demands import PROJECT, Demand
+from benchmarks.demands import Demand
 
 _A_BATCH = 1_000
 _WARM_AFTER = 20
@@ -119,8 +119,7 @@ def start(arena: Arena, times: int) -> list[Demand]:
 def corrections(data: Path, work: Path) -> list[Demand]:
     """P6 and P7: a day's correction in a log that grows, and more days of it."""
     result = measure(
-        [sys.executable, "-m", "benchmarks.compare.corrections_job", str(data), str(work / "corrections")],
-        {"PYTHONPATH": str(PROJECT)},
+        [sys.executable, "-m", "benchmarks.compare.corrections_job", str(data), str(work / "corrections")]
     ).result
     once, _, most = result["by_log"]
     one, eight = result["by_days"]

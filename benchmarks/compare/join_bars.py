@@ -11,7 +11,7 @@ from benchmarks.compare.arena import Arena, Ratio, WrongSums, side_by_side
 from benchmarks.compare.bars import at_least, at_most
 from benchmarks.compare.data import Shape, generate
 from benchmarks.compare.measure import Measured, measure
-from benchmarks.demands import PROJECT, Demand, console
+from benchmarks.demands import Demand, console
 
 _FILES_PER_BATCH = "5"
 
@@ -35,7 +35,7 @@ class _Joins:
         shutil.rmtree(arena.work, ignore_errors=True)
         arena.work.mkdir(parents=True)
         command = [*self._program(contender), *sources, str(arena.work), _FILES_PER_BATCH]
-        measured = measure(command, {"PYTHONPATH": str(PROJECT)})
+        measured = measure(command)
         self.runs.setdefault(contender, []).append(measured)
         console.print(
             f"  {contender:9} {measured.result['pairs']:>12,} pairs  {measured.wall:7.1f} s wall  "
@@ -89,7 +89,7 @@ def steps(arena: Arena, short: int, long: int) -> list[Demand]:
     """What a step costs where each log has so many files, and where one of its rows is a week late."""
     shutil.rmtree(arena.work, ignore_errors=True)
     command = [sys.executable, "-m", "benchmarks.compare.join_steps_job", str(arena.work), str(short), str(long)]
-    burnt = measure(command, {"PYTHONPATH": str(PROJECT)}).result
+    burnt = measure(command).result
     median = {name: statistics.median(of_name) for name, of_name in burnt.items()}
     console.print("  " + ", ".join(f"{name} {each:.2f} s CPU" for name, each in median.items()), highlight=False)
     longer, later = Ratio([median["long"]], [median["short"]]), Ratio([median["late"]], [median["long"]])

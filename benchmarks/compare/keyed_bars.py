@@ -11,7 +11,7 @@ from benchmarks.compare.arena import Arena, Ratio, WrongSums, side_by_side
 from benchmarks.compare.bars import at_least, at_most
 from benchmarks.compare.data import Shape, generate
 from benchmarks.compare.measure import Measured, measure
-from benchmarks.demands import PROJECT, Demand, console
+from benchmarks.demands import Demand, console
 
 _STEPS_JOB = [sys.executable, "-m", "benchmarks.compare.keyed_steps_job"]
 _MANY = ("8", "20")
@@ -33,7 +33,7 @@ class _Contest:
         """
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        measured = measure(command, {"PYTHONPATH": str(PROJECT)})
+        measured = measure(command)
         self.told[contender] = measured.result["told"]
         step = f"  {measured.result['cpu']:.2f} s CPU a step" if "cpu" in measured.result else ""
         console.print(
@@ -52,7 +52,7 @@ def steps(arena: Arena, times: int) -> list[Demand]:
     if not data.exists():
         unfinished = data.with_suffix(".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
-        measure([*_STEPS_JOB, "prepare", str(unfinished), "-", *_MANY], {"PYTHONPATH": str(PROJECT)})
+        measure([*_STEPS_JOB, "prepare", str(unfinished), "-", *_MANY])
         unfinished.rename(data)
 
     def against(other: str, times: int, number: tuple[str, str]) -> Ratio:

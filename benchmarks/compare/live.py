@@ -27,6 +27,7 @@ from benchmarks.compare.data import Expected, Shape, lines
 from benchmarks.demands import PROJECT, Demand, console
 from benchmarks.pipelines.live import DELAY_SECONDS, WINDOW_SECONDS, per_window, pipeline
 from benchmarks.processes import code_of, until
+from benchmarks.readings import land
 from streaming import Lake
 
 A_SECOND = 10_000
@@ -79,9 +80,7 @@ class Feed:
             number += 1
             newest = begin + number * _FILE_EVERY
             self._over.wait(max(0.0, newest - time.time()))
-            hidden = self._landing / f".{number:06}"
-            hidden.write_text(text)
-            hidden.replace(self._landing / f"{number:06}.json")
+            land(self._landing, f"{number:06}", text)
             end = (newest - DELAY_SECONDS) // WINDOW_SECONDS * WINDOW_SECONDS
             self.closed.setdefault(end, time.time())
 
@@ -101,7 +100,6 @@ def run_live(work: Path, project: Path = PROJECT) -> Waits:
     environment = {
         "TIDEMARK_HOME": lake.root,
         "TIDEMARK_PIPELINES": "benchmarks.pipelines",
-        **code_of(project),
     }
     versions = [0]
 
@@ -120,7 +118,9 @@ def run_live(work: Path, project: Path = PROJECT) -> Waits:
         return ends
 
     command = [sys.executable, "-m", "streaming.service", "supervise", pipeline.name]
-    return _measured("tidemark", command, environment, Path(pipeline.stream.source.location(lake)), results)
+    return _measured(
+        "tidemark", command, environment | code_of(project), Path(pipeline.stream.source.location(lake)), results
+    )
 
 
 def _ends(table: Path, commit: str) -> list[float]:

@@ -19,7 +19,7 @@ from benchmarks.compare.bars import at_most
 from benchmarks.compare.before import answered_after
 from benchmarks.compare.data import Shape
 from benchmarks.compare.live import DISORDER, LASTS, WARM_AFTER, Feed, running
-from benchmarks.demands import PROJECT, Demand
+from benchmarks.demands import Demand
 from benchmarks.pipelines import live_alerts, live_pairs
 from benchmarks.processes import until
 from streaming import Joined, Keyed, Lake, Pipeline, Windowed
@@ -54,7 +54,6 @@ def _latency(work: Path, pipeline: Pipeline, operator: Joined | Keyed, counts: W
     environment = {
         "TIDEMARK_HOME": lake.root,
         "TIDEMARK_PIPELINES": "benchmarks.pipelines",
-        "PYTHONPATH": str(PROJECT),
     }
     command = [sys.executable, "-m", "streaming.service", "supervise", pipeline.name]
     with ExitStack() as stack:

@@ -15,7 +15,8 @@ from typing import Any
 
 import psutil
 
-from benchmarks.processes import family
+from benchmarks.demands import PROJECT
+from benchmarks.processes import code_of, family
 
 _LOOKS_EVERY = 0.1
 
@@ -30,8 +31,10 @@ class Measured:
     result: dict[str, Any]
 
 
-def measure(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Measured:
+def measure(command: Sequence[str], environment: Mapping[str, str] | None = None, project: Path = PROJECT) -> Measured:
     """Run the command, which is given the path of a file more and writes its result there, as JSON.
+
+    Its code is that of `project`.
 
     Raises:
         RuntimeError: it failed; the text ends with the end of its output.
@@ -42,7 +45,7 @@ def measure(command: Sequence[str], environment: Mapping[str, str] | None = None
             started = time.monotonic()
             process = subprocess.Popen(
                 [*command, str(result)],
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, **code_of(project), **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output_file,
                 stderr=output_file,

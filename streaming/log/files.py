@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta
 from functools import cached_property, lru_cache, reduce
 from operator import and_, or_
 
+from deltalake import DeltaTable
 from pyarrow import dataset, fs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -51,7 +52,7 @@ class LogFiles:
             bounds.append(F.col(self._time) >= constant(since, _BATCH))
         if before is not None:
             bounds.append(F.col(self._time) < constant(before, _BATCH))
-        return self._valid(read_files(spark, table, self._uri, paths), after, through, *bounds)
+        return self._valid(self._read(spark, table, paths), after, through, *bounds)
 
     def first_batch(self, since: datetime | None, before: datetime | None, through: int) -> int:
         """No row with an event time between the two, of the batches up to `through`, is of an earlier batch."""
@@ -62,9 +63,7 @@ class LogFiles:
     def with_batches(self, spark: SparkSession, after: int, through: int) -> DataFrame:
         """The valid rows of the batches in (after, through]."""
         table = self._index.refresh()
-        return self._valid(
-            read_files(spark, table, self._uri, self._index.with_batches(after, through)), after, through
-        )
+        return self._valid(self._read(spark, table, self._index.with_batches(after, through)), after, through)
 
     def occupied(self, after: int, through: int, width: timedelta) -> list[TimeRange]:
         """Ranges of whole `width`s that hold the event times of all valid rows of the batches in (after, through].
@@ -93,10 +92,9 @@ class LogFiles:
         paths = self._near(ranges, through, width, after)
         small = [path for path in paths if self._index.size(path) < _LARGE]
         large = [path for path in paths if self._index.size(path) >= _LARGE]
-        parts = [read_files(spark, table, self._uri, small)] if small else []
+        parts = [self._read(spark, table, small)] if small else []
         if large:
-            rows = read_files(spark, table, self._uri, large, skip_pages=True)
-            parts.append(rows.where(self._is_in(ranges)))
+            parts.append(read_files(spark, table, self._uri, large).where(self._is_in(ranges)))
         return self._valid(reduce(DataFrame.unionAll, parts), after, through) if parts else None
 
     def rows_within(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int = -1) -> int | None:
@@ -123,7 +121,7 @@ class LogFiles:
         paths = self._index.with_batches(after, through, dated=False)
         batch = F.col(_BATCH)
         newer, older = batch > constant(after, _BATCH), batch <= constant(through, _BATCH)
-        return ever_rejected(read_files(spark, table, self._uri, paths)).where(newer & older)
+        return ever_rejected(self._read(spark, table, paths)).where(newer & older)
 
     def columns(self) -> str:
         """The log's columns as Delta writes them down: the same text for the same columns."""
@@ -136,6 +134,10 @@ class LogFiles:
     def none(self, spark: SparkSession) -> DataFrame:
         """No row, with the log's columns."""
         return read_files(spark, self._index.refresh(), self._uri, ())
+
+    def _read(self, spark: SparkSession, table: DeltaTable, paths: Sequence[str]) -> DataFrame:
+        """The rows of some files, for filters whose bounds are no literals."""
+        return read_files(spark, table, self._uri, paths, skip_pages=False)
 
     def _near(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int) -> list[str]:
         """The files with a row in the same whole `width` as one of the `ranges`."""

@@ -38,12 +38,12 @@ def read_listed(spark: SparkSession, table: DeltaTable, uri: str) -> DataFrame |
 
 
 def read_files(
-    spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str], *, skip_pages: bool = False
+    spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str], *, skip_pages: bool = True
 ) -> DataFrame:
     """The rows in some of the files of the open `table` at `uri`, by their `paths` in it, with all of its columns.
 
-    `skip_pages`: look in each file's index for the pages that may pass a filter, which pays where files are large and
-    the filter has literals.
+    `skip_pages`: look in each file's index for the pages that may pass a filter, which a small file costs more than it
+    saves, and without literals in the filter finds nothing.
     """
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     if not paths:

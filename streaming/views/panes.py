@@ -48,7 +48,10 @@ class Panes:
         """Fold the rows up to where the view is, and forget the panes of which every window is published."""
         folded, first = self.position(), first_open(self._view, position)
         log_rows = self._log.with_times(self._spark, first, None, position.batch, after=folded.batch)
-        closed = self._parts(log_rows).withColumn(_CLOSED, self._closed_before())
+        last = F.struct(self._view.window.last_end(F.col(_PANE)).alias("end"))
+        # A row that is late for all of its windows, or is in none, makes no result here.
+        counts = last["end"].isNotNull() & ~self._view.window.late(last, F.col(STAMP))
+        closed = self._parts(log_rows).where(counts).withColumn(_CLOSED, self._closed_before())
         parts = closed.groupBy(*self._view.by, _PANE, _CLOSED).agg(*self._kept.merged)
         written = parts.withColumn(DAY, F.to_date(_PANE))
         delta.append(

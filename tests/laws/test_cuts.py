@@ -76,7 +76,7 @@ def test_cuts_do_not_matter(
         *([logged.updates(view)] if view.updated else []),
     ]
     for sequence in range(SEQUENCES):
-        # Every other sequence folds rows into panes whenever it can, and every third puts them together by pane.
+        # Every other sequence folds rows into panes whenever it can, and two of three put them together by pane.
         monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", sequence % 2 or 1_000_000)
         monkeypatch.setattr("streaming.views.steps.GATHERED_FROM", sequence % 3 or 1_000)
         lake = Lake(str(tmp_path / str(sequence)))

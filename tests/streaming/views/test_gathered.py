@@ -12,7 +12,6 @@ from streaming import Lake, Pipeline, Sliding
 from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as stream
 from streaming.views.first_results import read_first
-from streaming.windows.window import Window
 from tests.support.feeds import readings
 from tests.support.instants import at
 from tests.support.runs import run
@@ -49,8 +48,7 @@ def test_one_step_over_rows_that_are_late_for_some_of_their_windows(
 ) -> None:
     monkeypatch.setattr("streaming.views.steps.GATHERED_FROM", gathered_from)
     monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", folded_from)
-    window: Window = Sliding(f"{size} seconds", f"{slide} seconds")
-    view = replace(count_by_sensor, window=window)
+    view = replace(count_by_sensor, window=Sliding(f"{size} seconds", f"{slide} seconds"))
     files = [readings(", ".join(f"{key}@{second}" for second in seconds)) for key, seconds in BATCHES]
     run(spark, lake, Pipeline(stream, (view,)), *files[:1])
     run(spark, lake, Pipeline(stream, (view,)), *files[1:])

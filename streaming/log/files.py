@@ -65,6 +65,11 @@ class LogFiles:
         table = self._index.refresh()
         return self._valid(self._read(spark, table, self._index.with_batches(after, through)), after, through)
 
+    def has_rows(self, after: int, through: int) -> bool:
+        """Whether there may be valid rows of the batches in (after, through]; a heartbeat has none."""
+        self._index.refresh()
+        return bool(self._index.with_batches(after, through))
+
     def occupied(self, after: int, through: int, width: timedelta) -> list[TimeRange]:
         """Ranges of whole `width`s that hold the event times of all valid rows of the batches in (after, through].
 

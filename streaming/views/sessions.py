@@ -46,11 +46,14 @@ class OpenSessions:
 
         Rows that came since never touch one of those, because they are not before the watermark that closed it.
         """
+        kept = None
+        if position.batch >= 0:
+            kept = delta.read(self._spark, self.uri).select(*self._schema.names)
+            if not self._log.has_rows(position.batch, after.batch):
+                return kept
         new = pairs(self._log.with_batches(self._spark, position.batch, after.batch), self._view).where("not _late")
         sessions = self._grouped(new)
-        if position.batch >= 0:
-            sessions = delta.read(self._spark, self.uri).select(*sessions.columns).unionByName(sessions)
-        return self._merged(sessions)
+        return self._merged(sessions if kept is None else kept.unionByName(sessions))
 
     def closed(self, sessions: DataFrame, after: Position) -> DataFrame:
         """Those of the `sessions` that are closed at `after`, in the form that `finish` takes."""

@@ -19,7 +19,7 @@ from streaming.base import (
     interval,
     signed_interval,
 )
-from streaming.windows.window import Window, length, micros, window_of_micros
+from streaming.windows.window import AtMostOneWindow, Window, length, micros, window_of_micros
 
 
 class _Periodic(Window):
@@ -74,11 +74,6 @@ class _Periodic(Window):
         instant = F.unix_micros(event_time)
         return F.timestamp_micros(instant - F.pmod(instant - F.lit(self._offset // MICROSECOND), F.lit(length)))
 
-    def last_end(self, event_time: Column) -> Column:
-        """That of the window that starts last."""
-        end = F.timestamp_micros(self._start(event_time) + micros(self.size))
-        return F.when(~self.has_no_window(event_time), end)
-
     def _ended(self, instant: datetime) -> int:
         """The number of the last window that has ended by then, counted from the one that begins at the offset."""
         return (instant - EPOCH - self._offset - interval(self.size)) // interval(self.period)
@@ -90,7 +85,7 @@ class _Periodic(Window):
 
 
 @dataclass(frozen=True)
-class Tumbling(_Periodic):
+class Tumbling(AtMostOneWindow, _Periodic):
     """Fixed windows of length `size`, one after the other, shifted by `offset` from the epoch, such as `-15 minutes`.
 
     Semantics as Flink's `TumblingEventTimeWindows.of(size, offset)` and Spark's `window`; before the epoch the start
@@ -109,14 +104,6 @@ class Tumbling(_Periodic):
         """The one window of a row."""
         start = self._start(event_time)
         return F.array(window_of_micros(start, start + micros(self.size)))
-
-    def late_windows(self, event_time: Column, stamp: Column) -> Column:
-        """One or none; asked for every row, and Spark interprets the search in an array."""
-        return self.late(self.bounds(event_time)[0], stamp).cast("int")
-
-    def has_no_window(self, event_time: Column) -> Column:
-        """Never."""
-        return F.lit(False)
 
 
 @dataclass(frozen=True)
@@ -163,6 +150,11 @@ class Sliding(_Periodic):
     def has_no_window(self, event_time: Column) -> Column:
         """Between two windows, where the slide is greater than the size."""
         return self._ending_after(event_time, event_time) == 0
+
+    def last_end(self, event_time: Column) -> Column:
+        """That of the window that starts last."""
+        end = F.timestamp_micros(self._start(event_time) + micros(self.size))
+        return F.when(~self.has_no_window(event_time), end)
 
     def _ending_after(self, instant: Column, event_time: Column) -> Column:
         """How many of the windows that start by `event_time` end after the `instant`."""

@@ -10,11 +10,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError
-from streaming.windows.window import Window, window_of
+from streaming.windows.window import AtMostOneWindow, window_of
 
 
 @dataclass(frozen=True)
-class LocalDays(Window):
+class LocalDays(AtMostOneWindow):
     """One window per day of the time `zone`, such as `America/New_York`; bounds are instants.
 
     A day begins at the first instant that carries its date, and lasts until the next one begins. It has 23 or 25 hours

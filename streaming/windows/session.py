@@ -9,11 +9,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streaming.base import MICROSECOND, DeclarationError, interval
-from streaming.windows.window import MOST_REACH, Window, length, micros, rows_around, window_of
+from streaming.windows.window import MOST_REACH, AtMostOneWindow, length, micros, rows_around, window_of
 
 
 @dataclass(frozen=True)
-class SessionWindow(Window):
+class SessionWindow(AtMostOneWindow):
     """Every row opens `[t, t + gap)`; what overlaps or touches is one session. Rows exactly one gap apart are one.
 
     `gap` is a length, such as `15 minutes`, or, with `seconds_of`, left out: then each row brings its own, as SQL for a

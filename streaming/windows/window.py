@@ -115,7 +115,26 @@ class Window(ABC):
 
     def last_end(self, event_time: Column) -> Column:
         """The latest end of the windows of a row; null where it is in none."""
-        return F.array_max(F.transform(self.bounds(event_time), lambda window: window["end"]))
+        return F.array_max(self.bounds(event_time)["end"])
+
+
+class AtMostOneWindow(Window):
+    """A kind in which no row is in more than one window.
+
+    What is asked for every row needs no search in an array, which Spark interprets.
+    """
+
+    def late_windows(self, event_time: Column, stamp: Column) -> Column:
+        """One or none."""
+        return self.late(F.get(self.bounds(event_time), F.lit(0)), stamp).cast("int")
+
+    def has_no_window(self, event_time: Column) -> Column:
+        """Whether there is none."""
+        return F.get(self.bounds(event_time), F.lit(0)).isNull()
+
+    def last_end(self, event_time: Column) -> Column:
+        """That of the one window."""
+        return F.get(self.bounds(event_time), F.lit(0))["end"]
 
 
 def whole_days(length: timedelta) -> timedelta:

@@ -196,9 +196,9 @@ def test_a_very_late_row_reads_the_files_near_it_and_none_because_another_row_in
     read: list[int] = []
     reading = files.read_files
 
-    def counting(spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str]) -> Any:
+    def counting(spark: SparkSession, table: DeltaTable, uri: str, paths: Sequence[str], **named: Any) -> Any:
         read.append(len(paths))
-        return reading(spark, table, uri, paths)
+        return reading(spark, table, uri, paths, **named)
 
     def files_read(*rows: Row) -> int:
         read.clear()

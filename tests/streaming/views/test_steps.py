@@ -244,6 +244,25 @@ def test_a_step_costs_few_spark_jobs_however_many_batches_it_follows(
     assert 0 < len(spark.sparkContext.statusTracker().getJobIdsForGroup("the step")) <= most
 
 
+def test_a_heartbeat_closes_sessions_without_merging_any(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    sessions = VIEWS[1]
+    run(spark, lake, Pipeline(visits, (sessions,)), *EARLIER, end_of_input=True)
+    again = Lake(str(tmp_path / "again"))
+    shutil.copytree(lake.log(visits), again.log(visits))
+    *with_rows, heartbeat = log.batches_after(again, visits, -1)
+    steps = SessionSteps(spark, again, sessions, LogFiles(again, visits))
+    steps.step(with_rows, lambda: NOW)
+    spark.sparkContext.setJobGroup("the heartbeat", "watched")
+    closed = steps.step([heartbeat], lambda: NOW)
+    spark.sparkContext.setJobGroup("", "")
+
+    assert heartbeat.summary.rows == 0 and closed.rows > 0 and closed.state_rows == 0
+    assert tables(again, Pipeline(visits, (sessions,))) == tables(lake, Pipeline(visits, (sessions,)))
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getJobInfo(job).stageIds for job in tracker.getJobIdsForGroup("the heartbeat")]
+    assert stages and all(len(of_job) == 1 for of_job in stages)
+
+
 def generated_code(frame: DataFrame) -> list[str]:
     """The Java of each stage, with the place of a constant in it, but not with what is handed over as an object."""
     stages = frame._jdf.queryExecution().debug().codegenToSeq()

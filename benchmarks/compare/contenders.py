@@ -11,16 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
-import pyarrow.compute as pc
-from deltalake import DeltaTable
-from pyarrow.dataset import Dataset
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks.compare.counts import Result, batches_of, logged, rows_in, total_of
 from benchmarks.compare.declared import DELAY, FIELDS, MINUTES, PLAUSIBLE, WINDOW, declared
 from benchmarks.compare.rocksdb import keep_state_in_rocksdb
 from streaming import Lake, Pipeline, SessionWindow, Settings, Sliding, Tumbling, Window, drain
@@ -30,9 +27,6 @@ from streaming.service.run import Run
 from streaming.spark.jars import spark_jars
 from streaming.spark.session import start_session
 from streaming.tables.history import commit_history
-from streaming.tables.storage import files_of
-
-Result = dict[str, Any]
 
 
 def plain(source: Path, work: Path, files_per_batch: int) -> Result:
@@ -87,7 +81,7 @@ def _drained(
         drain(spark, lake, pipeline, end_of_input=True)
         closed_after = time.monotonic() - started - took
     (view,) = pipeline.views
-    counted = _total(lake.first(view), "readings")
+    counted = total_of(lake.first(view), "readings")
     batches = [batch for batch in read_batches(lake, pipeline.stream) if batch.cause == "source"]
     late = sum(sum((batch.late or {}).values()) for batch in batches)
     return {
@@ -175,10 +169,10 @@ def usual(source: Path, work: Path, files_per_batch: int) -> Result:
     for query in queries:
         query.awaitTermination()
     took = time.monotonic() - started
-    valid_rows, valid_sum = _counted(work / "valid"), _total(work / "valid", "value")
-    rejected = _counted(work / "rejected")
+    valid_rows, valid_sum = rows_in(work / "valid"), total_of(work / "valid", "value")
+    rejected = rows_in(work / "rejected")
     # Rows that its watermark drops, or whose windows are open when the input ends, are in no window.
-    lost = valid_rows - _total(work / "windows", "readings")
+    lost = valid_rows - total_of(work / "windows", "readings")
     return {
         "rows": valid_rows + rejected,
         "damaged": rejected,
@@ -204,35 +198,6 @@ def ingest(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> StreamingQuer
     (query,) = run.start_ingest(availableNow=True).values()
     query.awaitTermination()
     return query
-
-
-def logged(lake: Lake, pipeline: Pipeline) -> Result:
-    """What the log holds, by its commits and by a read."""
-    batches = read_batches(lake, pipeline.stream)
-    rejected, rows = sum(batch.rejected for batch in batches), sum(batch.summary.rows for batch in batches)
-    total = _total(lake.log(pipeline.stream), "value")
-    return {"rows": rows, "damaged": rejected, "valid": rows - rejected, "sum": total}
-
-
-def _counted(table: Path) -> int:
-    return int(_rows(table).count_rows())
-
-
-def _total(table: Path | str, column: str) -> float:
-    """Batch by batch: what is read here counts for the peak memory of the contender."""
-    read = _rows(table).to_batches(columns=[column], batch_readahead=1, fragment_readahead=1)
-    return sum(pc.sum(batch[column]).as_py() or 0 for batch in read)
-
-
-def _rows(table: Path | str) -> Dataset:
-    opened = DeltaTable(table)
-    return opened.to_pyarrow_dataset(filesystem=files_of(opened))
-
-
-def batches_of(query: StreamingQuery) -> Result:
-    """How many there were, and what each took, from its trigger to its commit."""
-    took = [entry.durationMs["triggerExecution"] / 1000 for entry in query.recentProgress if entry.numInputRows]
-    return {"batches": len(took), "took": took}
 
 
 CONTENDERS: dict[str, Callable[[Path, Path, int], Result]] = {

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from benchmarks.compare.contenders import Result, batches_of, ingest, logged, session, to_parquet
+from benchmarks.compare.contenders import ingest, session, to_parquet
+from benchmarks.compare.counts import Result, batches_of, logged
 from benchmarks.compare.declared import FIELDS, declared_of
 from streaming import Kafka, Lake
 from streaming.spark import KAFKA, add_jars

@@ -17,18 +17,13 @@ from streaming.sources.file_bounds import FileBounds
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.sources.files_comparison import compare_files
 from streaming.sources.files_moved import move_files, recorded_folder, taken_uri
+from streaming.sources.files_planned import sizes_of_planned, vanished
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
-from streaming.sources.taken_files import relative_path
-from streaming.spark import JarGroup, TakenFile, add_storage, exists, make_checkpoint, planned, size_of, storage_jars
-from streaming.tables import storage
+from streaming.spark import JarGroup, TakenFile, add_storage, exists, make_checkpoint, planned, storage_jars
 
 _DESCRIBED = 20
 _OF_ONE_TASK = 2 * 2**20
 """Bytes of a batch that one task takes: another one would cost more than it saves, and write a file more to be read."""
-_PUT_ASIDE = (
-    "Nothing of its batch was taken. Move it out of the landing folder, leave an empty file under its name there, and "
-    "run again; what is good in it can be landed under another name."
-)
 
 
 @dataclass(frozen=True)
@@ -152,18 +147,9 @@ class Files(Source):
             SourceError: a file of the batch is gone, which Spark plans anew and would leave out in silence; or it is
                 too large.
         """
-        landing, bounds = self.location(reading.lake), FileBounds(self.longest_line, self.largest_unpacked)
-        paths, total = planned(reading.checkpoint, query_batch), 0
-        for path in paths:
-            size = size_of(spark, path)
-            if size is None:
-                raise vanished(path)
-            if size and path.startswith("file:") and ":" in path.rpartition("/")[2]:
-                raise SourceError(f"{path} cannot be read: Hadoop knows no local file with a colon. {_PUT_ASIDE}")
-            if bounds.may_exceed(path, size):
-                _check_bounds(bounds, landing, path)
-            total += size
-        if len(paths) > 1 and total <= _OF_ONE_TASK:
+        bounds = FileBounds(self.longest_line, self.largest_unpacked)
+        sizes = sizes_of_planned(spark, reading.checkpoint, query_batch, self.location(reading.lake), bounds)
+        if len(sizes) > 1 and sum(sizes) <= _OF_ONE_TASK:
             rows = rows.coalesce(1)
         return Taken(
             rows.withColumn("_origin", F.col("_origin").withField("position", F.monotonically_increasing_id()))
@@ -231,25 +217,3 @@ def _check_pattern(pattern: str) -> None:
     if groups != 1 or "(?P" in pattern:
         named = ", named as Java does not know it" if "(?P" in pattern else ""
         raise DeclarationError(f"partition={pattern!r} has {groups} groups{named}; {advice}.")
-
-
-def _check_bounds(bounds: FileBounds, landing: str, path: str) -> None:
-    try:
-        exceeded = bounds.exceeded(storage.below(landing), relative_path(path, landing))
-    except FileNotFoundError as error:
-        raise vanished(path) from error
-    except OSError as error:
-        raise SourceError(f"{path} cannot be unpacked ({error}). {_PUT_ASIDE}") from error
-    if exceeded is not None:
-        raise SourceError(
-            f"{path} {exceeded}. {_PUT_ASIDE} If the file is right, raise that bound in Files(...), as far as the "
-            "memory of driver and workers allows."
-        )
-
-
-def vanished(path: str) -> SourceError:
-    """The error for a file that is gone before its batch was committed."""
-    return SourceError(
-        f"a file vanished before its batch was committed: {path}. Put it back and run again; files of the landing "
-        "folder may be removed only after their batch is in the log."
-    )

@@ -7,27 +7,20 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
-import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StructField, StructType
 
 from streaming import Files, Lake, Pipeline, drain, log
 from streaming.audit.laws import audit
-from streaming.base.errors import FencedError, LeaseError, SettingsError, SourceError, StoreError
+from streaming.base.errors import FencedError, SourceError
 from streaming.declare.delivery import Delivery
-from streaming.lake import Settings
 from streaming.log.heartbeat import append_heartbeat
 from streaming.log.ingest import next_state
 from streaming.operations.cuts import lake_as_of, recomputed
@@ -41,22 +34,16 @@ from streaming.operations.rebuild import rebuild
 from streaming.operations.restore import fork, restore
 from streaming.operations.savepoint import savepoint
 from streaming.operators.runtime import runtime_of
-from streaming.service import lease as leases
-from streaming.service.lease import TIMEOUT, holder_of, take_lease
 from streaming.sinks.files import JsonLines
 from streaming.spark.jar_groups import S3
 from streaming.spark.jars import add_storage, jars_folder, jars_of
-from streaming.spark.session import spark_conf
-from streaming.tables import delta, s3, storage
-from streaming.tables.swapped import ChangedMeanwhile, Seen, look, swap
+from streaming.tables import delta, storage
 from tests.support.crash import crash
 from tests.support.instants import NOW, at
-from tests.support.object_store import Bucket, Request, front, logged_server, new_bucket
-from tests.support.pipelines.beats import beats
+from tests.support.object_store import SECRET_OF_LAKES, Bucket, new_bucket, store_of_lakes
 from tests.support.runs import tuples
 from tests.support.scenario import BY_ID, PIPELINE, run_scenario
 
-SECRET = "hunter2-of-the-store"
 LATER = NOW + timedelta(hours=1)
 OUT = Delivery("out", PIPELINE.stream, JsonLines("exports/out"))
 EVENING = 2
@@ -67,163 +54,14 @@ FURTHER, MOST_REQUESTS_A_BATCH = 4, 400
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[tuple[str, Path]]:
-    """The store and its log; this process, and those that it starts, know it by their environment."""
-    with logged_server() as (endpoint, log), pytest.MonkeyPatch.context() as environment:
-        for name, value in {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "AKIA-OF-THE-LAKE",
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-        }.items():
-            environment.setenv(name, value)
-        yield endpoint, log
+    """The store and its log."""
+    with store_of_lakes() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def bucket_of_lake(store: tuple[str, Path]) -> Bucket:
     return new_bucket(store[0])
-
-
-@pytest.fixture
-def on_store(bucket_of_lake: Bucket) -> Lake:
-    """An empty lake."""
-    return Lake(f"s3://{bucket_of_lake.name}/{uuid.uuid4().hex}")
-
-
-def machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on this process is on another machine, as far as files are concerned."""
-    folder.mkdir(exist_ok=True)
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-
-
-def test_of_two_commits_that_follow_the_same_version_one_is_refused(on_store: Lake) -> None:
-    uri = on_store.path("raced")
-    delta.create(uri, StructType([StructField("a", LongType())]), append_only=True, description="")
-    both = threading.Barrier(2, timeout=30)
-
-    def commit(number: int) -> str:
-        looked: list[int] = []
-
-        def fence(table: DeltaTable) -> None:
-            if looked:
-                raise FencedError(f"version {table.version()} is there")
-            looked.append(table.version())
-            both.wait()
-
-        try:
-            delta.note(uri, metadata={}, numbers={"writer": number}, fence=fence)
-        except FencedError as error:
-            return str(error)
-        return "committed"
-
-    with ThreadPoolExecutor(2) as pool:
-        assert sorted(pool.map(commit, range(2))) == ["committed", "version 1 is there"]
-    assert delta.version_of(uri) == 1
-
-
-def test_a_lease_on_the_store_keeps_other_machines_of_any_name_out_until_its_holder_is_silent(
-    on_store: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = on_store.checkpoint(beats, "lease.json")
-    monkeypatch.setattr(leases, "_RENEWED_EVERY", 0.05)
-    with ExitStack() as first, ExitStack() as second:
-        machine(tmp_path / "a", monkeypatch)
-        held = first.enter_context(take_lease(on_store, beats, "stream"))
-        # Two containers are often called the same.
-        machine(tmp_path / "b", monkeypatch)
-        assert holder_of(on_store, beats) is not None
-        with pytest.raises(LeaseError, match="already held by process"), take_lease(on_store, beats):
-            pass
-
-        # Silent for longer than the time-out: whoever looked then, and comes second, is refused.
-        seen = look(record)
-        assert seen.content is not None
-        silent = json.loads(seen.content) | {"renewed": (datetime.now(UTC) - 2 * TIMEOUT).isoformat(), "token": "gone"}
-        storage.replace_bytes(record, json.dumps(silent).encode(), "")
-        stale = look(record)
-        second.enter_context(take_lease(on_store, beats, "stream"))
-        with pytest.raises(ChangedMeanwhile):
-            swap(record, b"{}", stale, "late")
-        assert held.lost.wait(10)
-    assert storage.read_bytes(record) is None
-
-
-def test_a_request_that_was_carried_out_though_its_answer_was_lost_is_known_again(
-    on_store: Lake, store: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri = on_store.path("noted")
-    delta.create(uri, StructType([StructField("a", LongType())]), append_only=True, description="")
-    lost: set[str] = set()
-
-    def first_put(request: Request) -> bool:
-        is_lost = request.method == "PUT" and request.path.endswith(".json") and request.path not in lost
-        lost.add(request.path)
-        return is_lost
-
-    def fence(table: DeltaTable) -> None:
-        assert table.version() == 0, "somebody else has committed"
-
-    with front(store[0]) as cutting, monkeypatch.context() as environment:
-        cutting.lost = first_put
-        environment.setenv("AWS_ENDPOINT_URL", cutting.endpoint)
-        delta.note(uri, metadata={}, numbers={"n": 1}, fence=fence)
-        with take_lease(on_store, beats) as held:
-            assert holder_of(on_store, beats) == held.holder
-        lost.clear()
-        with take_lease(on_store, beats):
-            assert f"/{on_store.checkpoint(beats, 'lease.json').removeprefix('s3://')}" in lost
-    assert delta.version_of(uri) == 1
-
-
-def test_a_small_file_is_read_by_one_request_so_that_nobody_replaces_it_in_between(
-    on_store: Lake, store: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri = on_store.path("small")
-    storage.replace_bytes(uri, b"content", "")
-    with front(store[0]) as watching, monkeypatch.context() as environment:
-        environment.setenv("AWS_ENDPOINT_URL", watching.endpoint)
-        assert [storage.read_bytes(uri), storage.read_bytes(f"{uri}-not-there")] == [b"content", None]
-    assert [request.method for request in watching.requests] == ["GET", "GET"]
-
-
-def test_two_that_begin_at_once_do_not_both_get_the_lease(on_store: Lake) -> None:
-    record = on_store.checkpoint(beats, "lease.json")
-    seen = look(record)
-    swap(record, b"first", seen, "")
-    with pytest.raises(ChangedMeanwhile):
-        swap(record, b"second", seen, "")
-    swap(record, b"first again", look(record), "")
-    assert look(record).content == b"first again"
-
-
-def test_an_endpoint_in_plain_http_must_be_asked_for_and_one_with_a_password_is_not_repeated(
-    store: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
-    with pytest.raises(SettingsError, match=r"plain HTTP, .* set AWS_ALLOW_HTTP=true"):
-        s3.file_system()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://me:{SECRET}@store:9000")
-    with pytest.raises(SettingsError, match="credentials in AWS_ACCESS_KEY_ID") as refused:
-        s3.file_system()
-    assert SECRET not in str(refused.value)
-
-
-def test_a_bucket_that_is_not_there_is_told_with_what_to_do_and_without_the_request(store: tuple[str, Path]) -> None:
-    uri = "s3://no-such-bucket/lake/lease.json"
-    for ask in (lambda: delta.exists(uri), lambda: swap(uri, b"", Seen(None), "")):
-        with pytest.raises(
-            StoreError, match=r"lease\.json cannot be reached \(NoSuchBucket: .*check that the bucket"
-        ) as told:
-            ask()
-        assert "http" not in str(told.value)
-
-
-def test_spark_is_told_where_the_store_is_and_no_credential(store: tuple[str, Path]) -> None:
-    told = spark_conf(Settings(home="s3://bucket/lake"))
-    assert told["spark.hadoop.fs.s3a.endpoint"] == store[0]
-    assert "hadoop-aws" in told["spark.jars"]
-    assert SECRET not in str(told)
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +129,7 @@ def test_a_lake_on_s3_whose_stream_was_killed_goes_on_and_keeps_every_law(
         append_heartbeat(told, lake, PIPELINE.stream, next_state(asleep), asleep, LATER)
 
     objects = b"".join(bucket_of_lake.content(key, "") for key in bucket_of_lake.names(""))
-    assert SECRET not in died[1] and SECRET.encode() not in objects
+    assert SECRET_OF_LAKES not in died[1] and SECRET_OF_LAKES.encode() not in objects
 
 
 def test_a_savepoint_there_is_read_restored_in_place_and_forked_to_any_storage(

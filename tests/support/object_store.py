@@ -26,6 +26,7 @@ from streaming.sinks.objects import Objects
 
 _STARTS_WITHIN = 60.0
 KEY, SECRET = "TEST_S3_KEY", "TEST_S3_SECRET"
+SECRET_OF_LAKES = "hunter2-of-the-store"
 CREDENTIALS = {"access_key_id": KEY, "secret_access_key": SECRET}
 
 
@@ -96,6 +97,21 @@ def logged_server() -> Iterator[tuple[str, Path]]:
         finally:
             process.terminate()
             process.wait(30)
+
+
+@contextmanager
+def store_of_lakes() -> Iterator[tuple[str, Path]]:
+    """The same; this process, and those that it starts, know it by their environment as the store for lakes."""
+    with logged_server() as (endpoint, log), pytest.MonkeyPatch.context() as environment:
+        for name, value in {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "AKIA-OF-THE-LAKE",
+            "AWS_SECRET_ACCESS_KEY": SECRET_OF_LAKES,
+        }.items():
+            environment.setenv(name, value)
+        yield endpoint, log
 
 
 def _wait_for(endpoint: str, process: subprocess.Popen[bytes], log: Path) -> None:

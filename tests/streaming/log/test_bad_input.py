@@ -1,17 +1,11 @@
-"""Input and circumstances that are not as they should be: a rejected row or a clear error, and nothing is lost."""
+"""Input that is not as it should be: a rejected row or a clear error, and nothing is lost."""
 
 from __future__ import annotations
 
 import itertools
-import json
-import re
 import shutil
-import signal
-import subprocess
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -32,19 +26,15 @@ from streaming import (
     log,
 )
 from streaming.audit.laws import audit
-from streaming.base import FIRST_INSTANT
-from streaming.base.errors import CheckpointError, LeaseError, LogError, QueryFailed, SettingsError, SourceError
+from streaming.base.errors import LogError, SourceError
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
-from streaming.log import validate
-from streaming.operations.doctor import examine
-from streaming.views.corrections import correct, plan, read_corrections
+from streaming.views.corrections import correct, read_corrections
 from tests.support.feeds import land, land_all, readings
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run, tuples
 
-PROJECT = Path(__file__).resolve().parents[3]
 MEGABYTES_10 = 10 * 1024 * 1024
 BINARY = bytes(byte for byte in range(256) if byte not in b"\r\n")
 JSON_NOT_UTF8, JSON_NOT_ONE = "json: the payload is not UTF-8", "json: the payload is not one JSON object"
@@ -212,97 +202,6 @@ def test_a_correction_of_a_day_without_data_changes_nothing(spark: SparkSession,
     assert tuples(read_current(spark, lake, count_by_sensor)) == before
 
 
-@pytest.mark.processes
-def test_a_second_process_on_the_same_checkpoint_is_refused_until_the_first_one_is_dead(
-    spark: SparkSession, lake: Lake
-) -> None:
-    land(stream.source.location(lake), readings("a@1"))
-    holder = (
-        "import sys; from streaming.lake import Lake; from streaming.service import take_lease; "
-        "from streaming.examples.late_counts import readings\n"
-        "with take_lease(Lake(sys.argv[1]), readings): print('held', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", holder, lake.root],
-        cwd=PROJECT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(LeaseError, match=rf"'readings' is already held by process {other.pid}\b.*wait until"):
-            run(spark, lake, pipeline)
-        assert not Path(lake.log(stream)).exists()
-        other.send_signal(signal.SIGKILL)
-
-    assert run(spark, lake, pipeline).queries["log"].rows == 1
-
-
-def test_a_checkpoint_deleted_while_the_log_has_rows_is_refused_and_a_view_comes_back_from_the_log(
-    spark: SparkSession, lake: Lake, tmp_path: Path
-) -> None:
-    run(spark, lake, pipeline, readings("a@1, a@20"))
-    logged = tuples(log.read_log(spark, lake, stream))
-    first = tuples(read_current(spark, lake, count_by_sensor))
-
-    checkpoint = lake.checkpoint(stream, "log")
-    shutil.move(checkpoint, tmp_path / "backup")
-    with pytest.raises(CheckpointError, match=r"checkpoint '.*/log' is gone.*repeat or lose rows.*Restore the check"):
-        run(spark, lake, pipeline)
-    shutil.move(tmp_path / "backup", checkpoint)
-
-    shutil.rmtree(lake.first(count_by_sensor))
-    run(spark, lake, pipeline)
-
-    assert tuples(log.read_log(spark, lake, stream)) == logged
-    assert tuples(read_current(spark, lake, count_by_sensor)) == first == [("a", at(0), at(10), 1, T0.date(), False)]
-
-    # Lost for good, it is made again from the origins in the log: what was taken is taken no more, and what comes is.
-    run(spark, lake, pipeline, [*readings("a@21"), b"broken"], readings("a@22"))
-    shutil.rmtree(checkpoint)
-    (missing,) = [each for each in examine(lake, pipeline) if each.kind == "checkpoint missing"]
-    assert missing.heal is not None
-    missing.heal()
-    assert [each.kind for each in examine(lake, pipeline) if not each.note] == []
-    before = [batch.number for batch in log.read_batches(lake, stream)]
-    run(spark, lake, pipeline)
-    assert [batch.number for batch in log.read_batches(lake, stream)] == before
-    run(spark, lake, pipeline, readings("a@25"), readings("a@26"))
-    assert log.valid(log.read_log(spark, lake, stream)).count() == 6
-    assert [finding.law for finding in audit(spark, lake, pipeline) if not finding.holds] == []
-
-
-def test_a_lake_that_cannot_be_written_is_an_error_that_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder")
-    lake = Lake(str(tmp_path / "file" / "lake"))
-
-    with pytest.raises(LeaseError, match=r"cannot write '.*/file/lake/.*Not a directory.*writable.*TIDEMARK_HOME"):
-        drain(spark, lake, pipeline, now=lambda: NOW)
-
-
-@pytest.mark.parametrize(("name", "refused"), [("a%20b", "%"), ("a[1]", "["), ("a*", "*"), ("{a}", "{")])
-def test_a_lake_whose_path_delta_or_spark_would_read_otherwise_is_refused(
-    tmp_path: Path, name: str, refused: str
-) -> None:
-    with pytest.raises(SettingsError, match=re.escape(f"{name}' contains {refused!r}; choose a folder without it")):
-        Lake(str(tmp_path / name))
-
-
-def test_a_log_that_cannot_be_written_loses_nothing(spark: SparkSession, lake: Lake) -> None:
-    Path(lake.root).mkdir()
-    blocked = Path(lake.path(stream.name))
-    blocked.write_text("no folder")
-    land(stream.source.location(lake), readings("a@1"))
-
-    with pytest.raises(QueryFailed, match=r"Query.*/readings/log.*Not a directory.*correct the cause and run"):
-        run(spark, lake, pipeline)
-    blocked.unlink()
-    run(spark, lake, pipeline, readings("a@2"))
-
-    assert tuples(log.valid(log.read_log(spark, lake, stream)), "event_time") == [(at(1),), (at(2),)]
-
-
 def test_a_rejected_row_never_reaches_the_expressions_of_a_view(spark: SparkSession, lake: Lake) -> None:
     """The least bigint has no absolute value: computing it raises, and would crash the same batch for ever."""
     taps = Stream(
@@ -318,81 +217,3 @@ def test_a_rejected_row_never_reaches_the_expressions_of_a_view(spark: SparkSess
     run(spark, lake, Pipeline(taps, (gaps,)), [good, {**good, "value": -(2**63)}], end_of_input=True)
     assert tuples(read_current(spark, lake, gaps), "id", "rows") == [("a", 1)]
     assert log.rejected(log.read_log(spark, lake, taps)).count() == 1
-
-
-visits = Stream(
-    name="visits",
-    source=Files("landing/visits"),
-    format=Json("id string not null, at timestamp"),
-    event_time="at",
-    clock=BoundedOutOfOrderness("1 second"),
-)
-visits_by_week = Windowed("visits_by_week", visits, Tumbling("7 days"), {"visits": agg.count()}, by=("id",))
-visits_by_session = Windowed("visits_by_session", visits, SessionWindow("1 hour"), {"visits": agg.count()}, by=("id",))
-visits_pipeline = Pipeline(visits, (visits_by_week, visits_by_session))
-
-WEEK, HOUR = 7 * 86_400, 3600
-ZERO_DATE, YEAR_99, LAST_DAY = "0001-01-01T00:00:00Z", "0099-06-01T12:00:00Z", "9999-12-31T00:00:00Z"
-
-
-def visit(instant: datetime | str) -> str:
-    return json.dumps({"id": "a", "at": instant if isinstance(instant, str) else instant.isoformat()})
-
-
-def land_visits_of_any_year(lake: Lake) -> None:
-    """A week, a day of the next one, which closes it, and late rows; no clock can carry some of the times."""
-    land_all(
-        lake,
-        visits,
-        [visit(at(-2 * WEEK)), visit(ZERO_DATE)],
-        [visit(at(-WEEK)), visit(YEAR_99)],
-        [visit(at(-2 * WEEK + HOUR)), visit(ZERO_DATE), visit(YEAR_99), visit(LAST_DAY)],
-    )
-
-
-def visits_once_corrected(spark: SparkSession, lake: Lake) -> dict[str, list[tuple[Any, ...]]]:
-    """What each view says of the current era, once every day of it that waits is corrected."""
-    counts = {}
-    for view in (visits_by_week, visits_by_session):
-        days = [pending.day for pending in plan(spark, lake, view) if pending.day.year > 99]
-        correct(spark, lake, view, days, lambda: NOW)
-        current = read_current(spark, lake, view).where("window_start > '2000-01-01'")
-        counts[view.name] = tuples(current, "window_start", "visits")
-    return counts
-
-
-CORRECTED = {
-    "visits_by_week": [(at(-2 * WEEK), 2), (at(-WEEK), 1)],
-    "visits_by_session": [(at(-2 * WEEK), 2), (at(-WEEK), 1)],
-}
-
-
-def test_event_times_that_no_window_can_carry_are_dead_letters_and_stop_nothing(
-    spark: SparkSession, lake: Lake
-) -> None:
-    land_visits_of_any_year(lake)
-    drained = drain(spark, lake, visits_pipeline, end_of_input=True, now=lambda: NOW)
-
-    assert (drained.queries["log"].batches, drained.queries["log"].rows) == (3, 8)
-    dead_letters = log.rejected(log.read_log(spark, lake, visits))
-    payloads = [visit(instant).encode() for instant in (ZERO_DATE, YEAR_99, ZERO_DATE, YEAR_99, LAST_DAY)]
-    reason = "event_time: at lies outside the years 100 to 9899"
-    assert tuples(dead_letters.selectExpr("_raw", "_rejected[0]")) == sorted((payload, reason) for payload in payloads)
-    assert visits_once_corrected(spark, lake) == CORRECTED
-    assert [finding for finding in audit(spark, lake, visits_pipeline) if not finding.holds] == []
-
-
-def test_event_times_that_were_valid_in_an_older_log_stop_neither_corrections_of_other_days_nor_the_audit(
-    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    land_visits_of_any_year(lake)
-    with monkeypatch.context() as older:
-        older.setattr(validate, "FIRST_EVENT_TIME", FIRST_INSTANT)
-        # A session remembers how it judges the rows of a stream.
-        drain(spark.newSession(), lake, visits_pipeline, now=lambda: NOW)
-    assert log.valid(log.read_log(spark, lake, visits)).count() == 7
-
-    drain(spark, lake, visits_pipeline, end_of_input=True, now=lambda: NOW)
-
-    assert visits_once_corrected(spark, lake) == CORRECTED
-    assert {finding.law for finding in audit(spark, lake, visits_pipeline)} >= {"first result", "convergence"}

@@ -51,6 +51,9 @@ STREAMING = (
 PLATFORM = ("", "texts", "events", "reports", "pipeline", "demo", "scaffold", "cli")
 """The same of the platform room; "" are the modules that lie in none of its rooms, but for `definitions`."""
 
+MOST_LINES = 250
+"""Of a module of the platform; one that grows beyond has two subjects."""
+
 MODULES = sorted(
     path for room in ("streaming", "quality", "platform_assets") for path in PROJECT.glob(f"{room}/**/*.py")
 )
@@ -159,6 +162,11 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
     # What a package re-exports is behind it, not before it: modules of a room name each other.
     modules = {dotted(path): path for path in MODULES if path.name != "__init__.py"}
     assert circle({name: {*imported(path.read_text())} & names for name, path in modules.items()}) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_a_module_is_short_enough_to_be_read_at_once(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MOST_LINES
 
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)

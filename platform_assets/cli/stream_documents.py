@@ -43,7 +43,10 @@ class BacklogDocument(BaseModel):
 
 
 class QueryDocument(BaseModel):
-    """A log's query, or a view: the batch that runs, the last one, and totals since the process was started."""
+    """A log's query, or a view: the batch that runs, the last one, and totals since the process was started.
+
+    `behind`: batches of its logs that a view has not followed yet; `watermark`: that of its logs where it is.
+    """
 
     running_batch: int | None
     running_since: datetime | None
@@ -55,6 +58,9 @@ class QueryDocument(BaseModel):
     state_rows: int | None
     state_bytes: int | None
     paused: str | None
+    behind: int | None
+    behind_since: datetime | None
+    watermark: datetime | None
 
 
 class LatencyDocument(BaseModel):

@@ -79,7 +79,7 @@ class StreamEvents:
     ) -> None:
         metadata = {**state, **filter_metadata(self._lake, operator, table.suffix)}
         if not table.suffix:
-            metadata |= _operator_metadata(overview, operator) | position_metadata(self._lake, operator)
+            metadata |= _operator_metadata(overview, operator, now) | position_metadata(self._lake, operator)
         told = {keys.table_key(operator, table.suffix): table_metadata(self._lake.table(operator, table.suffix))}
         if operator.overlaid and not table.suffix:
             # A read, which only Spark could count.
@@ -105,8 +105,16 @@ class StreamEvents:
 
 
 def _fresh(overview: Overview, operator: Operator, now: datetime) -> bool:
-    within, lag = getattr(operator, "fresh_within", None), overview.lag(now)
-    return within is None or (lag is not None and lag <= interval(within).total_seconds())
+    """By the watermark as far as the operator follows: its log may be ahead of it."""
+    within = getattr(operator, "fresh_within", None)
+    if within is None:
+        return True
+    query = _query(overview, operator)
+    return query is not None and query.watermark is not None and now - query.watermark <= interval(within)
+
+
+def _query(overview: Overview, operator: Operator) -> QueryStatus | None:
+    return None if overview.process is None else overview.process.queries.get(operator.name)
 
 
 def _state_metadata(overview: Overview, now: datetime) -> dict[str, Any]:
@@ -120,10 +128,7 @@ def _state_metadata(overview: Overview, now: datetime) -> dict[str, Any]:
         if last.batch:
             metadata["failed_batch"] = last.batch
             metadata["failed_origins"] = last.origins or "unknown"
-    if overview.process is not None and overview.process.watermark is not None:
-        metadata["watermark"] = dg.MetadataValue.timestamp(overview.process.watermark)
-        metadata["watermark_lag_seconds"] = overview.lag(now)
-    return metadata
+    return metadata | _watermark_metadata(None if overview.process is None else overview.process.watermark, now)
 
 
 def _log_metadata(overview: Overview, stream: Stream) -> dict[str, Any]:
@@ -166,17 +171,25 @@ def _rejected_metadata(overview: Overview) -> dict[str, Any]:
     return {"rejected_since_start": overview.process.rejected, "rejected_share": overview.process.rejected_share}
 
 
-def _operator_metadata(overview: Overview, operator: Operator) -> dict[str, Any]:
-    query = None if overview.process is None else overview.process.queries.get(operator.name)
+def _operator_metadata(overview: Overview, operator: Operator, now: datetime) -> dict[str, Any]:
+    query = _query(overview, operator)
     if query is None:
         return {}
     numbers = {
+        "batches_behind": query.behind,
         "windows_since_start": query.rows,
         "batch_seconds": query.last_seconds,
         "state_rows": query.state_rows,
         "state_megabytes": None if query.state_bytes is None else query.state_bytes / 2**20,
     }
-    return _without_nulls(numbers)
+    return _without_nulls(numbers) | _watermark_metadata(query.watermark, now)
+
+
+def _watermark_metadata(watermark: datetime | None, now: datetime) -> dict[str, Any]:
+    if watermark is None:
+        return {}
+    lag = (now - watermark).total_seconds()
+    return {"watermark": dg.MetadataValue.timestamp(watermark), "watermark_lag_seconds": lag}
 
 
 def _without_nulls(numbers: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from streaming.service import Overview
+from streaming.service import Overview, ProcessStatus
 
 _COLOURS = {"running": "green", "failed": "bold red", "restarting": "yellow", "stopped": "dim", "paused": "cyan"}
 
@@ -43,11 +43,22 @@ def _cells(overview: Overview, now: datetime) -> list[str | Text]:
         + (f"\ncaught up in {length(process.catch_up_seconds)}" if process.catch_up_seconds else ""),
         f"{process.rejected:,} rejected\n{process.late:,} late",
         ("-" if process.newest_batch is None else f"{process.newest_batch:,}")
-        + ("" if process.latency is None else f"\np95 {length(process.latency[1])}"),
+        + ("" if process.latency is None else f"\np95 {length(process.latency[1])}")
+        + _behind(process),
         ("-" if process.watermark is None else f"{process.watermark:%Y-%m-%d\n%H:%M:%S}")
         + ("" if overview.skew is None else f"\nskew {length(overview.skew.by.total_seconds())}"),
         "" if process.memory_bytes is None else f"{process.memory_bytes / 2**20:,.0f} MB",
     ]
+
+
+def _behind(process: ProcessStatus) -> str:
+    """The operator that is furthest behind its logs; one batch is no lag, for that is the one it follows now."""
+    name, batches = max(
+        ((name, query.behind or 0) for name, query in process.queries.items()),
+        key=lambda each: each[1],
+        default=("", 0),
+    )
+    return f"\n{name}\n{batches:,} behind" if batches > 1 else ""
 
 
 def drain_line(overview: Overview, now: datetime) -> str:

@@ -12,7 +12,8 @@ class Limits:
     """What is still normal for a stream; None switches an alert off.
 
     `watermark_stands_for`: how long the watermark may stand still while the stream runs. `rejected_share`: of the rows
-    of the last minutes. `backlog_grows_for`: how long more may arrive than is taken. `target_away_for`: how long a
+    of the last minutes. `backlog_grows_for`: how long more may arrive than is taken. `view_behind_for`: how long a view
+    or another operator may be more than one batch behind its logs. `target_away_for`: how long a
     delivery may wait for its target. `source_away_for`: how long a receiver may be without its source.
     `watermark_skew`: how far apart the watermarks of streams may be that are joined.
     `failures_told_for`: how long after a row without an answer an enrichment is told of.
@@ -24,6 +25,7 @@ class Limits:
     watermark_stands_for: str | None = "30 minutes"
     rejected_share: float | None = 0.05
     backlog_grows_for: str | None = "10 minutes"
+    view_behind_for: str | None = "10 minutes"
     target_away_for: str | None = "5 minutes"
     source_away_for: str | None = "5 minutes"
     watermark_skew: str | None = "1 hour"
@@ -31,7 +33,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         away = (self.target_away_for, self.source_away_for, self.failures_told_for)
-        for length in (self.watermark_stands_for, self.backlog_grows_for, *away, self.watermark_skew):
+        behind = (self.backlog_grows_for, self.view_behind_for)
+        for length in (self.watermark_stands_for, *behind, *away, self.watermark_skew):
             if length is not None:
                 interval(length)
         if self.rejected_share is not None and not 0 <= self.rejected_share < 1:

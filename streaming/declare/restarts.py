@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from streaming.base import DeclarationError, interval
+
+_PLACE = re.compile(r"\b(task|stage|TID|executor) \d+(\.\d+)*", re.IGNORECASE)
+"""Where Spark ran what failed, which is another place each time."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,9 @@ class Failure:
 
     def same_as(self, other: Failure) -> bool:
         """Whether both died of one cause: the same error in the same batch, which is to blame for it."""
-        return bool(self.batch) and not self.outside and (self.batch, self.error) == (other.batch, other.error)
+        if not self.batch or self.outside or self.batch != other.batch:
+            return False
+        return _PLACE.sub("", self.error) == _PLACE.sub("", other.error)
 
 
 @dataclass(frozen=True)

@@ -92,13 +92,7 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
     )
     delivered = {delivery.name for delivery in overview.pipeline.deliveries}
     paused = {name: query.paused for name, query in process.queries.items() if query.paused is not None}
-    stuck = {name: why for name, why in paused.items() if name not in delivered}
-    yield AlertStatus(
-        "stream_views_follow",
-        not stuck,
-        "all views step" if not stuck else "; ".join(f"{name} is paused: {why}" for name, why in stuck.items()),
-        {"paused_views": len(stuck)},
-    )
+    yield _views(process, {name: why for name, why in paused.items() if name not in delivered}, limits, now)
     yield _lookups(process, limits, now)
     away = [f"{name} is paused: {why}" for name, why in paused.items() if name in delivered]
     away += [
@@ -114,6 +108,20 @@ def evaluate(overview: Overview, limits: Limits, now: datetime) -> Iterator[Aler
     )
     yield _receivers(overview, limits, now)
     yield _skew(overview.skew, limits)
+
+
+def _views(process: ProcessStatus, paused: Mapping[str, str], limits: Limits, now: datetime) -> AlertStatus:
+    stuck = [f"{name} is paused: {why}" for name, why in paused.items()]
+    stuck += [
+        f"{name} is behind its logs for {_ago(now - query.behind_since)}, now by {query.behind:,} batches"
+        for name, query in process.queries.items()
+        if query.behind_since is not None
+        and name not in paused
+        and _longer(query.behind_since, limits.view_behind_for, now)
+    ]
+    behind = max((query.behind or 0 for query in process.queries.values()), default=0)
+    numbers = {"paused_views": len(paused), "batches_behind": behind}
+    return AlertStatus("stream_views_follow", not stuck, "; ".join(stuck) or "all views step", numbers)
 
 
 def _lookups(process: ProcessStatus, limits: Limits, now: datetime) -> AlertStatus:

@@ -92,9 +92,9 @@ def drain(
             run.end_of_input()
         try:
             run.step_all()
+            run.catch_up()
         except StopRequested as stopped:
             raise QueryFailed(f"view {str(stopped)!r} was stopped before its next step, as was asked.") from stopped
-        run.catch_up()
         try:
             run.deliveries.deliver_all()
         except StopRequested as stopped:

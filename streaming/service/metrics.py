@@ -27,6 +27,8 @@ METRICS = {
     "tidemark_stream_catch_up_seconds": "Until nothing waits in the source, as long as that shrinks.",
     "tidemark_stream_latency_seconds": "From source to Delta, by quantile, over the last two minutes.",
     "tidemark_stream_memory_bytes": "Resident memory of the stream's processes.",
+    "tidemark_query_behind_batches": "Batches of its logs that an operator has not followed yet.",
+    "tidemark_query_watermark_lag_seconds": "From the watermark of its logs, as far as an operator follows, to now.",
     "tidemark_query_batch_seconds": "How long the last batch took.",
     "tidemark_query_rows": "Rows written since the process was started.",
     "tidemark_query_state_rows": "Keys in state.",
@@ -90,6 +92,8 @@ def samples(overview: Overview, now: datetime) -> Iterator[tuple[str, dict[str, 
         yield "tidemark_stream_latency_seconds", {**pipeline, "quantile": quantile}, seconds
     for query, status in process.queries.items():
         of_query = {
+            "behind_batches": status.behind,
+            "watermark_lag_seconds": None if status.watermark is None else (now - status.watermark).total_seconds(),
             "batch_seconds": status.last_seconds,
             "rows": status.rows,
             "state_rows": status.state_rows,

@@ -129,10 +129,16 @@ class Reporter:
         deliveries = self._run.deliveries
         paused = {name: str(refused) for name, refused in {**self._run.paused, **deliveries.paused}.items()}
         waiting = dict(deliveries.waiting)
+        heads = self._run.heads
+        lags = {each.name: self._run.followed.lag(each, heads) for each in self._run.pipeline.operators}
         for name in {*statuses, *self._names}:
             batch, since = running.get(name, (None, None))
-            statuses[name] = statuses.get(name, QueryStatus()).model_copy(
+            before, lag = statuses.get(name, QueryStatus()), lags.get(name)
+            statuses[name] = before.model_copy(
                 update={
+                    "behind": None if lag is None else lag.batches,
+                    "behind_since": None if lag is None or lag.batches <= 1 else before.behind_since or self._now(),
+                    "watermark": None if lag is None else lag.watermark,
                     "running_batch": batch,
                     "running_since": since,
                     "paused": paused.get(name),

@@ -21,6 +21,7 @@ from streaming.log import Batch, OperatorCounts, widen_log
 from streaming.operators import OperatorRuntime, Written, runtime_of
 from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
+from streaming.service.followed import Followed
 from streaming.service.log_writer import LogWriter
 from streaming.service.logs import in_batch
 from streaming.service.operator_checks import OperatorChecks
@@ -54,6 +55,7 @@ class Run:
         self.pipeline = pipeline
         self.operators = tuple(runtime_of(operator, lake) for operator in pipeline.operators)
         self._checks = OperatorChecks(spark, lake, pipeline, now)
+        self.followed = Followed()
         self.deliveries = Delivering(spark, lake, pipeline, now, on_batch, around)
         self._now = now
         self._notify = on_batch
@@ -151,7 +153,10 @@ class Run:
 
         The operator must not be stepping. It pauses where this process has another declaration than what was built.
         """
-        return self._checks.take_over(runtime)
+        taken = self._checks.take_over(runtime)
+        if taken:
+            self.followed.forget(runtime.operator.name)
+        return taken
 
     def step(self, runtime: OperatorRuntime, until: Callable[[], bool] = lambda: False) -> None:
         """Step an operator up to the newest batches of its logs, once each has one; `until` ends it between two steps.
@@ -163,11 +168,13 @@ class Run:
         if not self.goes_on(runtime):
             return
         name = runtime.operator.name
+        self.followed.begin(runtime, self.heads)
         for step in runtime.steps(self.spark, self._now):
             if until():
                 return
             with explained(runtime.operator), self._around(name, step.first):
                 self._on_batch(name, step.run(), None)
+            self.followed.step(name, step)
 
     def step_all(self) -> None:
         """Step every operator up to the newest batches."""
@@ -197,14 +204,19 @@ class Run:
     def keep_up(self, runtime: OperatorRuntime) -> None:
         """What an operator keeps up with its logs besides its steps."""
         if self.goes_on(runtime):
-            with explained(runtime.operator):
-                runtime.keep_up(self.spark, self._head(runtime), self._now)
+            self._besides(runtime, runtime.keep_up)
 
     def catch_up(self) -> None:
         """The same for all operators, up to the newest batch."""
         for runtime in filter(self.goes_on, self.operators):
-            with explained(runtime.operator):
-                runtime.catch_up(self.spark, self._head(runtime), self._now)
+            self._besides(runtime, runtime.catch_up)
+
+    def _besides(
+        self, runtime: OperatorRuntime, follow: Callable[[SparkSession, Batch, Callable[[], datetime]], None]
+    ) -> None:
+        head = self.heads[runtime.operator.reads[0].name]
+        with explained(runtime.operator), self._around(runtime.operator.name, runtime.keeps_up_from(head)):
+            follow(self.spark, head, self._now)
 
     def _on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
         place = "" if batch is None else f" as batch {batch.number} of the log, {batch.rejected:,} of them rejected"
@@ -229,9 +241,6 @@ class Run:
 
     def _pinned(self, stream: Stream) -> dict[str, int]:
         return newest_pinned(self.pipeline, stream, self.heads)
-
-    def _head(self, runtime: OperatorRuntime) -> Batch:
-        return self.heads[runtime.operator.reads[0].name]
 
     def _latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         readers = (runtime for runtime in self.operators if stream in runtime.operator.reads)

@@ -45,7 +45,7 @@ class Watch:
         """When the newest batch of each query ended."""
         self._now = now
         self._running: dict[str, tuple[int, datetime]] = {}
-        self._unfinished: dict[str, Measure] = {}
+        self._committed: dict[str, Measure] = {}
         self._measures: deque[Measure] = deque()
 
     def pulse(self) -> Pulse:
@@ -58,24 +58,23 @@ class Watch:
 
     @contextmanager
     def around(self, query: str, batch: int) -> Iterator[None]:
-        """Watch one batch of a query, or step of an operator.
+        """Watch one batch of a query, or step of an operator; it is measured if it commits something.
 
         Raises:
             StopRequested: no further one begins.
         """
         if self.ended or query in self.stopping:
             raise StopRequested(query)
-        started = self._now()
-        self._running[query] = (batch, started)
-        self._unfinished[query] = Measure(query, batch, started, started, 0)
+        self._running[query] = (batch, self._now())
+        self._committed.pop(query, None)
         try:
             yield
             ended = self._now()
-            self._measures.append(replace(self._unfinished.pop(query), ended=ended))
+            if query in self._committed:
+                self._measures.append(replace(self._committed.pop(query), ended=ended))
             self.last_ended[query] = ended
         except SinkError:
             # A target that is away fails nothing: the batch is sent again.
-            self._unfinished.pop(query, None)
             raise
         except BaseException as error:
             self.failed = self.failed or FailedBatch(query, batch, error)
@@ -85,9 +84,13 @@ class Watch:
 
     def on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
         """What the batch that runs in `query` has committed."""
-        measure = replace(
-            self._unfinished[query],
-            rows=written.rows,
+        number, started = self._running[query]
+        measure = Measure(
+            query,
+            number,
+            started,
+            started,
+            written.rows,
             state_rows=written.state_rows,
             state_bytes=written.state_bytes,
             failures=written.failures,
@@ -101,7 +104,7 @@ class Watch:
                 watermark=batch.after.watermark,
                 latency=latency(batch, self._now()),
             )
-        self._unfinished[query] = measure
+        self._committed[query] = measure
 
     def running(self) -> dict[str, tuple[int, datetime]]:
         """The batch that runs in each query, and since when."""

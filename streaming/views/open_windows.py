@@ -39,7 +39,8 @@ class OpenWindows:
         rows = open_windows(read_log(spark, self._lake, self._view.of), self._view, batch)
         written = rows.withColumn("_written_at", literal(now))
         uri = create_table(self._lake, self._view, OPEN, written.schema)
-        delta.replace_all(written, uri, metadata={"through": batch.number, "view": self._view.name})
+        told = {"through": batch.number}
+        delta.replace_all(written, uri, metadata={**told, "view": self._view.name}, numbers=told)
 
     def _is_due(self, every: timedelta, now: datetime) -> bool:
         return self._written_at is None or now - self._written_at >= every
@@ -58,6 +59,13 @@ def open_windows(log: DataFrame, view: Windowed, through: Batch) -> DataFrame:
     if watermark is not None:
         results = results.where(F.col("window_end") > literal(view.window.closed_by(watermark)))
     return results.withColumn("_through_batch", F.lit(through.number).cast("bigint"))
+
+
+def shown_through(lake: Lake, view: Windowed) -> int:
+    """The batch after which the open windows were last written; -1 where nothing tells."""
+    table = open_side(lake, view, OPEN)
+    written = None if table is None else table.transaction_version("through")
+    return -1 if written is None else written
 
 
 def read_open(spark: SparkSession, lake: Lake, view: Windowed) -> DataFrame:

@@ -33,12 +33,12 @@ from streaming.views.explained import explain
 from streaming.views.first_results import read_first
 from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
-from streaming.views.open_windows import OpenWindows, read_open
+from streaming.views.open_windows import OpenWindows, read_open, shown_through
 from streaming.views.position import Position, check_position
 from streaming.views.results import counted_by, counted_rows, has_windows, possibly_in_windows_after
 from streaming.views.retained import needs_since, read_through
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
-from streaming.views.updates import Updates, read_updates, updates_of
+from streaming.views.updates import Updates, read_updates, updated_through, updates_of
 
 
 @runtime_of.register
@@ -98,6 +98,12 @@ class WindowedRuntime(OperatorRuntime):
     def catch_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
         self._update(spark, head, now)
         self._open_windows.write(spark, head, now())
+
+    def keeps_up_from(self, head: Batch) -> int:
+        view = self.operator
+        through = [updated_through(self.lake, view)] if view.updated else []
+        through += [shown_through(self.lake, view)] if view.early is not None else []
+        return min(through, default=head.number - 1) + 1
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:

@@ -36,7 +36,9 @@ RUNNING = ProcessStatus(
     passed=at(0),
     queries={
         "log": QueryStatus(rows=100, last_seconds=0.7),
-        "by_id": QueryStatus(rows=3, last_seconds=0.4, state_rows=7, state_bytes=2**20),
+        "by_id": QueryStatus(
+            rows=3, last_seconds=0.4, state_rows=7, state_bytes=2**20, behind=3, watermark=at(0) - timedelta(seconds=30)
+        ),
     },
     watermark=at(0),
     watermark_moved=at(0),
@@ -74,6 +76,7 @@ def test_every_table_of_a_running_stream_is_told_with_what_concerns_it(
     assert log["restarts"] == 1
     (view,) = materialized(instance, keys.table_key(by_id))
     assert (view["state_rows"], view["state_megabytes"], view["batch_seconds"]) == (7, 1.0, 0.4)
+    assert (view["batches_behind"], view["watermark_lag_seconds"]) == (3, 90)
     current = materialized(instance, keys.current_keys(by_id)[0])
     assert [(told["state"], told["batch_seconds"]) for told in current] == [("running", 0.4)]
     (waiting,) = instance.fetch_observations(keys.source_key(pipeline.stream), limit=10).records
@@ -261,9 +264,10 @@ def test_a_view_whose_watermark_is_too_old_is_observed_so_that_its_policy_turns_
 
     events = StreamEvents(instance, lake, declared)
     running = Overview(declared, "running", at(0), "", None, 0, (), RUNNING)
-    events.report(running, at(20 * 60))
+    # The log's watermark is half a minute ahead of where the view is.
+    events.report(running, at(20 * 60 - 30))
     assert len(materialized(instance, keys.table_key(fresh))) == 1
-    events.report(running, at(20 * 60 + 1))
+    events.report(running, at(20 * 60 - 29))
     assert len(materialized(instance, keys.table_key(fresh))) == 1
     (observed,) = instance.fetch_observations(keys.table_key(fresh), limit=10).records
     observation = observed.event_log_entry.asset_observation

@@ -91,6 +91,17 @@ def test_o10_a_backlog_may_grow_for_the_limit_and_not_longer() -> None:
     assert raised(seen(process=growing), minute(11), replace(LIMITS, backlog_grows_for=None)) == []
 
 
+def test_a_view_may_be_behind_its_log_for_the_limit_and_not_longer() -> None:
+    queries = {"by_id": QueryStatus(behind=1_200, behind_since=at(0)), "other": QueryStatus(behind=1)}
+    slow = seen(process=HEALTHY.model_copy(update={"queries": queries}))
+    assert raised(slow, minute(10)) == []
+    assert raised(slow, minute(10.1)) == ["stream_views_follow"]
+    assert raised(slow, minute(11), replace(LIMITS, view_behind_for=None)) == []
+    (told,) = (each for each in evaluate(slow, LIMITS, minute(12)) if not each.passed)
+    assert told.text == "by_id is behind its logs for 12 min, now by 1,200 batches"
+    assert told.numbers == {"paused_views": 0, "batches_behind": 1_200}
+
+
 def test_a_row_without_an_answer_is_told_of_for_the_limit_and_not_longer() -> None:
     queries = {"rooms": QueryStatus(failures=2, failed_at=at(0)), "by_id": QueryStatus()}
     failing = seen(process=HEALTHY.model_copy(update={"queries": queries}))

@@ -18,7 +18,7 @@ from streaming.service import progress_table, stepping
 from streaming.service.continuous import Continuous, Ending
 from streaming.service.measures import Measure
 from streaming.service.progress_table import ProgressTable
-from streaming.service.status import ProcessStatus
+from streaming.service.status import ProcessStatus, QueryStatus
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.tables import delta
@@ -135,19 +135,26 @@ def test_a_batch_begins_once_the_operators_have_followed_the_one_before_it(
     assert all(step.ended <= batch.started for step, batch in zip(steps, batches[1:], strict=False))
 
 
-def test_a_step_that_is_stuck_holds_up_no_log(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
-    """The first step with a result waits at a gate until two more batches are in the log."""
-    gate, at_the_gate, gone_on = tmp_path / "gate", Event(), Event()
+def test_a_step_that_is_stuck_holds_up_no_log_and_its_view_is_told_to_be_behind(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """The first step with a result waits at a gate until two more batches are in the log, and the state tells it."""
+    gate, at_the_gate, gone_on, deadline = tmp_path / "gate", Event(), Event(), utc_now() + timedelta(minutes=2)
     os.mkfifo(gate)
     land_all(lake, gated.stream, *([{"id": "a", "at": at(s).isoformat(), "gate": str(gate)}] for s in (0, 10)))
-    since = list[int]()
+    since, statuses = list[int](), list[ProcessStatus]()
+
+    def behind() -> QueryStatus:
+        return statuses[-1].queries[counts.name]
 
     def ending() -> Ending | None:
         if not at_the_gate.is_set():
             return None
         since.append(len(read_batches(lake, gated.stream)))
-        if since[-1] == since[0] + 2:
+        told = statuses[-1].newest_batch == since[-1] - 1 and (behind().behind or 0) > 1
+        if (since[-1] == since[0] + 2 and told) or utc_now() > deadline:
             gone_on.set()
+            stuck.append((statuses[-1], behind()))
             return "stop"
         if since.count(since[-1]) == 1:
             land_all(lake, gated.stream, [{"id": "a", "at": at(11).isoformat()}])
@@ -159,10 +166,16 @@ def test_a_step_that_is_stuck_holds_up_no_log(spark: SparkSession, lake: Lake, t
             gone_on.wait(60)
 
     Thread(target=guard_gate, daemon=True).start()
+    stuck = list[tuple[ProcessStatus, QueryStatus]]()
     often = replace(gated, trigger="100 milliseconds")
-    Continuous(spark, lake, often, utc_now, lambda measures: None, lambda status: None).run(ending, Event())
+    Continuous(spark, lake, often, utc_now, lambda measures: None, statuses.append).run(ending, Event())
     assert gone_on.is_set()
     assert read_first(spark, lake, counts).count() == 1
+    ((process, view),) = stuck
+    assert view.behind is not None and view.behind > 1 and view.behind_since is not None
+    assert process.watermark is not None and (view.watermark is None or view.watermark < process.watermark)
+    # The step that was stuck has ended by now.
+    assert (behind().behind or 0) < view.behind and behind().watermark is not None
 
 
 def test_storage_that_does_not_answer_silences_neither_the_pulse_nor_the_state(

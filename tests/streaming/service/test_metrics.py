@@ -25,7 +25,9 @@ RUNNING = Overview(
         started=at(0),
         at=at(60),
         passed=at(60),
-        queries={"by_id": QueryStatus(rows=3, last_seconds=0.5, state_rows=7, state_bytes=700)},
+        queries={
+            "by_id": QueryStatus(rows=3, last_seconds=0.5, state_rows=7, state_bytes=700, behind=4, watermark=at(0))
+        },
         watermark=at(10),
         rejected=4,
         late=5,
@@ -75,6 +77,8 @@ def test_o7_metrics() -> None:
         'tidemark_stream_backlog_bytes{pipeline="beats"} 9.0',
         'tidemark_stream_backlog_rows{pipeline="beats"} 11.0',
         'tidemark_stream_catch_up_seconds{pipeline="beats"} 40.0',
+        'tidemark_query_behind_batches{pipeline="beats",query="by_id"} 4.0',
+        'tidemark_query_watermark_lag_seconds{pipeline="beats",query="by_id"} 70.0',
         'tidemark_query_state_rows{pipeline="beats",query="by_id"} 7.0',
         'tidemark_receiver_up{pipeline="beats",receiver="in"} 1.0',
         'tidemark_receiver_unlanded_rows{pipeline="beats",receiver="in"} 3.0',
@@ -91,5 +95,5 @@ def test_a_watermark_is_no_metric_before_there_is_one() -> None:
     assert RUNNING.process is not None
     fresh = RUNNING.process.model_copy(update={"watermark": None, "latency": None})
     text = scraped(Overview(pipeline, "running", at(0), "", None, 0, (), fresh))
-    assert "watermark" not in text
+    assert "tidemark_stream_watermark" not in text
     assert "latency" not in text

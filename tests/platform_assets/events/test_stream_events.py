@@ -135,6 +135,7 @@ def test_an_alert_tells_its_numbers_which_dagster_plots(instance: dg.DagsterInst
         "rejected_share": 0.02,
         "backlog_files": 7,
         "paused_views": 0,
+        "batches_behind": 3,
         "deliveries_that_wait": 0,
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import agg
+from streaming import agg, log
 from streaming.base.errors import ChangedDeclaration, DeclarationError, ViewError
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.windowed import Windowed
@@ -32,9 +32,11 @@ FIRST, SECOND, LATE = readings("a@1, b@2, a@12"), readings("a@25"), readings("a@
 
 halves = replace(count_by_sensor, window=Tumbling("5 seconds"))
 greatest = replace(count_by_sensor, aggregates={**count_by_sensor.aggregates, "newest": agg.maximum("timestamp")})
+meaning = replace(count_by_sensor, aggregates={**count_by_sensor.aggregates, "readings": agg.sum("timestamp")})
 CHANGED = {
     "another window": (halves, "window was Tumbling.size=0:00:10.* and is Tumbling.size=0:00:05"),
     "one aggregate more": (greatest, "aggregate 'newest' was nothing and is max.timestamp."),
+    "another aggregate of the same name": (meaning, "aggregate 'readings' was count.* and is sum.timestamp"),
     "other keys": (replace(count_by_sensor, by=()), "by was id and is nothing"),
     "another lateness": (
         replace(count_by_sensor, late="update", allowed_lateness="1 hour"),
@@ -95,6 +97,24 @@ def test_a_declaration_that_would_change_results_is_refused_in_words_until_the_v
     # The rebuilt view goes on as any other.
     run(spark, lake, pipeline_of(halves), readings("a@41"))
     assert ("a", at(30), 1) in counts(spark, lake, halves)
+
+
+def test_a_refused_view_pauses_alone_while_the_log_and_the_other_views_go_on(spark: SparkSession, lake: Lake) -> None:
+    """t1: both views are there. t2: one is declared otherwise, and rows come. t3: it is rebuilt, and rows come."""
+    other = replace(count_by_sensor, name="other")
+    run(spark, lake, pipeline_of(count_by_sensor, other), FIRST)
+    paused_at = delta.version_of(lake.first(count_by_sensor))
+
+    with pytest.raises(ChangedDeclaration, match="view 'count_by_sensor'"):
+        run(spark, lake, pipeline_of(halves, other), SECOND)
+    assert len(log.read_batches(lake, stream)) == 2
+    assert delta.version_of(lake.first(count_by_sensor)) == paused_at
+    closed_by_second = [("a", at(10), 1), ("a", at(20), 1), ("b", at(10), 1)]
+    assert tuples(read_first(spark, lake, other), "id", "window_end", "readings") == closed_by_second
+
+    rebuild(spark, lake, pipeline_of(halves, other), halves, now=lambda: NOW)
+    run(spark, lake, pipeline_of(halves, other), readings("a@41"))
+    assert ("a", at(30), 1) in counts(spark, lake, halves) and ("a", at(30), 1) in counts(spark, lake, other)
 
 
 def test_a_declaration_is_not_held_against_what_an_older_version_did_not_record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from datetime import timedelta
@@ -225,6 +226,28 @@ def test_a_process_whose_table_of_open_sessions_could_not_be_written_goes_on_wit
     # Rows of a copied log keep where they were read.
     at_home = {name: [row.replace(from_the_start.root, "") for row in rows] for name, rows in found.items()}
     assert at_home == {name: expected[name] for name in ("/visits/sessions", "/visits/sessions_state")}
+
+
+def test_a_log_without_statistics_is_read_as_one_that_has_them(
+    spark: SparkSession, lake: Lake, from_the_start: Lake, one_batch_a_step: None
+) -> None:
+    shutil.copytree(from_the_start.log(visits), lake.log(visits))
+    for commit in Path(lake.log(visits), "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        assert any(action.get("add", {}).pop("stats", None) for action in actions) or commit.stem == f"{0:020}"
+        commit.write_text("\n".join(map(json.dumps, actions)))
+    head = log.head(lake, visits)
+    assert head is not None
+    for runtime in (runtime_of(view, lake) for view in VIEWS):
+        for step in runtime.steps(spark, lambda: NOW):
+            step.run()
+        runtime.catch_up(spark, head, lambda: NOW)
+
+    expected = tables(from_the_start, everything)
+    del expected["/visits/sessions_corrections"]
+    found = tables(lake, everything)
+    # Rows of a copied log keep where they were read.
+    assert {name: [row.replace(from_the_start.root, "") for row in rows] for name, rows in found.items()} == expected
 
 
 @pytest.mark.parametrize(("name", "most"), [("moving", 1), ("sessions", 3), ("stays", 5)])

@@ -7,14 +7,14 @@ from pyspark.sql import SparkSession
 from streaming.base import told
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
-from streaming.log import LogFiles, batches_after, head, require_log
+from streaming.log import LogFiles, head, require_log
 from streaming.operators import built_anew
 from streaming.tables import delta
 from streaming.views.kept import kept_of
 from streaming.views.panes import can_fold
 from streaming.views.position import Position
 from streaming.views.results import results_columns
-from streaming.views.steps import FOLDED_FROM, GATHERED_FROM, reads_of, still_waiting
+from streaming.views.steps import FOLDED_FROM, GATHERED_FROM, reads_of, waiting_at
 
 
 def explain(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, str]:
@@ -42,7 +42,8 @@ def _results(view: Windowed) -> str:
 
 
 def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Position, folded: Position) -> str:
-    kept = kept_of(view, results_columns(spark, view, LogFiles(lake, view.of)))
+    log = LogFiles(lake, view.of)
+    kept = kept_of(view, results_columns(spark, view, log))
     if view.window.merging:
         what = "the parts of their aggregates" if kept.wholes else f"their rows, because {_untold(view)}"
         return f"open sessions are kept in a table, with {what}; each step merges its rows into them"
@@ -51,7 +52,7 @@ def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Position, fol
         return f"{closing}; they cannot be folded on the way, because {_untold(view)}"
     if view.window.overlap >= GATHERED_FROM:
         closing += " and put together by pane before they are counted in each window"
-    waiting = reads_of(view, still_waiting(view, batches_after(lake, view.of, folded.batch), at))
+    waiting = reads_of(view, waiting_at(lake, view, log, folded.batch, at))
     reads = f"{waiting:,} reads of rows wait for it now, each row in {_windows(view)}"
     if folded.batch < 0:
         return f"{closing}; {reads}, and from {FOLDED_FROM:,} on they are folded into panes"

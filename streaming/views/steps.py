@@ -16,7 +16,7 @@ from streaming.base import FIRST_INSTANT
 from streaming.clocks import latest
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, LogFiles
+from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import StateCleaner, Written, can_be_compared
 from streaming.spark import remembered
 from streaming.tables import delta, storage
@@ -99,7 +99,7 @@ class FixedSteps(ViewSteps):
     def __init__(self, spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> None:
         super().__init__(spark, lake, view, log)
         self._panes = Panes(spark, lake, view, log, self.kept) if can_fold(view, self.kept) else None
-        self._waiting: list[Batch] = []
+        self._waiting: list[Batch] | None = None
 
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
         before = self.position()
@@ -107,8 +107,12 @@ class FixedSteps(ViewSteps):
         rows = self._publish(self._closed(before, after), before, after, now)
         if self._panes is None:
             return Written(rows)
-        self._waiting += batches
-        self._waiting = still_waiting(self.view, self._waiting, after)
+        if self._waiting is None:
+            # Of an earlier process; a view that begins has followed nothing that could wait.
+            folded = self._panes.position().batch
+            left = waiting_at(self.lake, self.view, self.log, folded, before) if before.batch >= 0 else []
+            self._waiting = [batch for batch in left if batch.number <= before.batch]
+        self._waiting = still_waiting(self.view, [*self._waiting, *batches], after)
         if reads_of(self.view, self._waiting) < FOLDED_FROM:
             return Written(rows)
         self._panes.fold(after)
@@ -134,6 +138,16 @@ class FixedSteps(ViewSteps):
         if self._panes is not None and window.overlap >= GATHERED_FROM:
             return finish(self._panes.gathered(rows, since, by), self.view)
         return aggregate(pairs(rows, self.view).where(ends_within(since, by)).where("not _late"), self.view)
+
+
+def waiting_at(lake: Lake, view: Windowed, log: LogFiles, folded: int, at: Position) -> list[Batch]:
+    """The batches after `folded`, the newest that is in panes, that may have rows in a window still open at `at`.
+
+    Files whose rows are all in closed windows tell which commits need not be read.
+    """
+    since = first_open(view, at)
+    oldest = 0 if since is None else log.first_batch(since, None, at.batch)
+    return still_waiting(view, batches_after(lake, view.of, max(folded, oldest - 1)), at)
 
 
 def still_waiting(view: Windowed, batches: Iterable[Batch], at: Position) -> list[Batch]:

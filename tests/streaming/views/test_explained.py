@@ -14,7 +14,7 @@ from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.views.explained import explain
-from streaming.windows.fixed import Sliding
+from streaming.windows.fixed import Sliding, Tumbling
 from streaming.windows.session import SessionWindow
 from tests.support.feeds import readings
 from tests.support.runs import run
@@ -65,6 +65,22 @@ def test_rows_that_were_folded_are_told(spark: SparkSession, lake: Lake, monkeyp
         "rows up to batch 1 are folded into panes of partial aggregates; 0 reads of rows wait for it now, each row in "
         "one window"
     )
+
+
+def test_rows_that_an_earlier_process_has_left_waiting_count_when_it_is_decided_whether_to_fold(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six reads of rows are folded: each of these three processes brings two, of a window that stays open."""
+    monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", 6)
+    monkeypatch.setattr("streaming.views.explained.FOLDED_FROM", 6)
+    daily = replace(count_by_sensor, window=Tumbling("1 day"))
+    told = []
+    for rows in ("a@1, b@2", "a@100, b@101", "a@200, b@201"):
+        run(spark, lake, Pipeline(stream, (daily,)), readings(rows))
+        told.append(explain(spark, lake, daily)["computed"])
+    assert "; 2 reads of rows wait for it now, each row in one window, and from 6 on they are folded" in told[0]
+    assert "; 4 reads of rows wait for it now, each row in one window, and from 6 on they are folded" in told[1]
+    assert told[2].startswith("rows up to batch 2 are folded into panes of partial aggregates; 0 reads")
 
 
 def test_nothing_is_explained_before_anything_was_ingested(spark: SparkSession, lake: Lake) -> None:

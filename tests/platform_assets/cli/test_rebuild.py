@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_assets.reports.publication import read_publication
 from streaming.lake.lake import Lake
 from streaming.pipelines import flights as declared
 from streaming.service.drain import drain
@@ -42,3 +43,18 @@ def test_a_changed_view_is_refused_rebuilt_and_once_renamed_dropped(
     assert code == 0 and text.count("removed ") == 2
     assert not Path(lake.first(declared.departures_by_origin)).exists() and Path(lake.log(declared.flights)).exists()
     assert "not declared" not in tidemark("status")[1]
+
+
+def test_a_report_that_was_published_is_published_again_from_the_view_that_was_built_anew(
+    spark: SparkSession, lake: Lake, tidemark: Tidemark
+) -> None:
+    land_all(lake, declared.flights, FIRST, CLOSING, LATE_ON_1)
+    drain(spark, lake, declared.pipeline, end_of_input=True)
+    assert "report" not in tidemark("rebuild departures_by_origin")[1], "nobody has asked for one"
+
+    assert tidemark("report on_time_performance")[0] == 0
+    before = read_publication(lake, "on_time_performance")
+    code, text = tidemark("rebuild departures_by_origin")
+    assert code == 0 and "report on_time_performance is published again" in text
+    after = read_publication(lake, "on_time_performance")
+    assert before is not None and after is not None and after.run_id != before.run_id

@@ -18,7 +18,8 @@ from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.operations.left import drop, left_tables
-from streaming.operations.rebuild import rebuild
+from streaming.operations.rebuild import RebuildListener, rebuild
+from streaming.operators import step_size
 from streaming.operators.declaration import DECLARATION, differences, recorded_declaration
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan
@@ -97,6 +98,18 @@ def test_a_declaration_that_would_change_results_is_refused_in_words_until_the_v
     # The rebuilt view goes on as any other.
     run(spark, lake, pipeline_of(halves), readings("a@41"))
     assert ("a", at(30), 1) in counts(spark, lake, halves)
+
+
+def test_a_rebuild_tells_how_far_it_is(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Told(RebuildListener):
+        def followed(self, through: int, newest: int) -> None:
+            told.append((through, newest))
+
+    told: list[tuple[int, int]] = []
+    run(spark, lake, pipeline_of(count_by_sensor), FIRST, SECOND, LATE)
+    monkeypatch.setattr(step_size, "ROWS_PER_CORE", 0)
+    rebuild(spark, lake, pipeline_of(count_by_sensor), count_by_sensor, now=lambda: NOW, listener=Told())
+    assert told == [(0, 2), (1, 2), (2, 2)]
 
 
 def test_a_refused_view_pauses_alone_while_the_log_and_the_other_views_go_on(spark: SparkSession, lake: Lake) -> None:

@@ -79,8 +79,11 @@ def run(
             console.print(text, highlight=False, markup=False, soft_wrap=True)
         for why in done.held.values():
             console.print(f"{why[0].upper()}{why[1:]}", highlight=False, markup=False, soft_wrap=True)
-        if done.head is None:
-            console.print(f"Nothing has arrived in {pipeline.stream.source.location(current_lake())} yet.")
+        empty = [stream for stream in pipeline.streams if stream.name not in done.heads]
+        if empty:
+            places = ", ".join(stream.source.location(current_lake()) for stream in empty)
+            console.print(f"Nothing has arrived in {places} yet.", highlight=False, markup=False, soft_wrap=True)
+        if not done.heads:
             next_step(console, *when_nothing_arrived(current_lake(), pipeline))
             return
         _say_backlog(spark, pipeline)
@@ -135,12 +138,14 @@ def maintain(pipeline_name: PipelineName) -> None:
     next_step(console, f"tidemark audit {pipeline_name}", "shows that no result has changed.")
 
 
-def _say_unread(pipeline: Pipeline, unknown: Mapping[str, int]) -> None:
+def _say_unread(pipeline: Pipeline, unknown: Mapping[str, Mapping[str, int]]) -> None:
     """What came and is in no column, and what lies in the sources and will never be taken, if there is any."""
-    if unknown:
-        fields = ", ".join(f"{name} ({rows:,} rows)" for name, rows in unknown.items())
-        text = f"Fields that nobody declared: {fields}. Payloads that have one are kept in _raw of the log."
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+    for stream_name, counts in unknown.items():
+        fields = ", ".join(f"{name} ({rows:,} rows)" for name, rows in counts.items())
+        of = "" if len(pipeline.streams) == 1 else f" of {stream_name}"
+        text = f"Fields{of} that nobody declared: {fields}. Payloads that have one are kept in _raw of the log."
+        if counts:
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
     lake = current_lake()
     for stream in pipeline.streams:
         head = newest_batch(lake, stream)

@@ -33,10 +33,12 @@ def repair(
         "rejected.",
         highlight=False,
     )
-    if done.batch is None:
+    if not done.batches:
         next_step(console, f"tidemark show {pipeline_name} rejected", "shows the reasons against each row.")
     else:
-        console.print(f"The repaired rows are batch {done.batch.number} of the log.", highlight=False)
+        for stream, batch in done.batches.items():
+            of = "the log" if len(pipeline.streams) == 1 else f"the log of {stream}"
+            console.print(f"The repaired rows are batch {batch.number} of {of}.", highlight=False)
         next_step(console, f"tidemark run {pipeline_name}", "tells the views of them, and what has to be corrected.")
 
 

@@ -51,19 +51,15 @@ def repair_job(pipeline: Pipeline) -> dg.JobDefinition:
         repaired = repair(session, where, pipeline, utc_now)
         context.add_output_metadata({"examined": repaired.examined, "repaired": repaired.repaired})
         context.log.info(f"{repaired.repaired} of {repaired.examined} rejected rows are repaired")
-        if repaired.batch is None:
-            return
-        context.log_event(
-            dg.AssetMaterialization(
-                keys.log_key(pipeline.stream),
-                metadata={**table_metadata(where.log(pipeline.stream)), **watermark_metadata(where, pipeline.stream)},
-            )
-        )
-        left = count_rejected(session, where, pipeline.stream)
-        context.log_event(dg.AssetObservation(keys.rejected_key(pipeline.stream), metadata=left))
+        changed = [stream for stream in pipeline.streams if stream.name in repaired.batches]
+        for stream in changed:
+            of_log = {**table_metadata(where.log(stream)), **watermark_metadata(where, stream)}
+            context.log_event(dg.AssetMaterialization(keys.log_key(stream), metadata=of_log))
+            left = count_rejected(session, where, stream)
+            context.log_event(dg.AssetObservation(keys.rejected_key(stream), metadata=left))
         for operator in pipeline.operators:
             # The sensor of late data goes by this count.
-            if operator.tells_late:
+            if operator.tells_late and any(stream in changed for stream in operator.reads):
                 late = count_late(context.instance, session, where, operator)
                 context.log_event(dg.AssetObservation(keys.late_key(operator), metadata=late))
 

@@ -22,11 +22,14 @@ from streaming.views import aggregate, pairs
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a repair did: rejected rows it `examined`, those it `repaired`, and its batch, None where none passed."""
+    """What a repair did: rejected rows it `examined`, those it `repaired`, and its batch in each log, by stream.
+
+    A log of which no row passed has no batch.
+    """
 
     examined: int
     repaired: int
-    batch: Batch | None
+    batches: Mapping[str, Batch]
 
     @property
     def still_rejected(self) -> int:
@@ -78,7 +81,7 @@ def repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[]
     return Repaired(
         sum(each.examined for each in repaired),
         sum(each.repaired for each in repaired),
-        next((each.batch for each in repaired if each.batch is not None), None),
+        {name: batch for each in repaired for name, batch in each.batches.items()},
     )
 
 
@@ -87,7 +90,7 @@ def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream,
     try:
         examined, passing = _counted(validated)
         if not passing:
-            return Repaired(examined, 0, None)
+            return Repaired(examined, 0, {})
         counts = {
             operator.name: runtime_of(operator, lake).counts(stream) for operator in pipeline.operators_of(stream)
         }
@@ -103,7 +106,7 @@ def _repair(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream,
         )
     finally:
         validated.unpersist()
-    return Repaired(examined, passing, batch)
+    return Repaired(examined, passing, {stream.name: batch})
 
 
 def _begun(lake: Lake, pipeline: Pipeline) -> list[Stream]:

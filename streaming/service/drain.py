@@ -18,6 +18,7 @@ from streaming.service.control_streams import ingest_order
 from streaming.service.lease import take_lease
 from streaming.service.progress import Progress, QueryProgress, Silent
 from streaming.service.query_errors import await_queries
+from streaming.service.query_names import ingested_stream
 from streaming.service.run import Run
 from streaming.service.watch import StopRequested, Watch
 
@@ -26,13 +27,14 @@ from streaming.service.watch import StopRequested, Watch
 class Drained:
     """What a drain did: per query its totals, in the order in which they ran; per stream the log's head afterwards.
 
-    `unknown`: rows per field that payloads had and nobody declared. `waiting`: per delivery that has more to deliver,
-    why its target did not take it. `held`: per delivery that waits for a decision after a restore, which one.
+    `unknown`: per stream the rows per field that payloads had and nobody declared. `waiting`: per delivery that has
+    more to deliver, why its target did not take it. `held`: per delivery that waits for a decision after a restore,
+    which one.
     """
 
     queries: dict[str, QueryProgress]
     heads: dict[str, Batch]
-    unknown: dict[str, int]
+    unknown: dict[str, dict[str, int]]
     waiting: dict[str, str]
     held: dict[str, str] = field(default_factory=dict)
 
@@ -66,14 +68,14 @@ def drain(
         QueryFailed: a query ended with an error; running again goes on where it stopped.
     """
     totals: dict[str, QueryProgress] = {}
-    unknown: dict[str, int] = {}
+    unknown: dict[str, dict[str, int]] = {}
     listener = progress or Silent()
 
     def on_batch(query: str, written: Written, batch: Batch | None) -> None:
-        nonlocal unknown
-        if batch is not None:
+        stream = ingested_stream(pipeline, query)
+        if batch is not None and stream is not None:
             run.after_batch(batch)
-            unknown = add_unknown([unknown, batch.unknown or {}])
+            unknown[stream.name] = add_unknown([unknown.get(stream.name, {}), batch.unknown or {}])
         numbers = () if batch is None else (batch.rejected, sum((batch.late or {}).values()), batch.after.watermark)
         name = f"{pipeline.name}.{query}"
         totals[query] = totals.get(query, QueryProgress(name)).after(written.rows, *numbers)

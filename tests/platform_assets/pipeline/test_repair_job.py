@@ -12,16 +12,20 @@ from pyspark.sql import SparkSession
 
 from platform_assets.events.backlog import waiting
 from platform_assets.keys import late_key, log_key, rejected_key
-from platform_assets.pipeline.repair import repair_config
+from platform_assets.pipeline.repair import repair_config, repair_job
+from platform_assets.resources import default_resources
 from quality import Suite, run_suite, suites_for
-from streaming import Pipeline, Rule, drain
+from streaming import Files, Pipeline, Rule, drain
+from streaming.examples.late_counts import count_by_sensor
+from streaming.examples.late_counts import readings as rooms
 from streaming.lake.lake import Lake
 from streaming.log.batches import head
 from streaming.log.read import read_log
 from streaming.pipelines.flights import departures_by_origin, pipeline
 from streaming.tables import delta
 from tests.support.departures import BROKEN, FIRST, SECOND, THIRD
-from tests.support.feeds import land_all
+from tests.support.feeds import land_all, readings
+from tests.support.instants import NOW
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -57,6 +61,32 @@ def test_the_job_previews_unless_told_to_write_and_the_log_counts_a_repaired_row
 
     told = metadata(run(platform, instance, repair_config(pipeline, preview=False)))
     assert (told["examined"], told["repaired"]) == (1, 0)
+
+
+def test_repaired_rows_are_told_of_the_log_to_which_they_came_back(
+    instance: dg.DagsterInstance, spark: SparkSession, lake: Lake
+) -> None:
+    """Of two streams only the second has rejected rows that pass now."""
+    yards = replace(rooms, name="yards", source=Files("landing/yards"))
+    strict = replace(yards, rules=(Rule("even_second", "timestamp % 2000 = 0"),))
+    house, before = (
+        Pipeline(name="house", streams=(rooms, each), operators=(replace(count_by_sensor, of=each),))
+        for each in (yards, strict)
+    )
+    land_all(lake, rooms, [*readings("a@1"), "not JSON"])
+    land_all(lake, yards, readings("y@1, y@2"))
+    drain(spark, lake, before, now=lambda: NOW)
+
+    job = dg.Definitions(jobs=[repair_job(house)], resources=default_resources(lake.root)).resolve_job_def(
+        "house_repair"
+    )
+    done = job.execute_in_process(run_config=repair_config(house, preview=False), instance=instance)
+    assert (metadata(done)["examined"], metadata(done)["repaired"]) == (2, 1)
+    assert instance.get_latest_materialization_event(log_key(rooms)) is None
+    told = instance.get_latest_materialization_event(log_key(yards))
+    assert told is not None and told.asset_materialization is not None
+    assert told.asset_materialization.metadata["newest_batch"].value == 1
+    assert observed(instance, rejected_key(yards))["dagster/row_count"] == 0
 
 
 def run(platform: dg.Definitions, instance: dg.DagsterInstance, config: Any) -> dg.ExecuteInProcessResult:

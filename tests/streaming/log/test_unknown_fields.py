@@ -38,7 +38,7 @@ def test_undeclared_fields_are_counted_with_their_batch_and_valid_rows_that_have
         {},
         {"note": 1},
     ]
-    assert done.unknown == {"price": 3, "note": 2}
+    assert done.unknown == {ORDERS.name: {"price": 3, "note": 2}}
     rows = log.read_log(spark, lake, ORDERS)
     assert "_unknown" not in rows.columns
     payloads = {row["id"]: row["_raw"] for row in log.valid(rows).collect()}

@@ -105,8 +105,8 @@ def test_rows_that_pass_by_now_come_back_once_with_todays_stamp_and_the_preview_
 
     done = repair(spark, lake, LAX, lambda: LATER)
     assert (done.examined, done.repaired, done.still_rejected) == (4, 3, 1)
-    batch = done.batch
-    assert batch is not None and head(lake, LAX.stream) == batch
+    (batch,) = done.batches.values()
+    assert head(lake, LAX.stream) == batch
     assert (batch.cause, batch.number, batch.state) == ("repair", before.number + 1, next_state(before))
     assert (batch.summary.rows, batch.summary.greatest, batch.late) == (3, {"": at(18)}, {"by_id": 2})
     rows = read_log(spark, lake, LAX.stream)
@@ -118,7 +118,7 @@ def test_rows_that_pass_by_now_come_back_once_with_todays_stamp_and_the_preview_
     assert [bytes(raw) for (raw,) in rejected(rows).select("_raw").collect()] == [b"not JSON"]
 
     again = repair(spark, lake, LAX, lambda: LATER)
-    assert (again.examined, again.repaired, again.batch) == (1, 0, None)
+    assert (again.examined, again.repaired, again.batches) == (1, 0, {})
     assert head(lake, LAX.stream) == batch
 
 
@@ -172,8 +172,9 @@ def test_a_row_is_judged_by_when_it_came_however_long_after_it_is_repaired(spark
     done = repair(spark, lake, lax, lambda: NOW + timedelta(days=30))
 
     assert (done.examined, done.repaired) == (4, 2)
-    assert done.batch is not None and done.batch.state.watermark is None, "no valid row came before it"
-    rows = read_log(spark, lake, lax.stream).where(f"_batch = {done.batch.number}")
+    (batch,) = done.batches.values()
+    assert batch.state.watermark is None, "no valid row came before it"
+    rows = read_log(spark, lake, lax.stream).where(f"_batch = {batch.number}")
     assert tuples(rows, "id", "_watermark", "_ingested_at") == [
         ("-23", None, NOW + timedelta(days=30)),
         ("0", None, NOW + timedelta(days=30)),

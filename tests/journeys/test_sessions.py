@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming import (
+    Ascending,
     BoundedOutOfOrderness,
     Files,
     Json,
@@ -207,3 +208,17 @@ def test_the_rule_of_other_windows_makes_sessions_depend_on_the_cut_into_batches
     assert first(at_once, by_end) == [(at(0), at(15), 2)]
     assert first(one_by_one, by_end) == [(at(0), at(10), 1), (at(5), at(15), 1)]
     assert first(at_once, sessions) == first(one_by_one, sessions) == [(at(0), at(10), 1)]
+
+
+def test_rows_of_one_instant_that_two_batches_share_are_on_time_and_in_one_session(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """The stamp of the second batch is the very time of its first rows; the session of b ends at it, and goes on."""
+    in_order = replace(clicks, clock=Ascending())
+    view = replace(sessions, of=in_order)
+    run(spark, lake, Pipeline(in_order, (view,)), timeline("b@0=1 a@10=1"), timeline("a@10=2 b@10=2 a@15=3"))
+    assert tuples(read_first(spark, lake, view)) == []
+    run(spark, lake, Pipeline(in_order, (view,)), end_of_input=True)
+    found = tuples(read_first(spark, lake, view), "id", "window_start", "window_end", "clicks")
+    assert found == [("a", at(10), at(25), 3), ("b", at(0), at(20), 2)]
+    assert [sum((batch.late or {}).values()) for batch in log.read_batches(lake, in_order)] == [0, 0, 0]

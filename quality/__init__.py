@@ -6,12 +6,12 @@ from quality.find import judged_tables, role_of_corrections, role_of_log, role_o
 from quality.gate import open_gate, reasons_of, reasons_to_close
 from quality.judging import judge, judge_frame, judge_table
 from quality.pins import Pin, Pins, pin
-from quality.runner import Finding, run_suite
+from quality.runner import ExpectationResult, run_suite
 from quality.verdicts import Subject, Verdict, all_verdicts, store_verdicts, verdicts_for
 
 __all__ = [
     "Expectation",
-    "Finding",
+    "ExpectationResult",
     "GateClosed",
     "NotBuiltYet",
     "Pin",

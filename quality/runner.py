@@ -1,4 +1,4 @@
-"""Runs a suite on a frame: one finding per expectation, whatever happens."""
+"""Runs a suite on a frame: one result per expectation, whatever happens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 500
 
 
 @dataclass(frozen=True)
-class Finding:
+class ExpectationResult:
     """What came of one expectation; `observed` is a value or defect for people, or why it could not run.
 
     `value` is the number in it: the rows that break the expectation, or the value that was observed; null without one.
@@ -29,8 +29,8 @@ class Finding:
     value: float | None = None
 
 
-def run_suite(read: Callable[[], DataFrame], suite: Suite) -> list[Finding]:
-    """One finding for every expectation of the suite, in its order, on the frame that `read` returns.
+def run_suite(read: Callable[[], DataFrame], suite: Suite) -> list[ExpectationResult]:
+    """One result for every expectation of the suite, in its order, on the frame that `read` returns.
 
     What cannot be read or computed is `could_not_run`, never `failed`: it tells nothing of the data.
     """
@@ -39,8 +39,8 @@ def run_suite(read: Callable[[], DataFrame], suite: Suite) -> list[Finding]:
     # Any error has to close the gate, so it is recorded as the outcome of every expectation.
     except Exception as error:
         why = _short(str(error) or type(error).__name__)
-        return [Finding(expectation, "could_not_run", why) for expectation in suite.expectations]
-    return [_finding(expectation, results.get(expectation.name)) for expectation in suite.expectations]
+        return [ExpectationResult(expectation, "could_not_run", why) for expectation in suite.expectations]
+    return [_result_of(expectation, results.get(expectation.name)) for expectation in suite.expectations]
 
 
 def _results(frame: DataFrame, suite: Suite) -> dict[str, Any]:
@@ -51,18 +51,18 @@ def _results(frame: DataFrame, suite: Suite) -> dict[str, Any]:
         reduced.unpersist()
 
 
-def _finding(expectation: Expectation, result: Any) -> Finding:
+def _result_of(expectation: Expectation, result: Any) -> ExpectationResult:
     if result is None:
-        return Finding(expectation, "could_not_run", "Great Expectations gave no result")
+        return ExpectationResult(expectation, "could_not_run", "Great Expectations gave no result")
     crash = _crash(result.exception_info)
     if crash is not None:
-        return Finding(expectation, "could_not_run", _short(crash))
+        return ExpectationResult(expectation, "could_not_run", _short(crash))
     observed, value = _observed(expectation, result.result or {}), _value(result.result or {})
     if observed is None:
-        return Finding(expectation, "could_not_run", "Great Expectations observed nothing")
+        return ExpectationResult(expectation, "could_not_run", "Great Expectations observed nothing")
     if result.success is True:
-        return Finding(expectation, "passed", observed, value)
-    return Finding(expectation, "failed", _short(observed + _examples(result.result)), value)
+        return ExpectationResult(expectation, "passed", observed, value)
+    return ExpectationResult(expectation, "failed", _short(observed + _examples(result.result)), value)
 
 
 def _crash(info: Mapping[str, Any] | None) -> str | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from quality.runner import Finding, Outcome
+from quality.runner import ExpectationResult, Outcome
 from quality.tables import write_rows
 from streaming.lake import Lake
 from streaming.tables import delta
@@ -58,22 +58,24 @@ class Subject:
     version: int
 
 
-def verdicts_on(subject: Subject, findings: Iterable[Finding], run_id: str, judged_at: datetime) -> list[Verdict]:
-    """The findings of one suite run as verdicts."""
+def verdicts_on(
+    subject: Subject, results: Iterable[ExpectationResult], run_id: str, judged_at: datetime
+) -> list[Verdict]:
+    """The results of one suite run as verdicts."""
     return [
         Verdict(
             subject.table,
             subject.table_id,
             subject.version,
-            finding.expectation.name,
-            finding.expectation.definition,
-            finding.outcome,
-            finding.observed,
+            result.expectation.name,
+            result.expectation.definition,
+            result.outcome,
+            result.observed,
             run_id,
             judged_at,
-            finding.value,
+            result.value,
         )
-        for finding in findings
+        for result in results
     ]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -36,9 +37,8 @@ _log = logging.getLogger("tidemark")
 class Run:
     """Starts the queries of a pipeline, steps its operators, appends its heartbeats; the caller holds its lease.
 
-    `now` gives the processing time. `on_batch` is told of each batch and step once it is committed: the name of its
-    query or operator, what it wrote, and for a log the batch itself. `around` is entered for each of them, with that
-    name and its number.
+    `now` gives the processing time. `on_batch` is told of each batch and step that was committed: the name of its query
+    or operator, what it wrote, for a log the batch itself. `around` is entered for each, with that name and its number.
     """
 
     def __init__(
@@ -78,8 +78,7 @@ class Run:
     @property
     def watermarks(self) -> dict[str, datetime]:
         """The watermark of each stream that has one, by the stream's name."""
-        marks = {name: head.after.watermark for name, head in self.heads.items()}
-        return {name: mark for name, mark in marks.items() if mark is not None}
+        return {name: mark for name, head in self.heads.items() if (mark := head.after.watermark) is not None}
 
     @property
     def watermark(self) -> datetime | None:
@@ -153,8 +152,7 @@ class Run:
 
         The operator must not be stepping. It pauses where this process has another declaration than what was built.
         """
-        taken = self._checks.take_over(runtime)
-        if taken:
+        if taken := self._checks.take_over(runtime):
             self.followed.forget(runtime.operator.name)
         return taken
 
@@ -194,7 +192,9 @@ class Run:
     def after_batch(self, batch: Batch) -> None:
         """What operators show between closings, as it is after `batch`."""
         for runtime in filter(self.goes_on, self.operators):
-            runtime.after_batch(self.spark, batch, self._now)
+            # It would end the log's batch; `catch_up` fails with it under the operator's name.
+            with suppress(PySparkException, Py4JJavaError):
+                runtime.after_batch(self.spark, batch, self._now)
 
     def goes_on(self, runtime: OperatorRuntime) -> bool:
         """Whether an operator is not paused, and each of the logs that it follows has a batch."""

@@ -11,7 +11,7 @@ from threading import Event, Thread
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import Files, Lake
+from streaming import Files, Lake, Tumbling, Windowed, agg
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
 from streaming.service import progress_table, stepping
@@ -135,10 +135,11 @@ def test_a_batch_begins_once_the_operators_have_followed_the_one_before_it(
     assert all(step.ended <= batch.started for step, batch in zip(steps, batches[1:], strict=False))
 
 
-def test_a_step_that_is_stuck_holds_up_no_log_and_its_view_is_told_to_be_behind(
+def test_a_step_that_is_stuck_holds_up_neither_log_nor_other_views_and_its_own_is_told_to_be_behind(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    """The first step with a result waits at a gate until two more batches are in the log, and the state tells it."""
+    """The first step with a result waits at a gate until two more batches are in the log and in the other view."""
+    free = Windowed("free", gated.stream, Tumbling("10 seconds"), {"rows": agg.count()})
     gate, at_the_gate, gone_on, deadline = tmp_path / "gate", Event(), Event(), utc_now() + timedelta(minutes=2)
     os.mkfifo(gate)
     land_all(lake, gated.stream, *([{"id": "a", "at": at(s).isoformat(), "gate": str(gate)}] for s in (0, 10)))
@@ -151,7 +152,8 @@ def test_a_step_that_is_stuck_holds_up_no_log_and_its_view_is_told_to_be_behind(
         if not at_the_gate.is_set():
             return None
         since.append(len(read_batches(lake, gated.stream)))
-        told = statuses[-1].newest_batch == since[-1] - 1 and (behind().behind or 0) > 1
+        followed = Position.of(delta.open_table(lake.first(free))).batch == since[-1] - 1
+        told = followed and statuses[-1].newest_batch == since[-1] - 1 and (behind().behind or 0) > 1
         if (since[-1] == since[0] + 2 and told) or utc_now() > deadline:
             gone_on.set()
             stuck.append((statuses[-1], behind()))
@@ -167,12 +169,13 @@ def test_a_step_that_is_stuck_holds_up_no_log_and_its_view_is_told_to_be_behind(
 
     Thread(target=guard_gate, daemon=True).start()
     stuck = list[tuple[ProcessStatus, QueryStatus]]()
-    often = replace(gated, trigger="100 milliseconds")
+    often = replace(gated, operators=(counts, free), trigger="100 milliseconds")
     Continuous(spark, lake, often, utc_now, lambda measures: None, statuses.append).run(ending, Event())
     assert gone_on.is_set()
     assert read_first(spark, lake, counts).count() == 1
     ((process, view),) = stuck
     assert view.behind is not None and view.behind > 1 and view.behind_since is not None
+    assert (process.queries[free.name].behind or 0) < view.behind
     assert process.watermark is not None and (view.watermark is None or view.watermark < process.watermark)
     # The step that was stuck has ended by now.
     assert (behind().behind or 0) < view.behind and behind().watermark is not None

@@ -43,10 +43,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Written:
-    """What a step wrote: rows of the operator's own table, and rows and bytes of state, null where it keeps none.
-
-    `failures`: rows for which something outside gave no answer.
-    """
+    """What a step wrote; state is null where none is kept, `failures` are rows that nobody outside has answered."""
 
     rows: int
     state_rows: int | None = None

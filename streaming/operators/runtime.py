@@ -109,9 +109,12 @@ class OperatorRuntime(ABC):
         """The same at the end of a drain, up to `head`, the newest batch."""
         return None
 
-    def keeps_up_from(self, head: Batch) -> int:
-        """The number by which `keep_up` up to `head` is known, also when it is tried again with a newer one."""
-        return head.number
+    def keeps_up_from(self) -> int | None:
+        """The first batch that `keep_up` lacks, by whose number it is known also when it is tried again; None for none.
+
+        Where there is none, neither `keep_up` nor `catch_up` is called.
+        """
+        return None
 
     def close(self) -> None:
         """Let go of what was opened for steps, such as connections: the run is over."""

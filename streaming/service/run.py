@@ -214,9 +214,10 @@ class Run:
     def _besides(
         self, runtime: OperatorRuntime, follow: Callable[[SparkSession, Batch, Callable[[], datetime]], None]
     ) -> None:
-        head = self.heads[runtime.operator.reads[0].name]
-        with explained(runtime.operator), self._around(runtime.operator.name, runtime.keeps_up_from(head)):
-            follow(self.spark, head, self._now)
+        since = runtime.keeps_up_from()
+        if since is not None:
+            with explained(runtime.operator), self._around(runtime.operator.name, since):
+                follow(self.spark, self.heads[runtime.operator.reads[0].name], self._now)
 
     def _on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
         place = "" if batch is None else f" as batch {batch.number} of the log, {batch.rejected:,} of them rejected"

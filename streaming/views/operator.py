@@ -99,11 +99,11 @@ class WindowedRuntime(OperatorRuntime):
         self._update(spark, head, now)
         self._open_windows.write(spark, head, now())
 
-    def keeps_up_from(self, head: Batch) -> int:
+    def keeps_up_from(self) -> int | None:
         view = self.operator
         through = [updated_through(self.lake, view)] if view.updated else []
         through += [shown_through(self.lake, view)] if view.early is not None else []
-        return min(through, default=head.number - 1) + 1
+        return min(through) + 1 if through else None
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:

@@ -6,7 +6,6 @@ import json
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -24,20 +23,8 @@ from streaming.service.lease import TIMEOUT, holder_of, take_lease
 from streaming.spark.session import spark_conf
 from streaming.tables import delta, s3, storage
 from streaming.tables.swapped import ChangedMeanwhile, Seen, look, swap
-from tests.support.object_store import SECRET_OF_LAKES, Bucket, Request, front, new_bucket, store_of_lakes
+from tests.support.object_store import SECRET_OF_LAKES, Bucket, Request, front
 from tests.support.pipelines.beats import beats
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[tuple[str, Path]]:
-    """The store and its log."""
-    with store_of_lakes() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def bucket_of_lake(store: tuple[str, Path]) -> Bucket:
-    return new_bucket(store[0])
 
 
 @pytest.fixture

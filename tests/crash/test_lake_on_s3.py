@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -40,7 +39,7 @@ from streaming.spark.jars import add_storage, jars_folder, jars_of
 from streaming.tables import delta, storage
 from tests.support.crash import crash
 from tests.support.instants import NOW, at
-from tests.support.object_store import SECRET_OF_LAKES, Bucket, new_bucket, store_of_lakes
+from tests.support.object_store import SECRET_OF_LAKES, Bucket
 from tests.support.runs import tuples
 from tests.support.scenario import BY_ID, PIPELINE, run_scenario
 
@@ -50,18 +49,6 @@ EVENING = 2
 """The files that land after the savepoint."""
 FURTHER, MOST_REQUESTS_A_BATCH = 4, 400
 """Of a batch of a log, with its share of the start, of a step of a window and of one of sessions."""
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[tuple[str, Path]]:
-    """The store and its log."""
-    with store_of_lakes() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def bucket_of_lake(store: tuple[str, Path]) -> Bucket:
-    return new_bucket(store[0])
 
 
 @pytest.fixture(scope="module")

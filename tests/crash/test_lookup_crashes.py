@@ -17,7 +17,8 @@ from tests.support.crash import crash
 from tests.support.feeds import land_all
 from tests.support.http_server import RESET, Answer, Posted, http_server
 from tests.support.instants import NOW, at
-from tests.support.lookup_crash import POINTS, asked, events, ingest, pipeline
+from tests.support.lookup_crash import POINTS, asked, events, pipeline
+from tests.support.running import ingest
 from tests.support.runs import tuples
 
 pytestmark = pytest.mark.processes
@@ -44,7 +45,7 @@ def test_a4_what_was_asked_and_not_written_is_asked_once_more_with_its_key(spark
         server.answer = answer
         ids = ("a", "slow", "down", "hangs", "resets", "b")
         land_all(lake, events, [{"id": id_, "at": at(n).isoformat(), "url": server.url} for n, id_ in enumerate(ids)])
-        ingest(spark, lake)
+        ingest(spark, lake, pipeline)
         died = crash(tmp_path, point, "tests.support.lookup_crash", lent=spark)
         assert died.returncode == -signal.SIGKILL, died.stdout
         drain(spark, lake, pipeline, now=lambda: NOW)

@@ -16,8 +16,9 @@ from tests.support.crash import crash
 from tests.support.feeds import land_all
 from tests.support.instants import at
 from tests.support.pipelines.rising import folded, meters, pipeline, rises, updated
+from tests.support.running import ingest
 from tests.support.runs import tuples
-from tests.support.step_crash import POINTS, follow, ingest
+from tests.support.step_crash import POINTS, follow
 
 pytestmark = pytest.mark.processes
 
@@ -31,7 +32,7 @@ def arrive(spark: SparkSession, lake: Lake, number: int) -> None:
     land_all(
         lake, meters, [{"id": id_, "at": at(second).isoformat(), "value": value} for id_, second, value in readings]
     )
-    ingest(spark, lake)
+    ingest(spark, lake, pipeline)
 
 
 def shown(spark: SparkSession, lake: Lake) -> dict[str, list[tuple[object, ...]]]:

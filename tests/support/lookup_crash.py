@@ -9,19 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-
-from pyspark.sql import SparkSession
 
 from streaming import BoundedOutOfOrderness, Enriched, Files, Json, Lake, Pipeline, Stream
-from streaming.service.lease import take_lease
-from streaming.service.query_errors import await_queries
-from streaming.service.run import Run
 from tests.support import lookups
 from tests.support.crash import Point, armed
-from tests.support.instants import NOW
 from tests.support.lent import borrowed_session
+from tests.support.running import running
 
 events = Stream(
     name="events",
@@ -49,29 +42,14 @@ POINTS: dict[str, Point] = {
 }
 
 
-def ingest(spark: SparkSession, lake: Lake) -> None:
-    """Take what has landed to the log, and ask nothing."""
-    with _running(spark, lake) as run:
-        await_queries([*run.start_ingest(availableNow=True).values()], run.explain)
-
-
 def main() -> None:
     """Step the enrichment and die."""
     root, name = sys.argv[1:]
     with (
-        _running(borrowed_session(), Lake(root)) as run,
+        running(borrowed_session(), Lake(root), pipeline) as run,
         armed(POINTS[name], lambda: os.killpg(0, signal.SIGKILL)),
     ):
         run.step_all()
-
-
-@contextmanager
-def _running(spark: SparkSession, lake: Lake) -> Iterator[Run]:
-    with (
-        take_lease(lake, pipeline),
-        closing(Run(spark, lake, pipeline, lambda: NOW, lambda query, written, batch: None)) as run,
-    ):
-        yield run
 
 
 if __name__ == "__main__":

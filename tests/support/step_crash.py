@@ -5,21 +5,13 @@ What they follow lies in the log already. The session is lent: steps write in Py
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-
 from pyspark.sql import SparkSession
 
-from streaming import (
-    Lake,
-)
-from streaming.service.lease import take_lease
-from streaming.service.query_errors import await_queries
-from streaming.service.run import Run
+from streaming import Lake
 from streaming.views import steps
 from tests.support.crash import Point, die_at
-from tests.support.instants import NOW
 from tests.support.pipelines.rising import pipeline
+from tests.support.running import running
 
 _COMMIT = ("deltalake:DeltaTable", "create_write_transaction")
 
@@ -36,27 +28,12 @@ POINTS: dict[str, Point] = {
 """After every commit of every step, which is the first of its table in a run."""
 
 
-def ingest(spark: SparkSession, lake: Lake) -> None:
-    """Take what has landed to the log, and step nothing."""
-    with _running(spark, lake) as run:
-        await_queries([*run.start_ingest(availableNow=True).values()], run.explain)
-
-
 def follow(spark: SparkSession, lake: Lake) -> None:
     """Let every operator follow the log, and fold rows whenever they can be."""
     steps.FOLDED_FROM = 1
-    with _running(spark, lake) as run:
+    with running(spark, lake, pipeline) as run:
         run.step_all()
         run.catch_up()
-
-
-@contextmanager
-def _running(spark: SparkSession, lake: Lake) -> Iterator[Run]:
-    with (
-        take_lease(lake, pipeline),
-        closing(Run(spark, lake, pipeline, lambda: NOW, lambda query, written, batch: None)) as run,
-    ):
-        yield run
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """What assets, checks and sensors are given: the lake and a Spark session that starts when it is first used."""
 
 # Not with postponed annotations: dagster reads those of resources, assets and ops when they are declared.
+import multiprocessing
+import os
 from typing import Any
 
 import dagster as dg
@@ -8,6 +10,9 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
 from streaming import Lake, Settings, start_session
+
+_NICENESS = 5
+"""At this one a run has a third of the processor time that a stream has, where there is not enough for both."""
 
 
 class LakeResource(dg.ConfigurableResource):
@@ -31,6 +36,10 @@ class SparkResource(LazyPySparkResource):
 
     A process has one session, which all steps share and which nobody stops: it ends with the run's process. In the
     tests, and in the demo, it outlives the run.
+
+    A run that Dagster has launched in a process of its own gives way to the streams on its machine, which ask for no
+    session here: corrections, gates and maintenance can wait for a stream that recovers or is behind, not the other
+    way round.
     """
 
     lake: dg.ResourceDependency[LakeResource]
@@ -38,9 +47,16 @@ class SparkResource(LazyPySparkResource):
 
     def _init_session(self) -> None:
         if self._spark_session is None:
+            give_way()
             self._spark_session = start_session(self.lake.settings)
             for key, value in self.spark_config.items():
                 self._spark_session.conf.set(key, value)
+
+
+def give_way() -> None:
+    """Lower the priority of this process, and so of the JVM that it starts, if Dagster launched it for one run."""
+    if multiprocessing.parent_process() is not None:
+        os.nice(_NICENESS)
 
 
 def default_resources(home: str | None = None) -> dict[str, Any]:

@@ -110,10 +110,7 @@ class OperatorRuntime(ABC):
         return None
 
     def keeps_up_from(self) -> int | None:
-        """The first batch that `keep_up` lacks, by whose number it is known also when it is tried again; None for none.
-
-        Where there is none, neither `keep_up` nor `catch_up` is called.
-        """
+        """The first batch that `keep_up` and `catch_up` lack, which names both; None where there is nothing to do."""
         return None
 
     def close(self) -> None:

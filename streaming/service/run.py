@@ -214,8 +214,7 @@ class Run:
     def _besides(
         self, runtime: OperatorRuntime, follow: Callable[[SparkSession, Batch, Callable[[], datetime]], None]
     ) -> None:
-        since = runtime.keeps_up_from()
-        if since is not None:
+        if (since := runtime.keeps_up_from()) is not None:
             with explained(runtime.operator), self._around(runtime.operator.name, since):
                 follow(self.spark, self.heads[runtime.operator.reads[0].name], self._now)
 

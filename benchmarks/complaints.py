@@ -158,22 +158,22 @@ class Helpdesk:
             if self.readings.windows[window]
         }
         current = runtime_of(by_window, self.lake).readable["current"](spark)
-        found = {
+        windows = {
             (row["meter"], int(row["window_start"].timestamp()) // WINDOW_SECONDS, row["count"])
             for row in current.groupBy("meter", "window_start").count().collect()
         }
-        pairs = sum(count for *_, count in found)
+        pairs = sum(count for *_, count in windows)
         return (
             "window join, corrected = an independent count",
-            f"{pairs:,} pairs in {len(found):,} and {len(expected):,} windows",
-            found == expected,
+            f"{pairs:,} pairs in {len(windows):,} and {len(expected):,} windows",
+            windows == expected,
         )
 
     def _ticketed(self, spark: SparkSession, ends: int) -> list[Demand]:
         readable = runtime_of(ticketed, self.lake).readable
         answered = readable["current"](spark).select("number", "_attempt").collect()
         failed = readable["failed"](spark).select("number", "attempts").collect()
-        told = Counter(row["number"] for row in (*answered, *failed))
+        outcomes = Counter(row["number"] for row in (*answered, *failed))
         refused = {number for number in self.complaints.valid if is_refused(number)}
         lost = {row["number"] for row in failed} ^ refused
         attempts = {row[0]: row[1] for row in (*answered, *failed)}
@@ -185,7 +185,7 @@ class Helpdesk:
             (
                 "enrichment: each complaint once, answered or failed",
                 f"{len(answered):,} + {len(failed):,} of {len(self.complaints.valid):,}",
-                told == Counter(dict.fromkeys(self.complaints.valid, 1)),
+                outcomes == Counter(dict.fromkeys(self.complaints.valid, 1)),
             ),
             (
                 "enrichment: only what was refused has failed",

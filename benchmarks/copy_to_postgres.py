@@ -123,11 +123,11 @@ def _check(connection: str, table: str, rows: pa.Table) -> None:
     values = range(rows.num_rows)
     query = f"select count(*), sum(value), count(distinct id), round(sum(ratio)) from {table}"
     with psycopg.connect(connection) as there:
-        found = there.execute(query).fetchone()
+        totals = there.execute(query).fetchone()
         there.execute(f"drop table {table}")
     should = (rows.num_rows, sum(values), rows.num_rows, round(sum(values) / 7))
-    if found is None or tuple(map(int, found)) != should:
-        raise ValueError(f"{table} holds {found}, and should {should}.")
+    if totals is None or tuple(map(int, totals)) != should:
+        raise ValueError(f"{table} holds {totals}, and should {should}.")
 
 
 def main() -> None:
@@ -139,11 +139,11 @@ def main() -> None:
         server = LocalPostgres(Path(folder))
         server.start()
         try:
-            found = measured(server.connection(), rows)
+            durations = measured(server.connection(), rows)
         finally:
             server.kill()
-    plain = found["plain COPY"]
-    for name, seconds in found.items():
+    plain = durations["plain COPY"]
+    for name, seconds in durations.items():
         print(f"| {name} | {seconds:.2f} s | {rows.num_rows / seconds:,.0f} | {plain / seconds:.2f} |")
 
 

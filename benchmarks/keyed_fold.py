@@ -82,9 +82,9 @@ def drawn() -> tuple[list[tuple[int, int]], list[pa.RecordBatch]]:
     """The keys with their hashes, by these, and batches of rows sorted as a task gets them."""
     random_ = random.Random(7)
     keys = sorted((random_.randrange(-(1 << 63), 1 << 63), key) for key in range(KEYS))
-    found = sorted(random_.randrange(KEYS) for _ in range(ROWS))
+    places = sorted(random_.randrange(KEYS) for _ in range(ROWS))
     rows = [
-        (*keys[place], now, None, 3, 0, now, random_.gauss(20, 0.7)) for now, place in enumerate(found, 1_700_000_000)
+        (*keys[place], now, None, 3, 0, now, random_.gauss(20, 0.7)) for now, place in enumerate(places, 1_700_000_000)
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), COLUMNS, strict=True)]
     whole = pa.RecordBatch.from_arrays(arrays, schema=COLUMNS)

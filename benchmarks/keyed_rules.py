@@ -91,10 +91,10 @@ class Measured:
             SystemExit: they are not those that plain Python finds.
         """
         costs = [self._step() for _ in range(_WARM + _ROUNDS)][_WARM:]
-        found = runtime_of(alerts, self._lake).readable["current"](self._spark).count()
-        if found != self._expected:
-            sys.exit(f"{found} matches, and plain Python finds {self._expected}")
-        return statistics.median(costs), found
+        matches = runtime_of(alerts, self._lake).readable["current"](self._spark).count()
+        if matches != self._expected:
+            sys.exit(f"{matches} matches, and plain Python finds {self._expected}")
+        return statistics.median(costs), matches
 
     def _step(self) -> float:
         drawn = [(self._drawn.randrange(_METERS), self._drawn.random()) for _ in range(ROWS)]

@@ -110,9 +110,9 @@ def _check(servers: str, topic: str, rows: pa.Table) -> None:
                 total += json.loads(message.value() or b"")["value"]
                 keys.append(message.key() or b"")
     consumer.close()
-    found, should = (len(keys), len(set(keys)), total), (rows.num_rows, rows.num_rows, sum(range(rows.num_rows)))
-    if found != should:
-        raise ValueError(f"{topic} holds {found} rows, keys and sum of values, and should {should}.")
+    figures, should = (len(keys), len(set(keys)), total), (rows.num_rows, rows.num_rows, sum(range(rows.num_rows)))
+    if figures != should:
+        raise ValueError(f"{topic} holds {figures} rows, keys and sum of values, and should {should}.")
 
 
 def main() -> None:
@@ -122,11 +122,11 @@ def main() -> None:
         broker = LocalKafka(Path(folder))
         broker.start()
         try:
-            found = measured(broker, rows)
+            durations = measured(broker, rows)
         finally:
             broker.kill()
-    plain = found["plain producer"][0]
-    for name, (cpu, wall) in found.items():
+    plain = durations["plain producer"][0]
+    for name, (cpu, wall) in durations.items():
         print(f"| {name} | {cpu:.2f} s | {wall:.2f} s | {rows.num_rows / cpu:,.0f} | {plain / cpu:.2f} |")
 
 

@@ -62,14 +62,14 @@ def on_cluster(folder: Path, workers: int) -> Cluster:
     shape = Shape(ROWS_A_BATCH * (_WARM + _MEASURED + 1), a_file=ROWS_A_BATCH // _FILES_A_BATCH)
     source, _ = generate(folder / "data", shape)
     work = folder / f"{workers}-workers"
-    with Standalone(work / "spark", workers) as cluster, (work / "driver.log").open("wb") as said:
+    with Standalone(work / "spark", workers) as cluster, (work / "driver.log").open("wb") as log:
         command = ["benchmarks.compare.contenders", "log", str(source), str(work / "lake"), str(_FILES_A_BATCH)]
         driver = subprocess.Popen(
             [sys.executable, "-m", *command, str(work / "result.json")],
             env=os.environ | _SETTINGS | {"TIDEMARK_MASTER": cluster.url},
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=log,
+            stderr=log,
         )
         try:
             before = _looked_at(driver, cluster, work, _WARM)

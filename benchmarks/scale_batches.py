@@ -176,12 +176,12 @@ def main() -> None:
     warm = Landed(spark, work / "warm", 1)
     warm.land(2 * _MANY)
     warm.drain()
-    found = dict(of_files(spark, work))
+    seconds = dict(of_files(spark, work))
     costs = warm.step_costs()
     steps = [next(costs) for _ in range(2 * _STEPS)]
-    found["the step of a view"] = statistics.median(steps[_STEPS:])
-    found |= dict(of_partitions(spark, work, servers))
-    result.write_text(json.dumps(found))
+    seconds["the step of a view"] = statistics.median(steps[_STEPS:])
+    seconds |= dict(of_partitions(spark, work, servers))
+    result.write_text(json.dumps(seconds))
 
 
 if __name__ == "__main__":

@@ -49,13 +49,13 @@ def measure(lake: Lake, commits: int) -> dict[str, float]:
     return costs | {"maintenance": _seconds(lambda: maintain(lake, pipeline, now=lambda: later))}
 
 
-def draw(found: dict[int, dict[str, float]]) -> Figure:
+def draw(seconds: dict[int, dict[str, float]]) -> Figure:
     """Seconds over commits, both logarithmic, beside what reading every commit took."""
     figure = Figure(figsize=(9, 5.5), dpi=120, layout="constrained")
     axes = figure.add_subplot()
-    commits = sorted(found)
-    for name in found[commits[0]]:
-        axes.plot(commits, [found[each][name] for each in commits], marker="o", label=name)
+    commits = sorted(seconds)
+    for name in seconds[commits[0]]:
+        axes.plot(commits, [seconds[each][name] for each in commits], marker="o", label=name)
     axes.plot(commits, [0.00033 * each for each in commits], "--", color="grey", label="reading every commit (before)")
     axes.axhline(60, color="red", linewidth=0.8, label="end of a Dagster tick")
     axes.set(xscale="log", yscale="log", xlabel="commits of the log", ylabel="seconds a tick")
@@ -65,13 +65,14 @@ def draw(found: dict[int, dict[str, float]]) -> Figure:
 
 def main(folder: Path) -> None:
     """Measure, print and draw."""
-    lake, found = Lake(str(folder / "lake")), {}
+    lake, seconds = Lake(str(folder / "lake")), {}
     for commits in COMMITS:
-        found[commits] = measure(lake, commits)
+        seconds[commits] = measure(lake, commits)
         print(
-            f"{commits:>8,}  " + "  ".join(f"{name} {took:.3f} s" for name, took in found[commits].items()), flush=True
+            f"{commits:>8,}  " + "  ".join(f"{name} {took:.3f} s" for name, took in seconds[commits].items()),
+            flush=True,
         )
-        draw(found).savefig(folder / "ticks.png")
+        draw(seconds).savefig(folder / "ticks.png")
 
 
 def _seconds(act: Callable[[], Any]) -> float:

@@ -41,8 +41,8 @@ def as_undisturbed(lake: Lake, pipeline: Pipeline, folder: Path) -> list[Demand]
             rows += left.count()
             if broken := differing_rows(left, expected[name]):
                 differing.append(f"{broken:,} rows of {each.name} {name}")
-    seen = f"{rows:,} rows of {len(keyed)} functions: {', '.join(differing) or 'the same'}"
-    return [("results and state = those of an undisturbed run over the same logs", seen, not differing)]
+    summary = f"{rows:,} rows of {len(keyed)} functions: {', '.join(differing) or 'the same'}"
+    return [("results and state = those of an undisturbed run over the same logs", summary, not differing)]
 
 
 def _tables(spark: SparkSession, lake: Lake, keyed: Keyed) -> Mapping[str, DataFrame]:

@@ -23,8 +23,8 @@ Lineage = Mapping[str, Iterable[Origin]]
 def lineage_metadata(lineage: Lineage) -> dict[str, Any]:
     """The lineage as Dagster keeps it; nothing where nothing is known."""
     deps = {column: [dg.TableColumnDep(*origin) for origin in origins] for column, origins in lineage.items()}
-    known = {column: origins for column, origins in deps.items() if origins}
-    return {"dagster/column_lineage": dg.TableColumnLineage(known)} if known else {}
+    columns = {column: origins for column, origins in deps.items() if origins}
+    return {"dagster/column_lineage": dg.TableColumnLineage(columns)} if columns else {}
 
 
 def origins_in_words(origins: Iterable[Origin]) -> str:

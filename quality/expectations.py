@@ -91,14 +91,14 @@ def of_types(name: str, types: Mapping[str, str]) -> Expectation:
     What it finds are the columns whose type is another one, also in a table without rows.
     """
     # `max` and `min` know no order of maps; `first` takes any type, and gives a row where there is none.
-    found = ", ".join(f"typeof(first(`{column}`)) AS `{column}`" for column in types)
+    actual_types = ", ".join(f"typeof(first(`{column}`)) AS `{column}`" for column in types)
     compared = ", ".join(
         f"struct('{column}' AS column, typeof(cast(null AS {type_})) AS expected, `{column}` AS found)"
         for column, type_ in types.items()
     )
     query = (
         "SELECT pair.column, pair.expected, pair.found "
-        f"FROM (SELECT explode(array({compared})) AS pair FROM (SELECT {found} FROM {{batch}})) "
+        f"FROM (SELECT explode(array({compared})) AS pair FROM (SELECT {actual_types} FROM {{batch}})) "
         "WHERE pair.expected <> pair.found"
     )
     return nothing_from(name, query, f"every column has its type: {', '.join(types)}")

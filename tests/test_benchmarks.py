@@ -14,7 +14,7 @@ def test_a_version_that_is_measured_runs_its_own_code_wherever_it_is_started(tmp
     for project in ("measured", "started_in"):
         (tmp_path / project).mkdir()
         (tmp_path / project / "version.py").write_text(f"print({project!r})")
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "version"],
         env={**os.environ, **code_of(tmp_path / "measured")},
         cwd=tmp_path / "started_in",
@@ -22,4 +22,4 @@ def test_a_version_that_is_measured_runs_its_own_code_wherever_it_is_started(tmp
         text=True,
         check=True,
     )
-    assert told.stdout.strip() == "measured"
+    assert process.stdout.strip() == "measured"

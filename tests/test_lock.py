@@ -68,8 +68,8 @@ def test_extras_are_locked_wherever_they_are_asked_for() -> None:
 
 def audited(*dependencies: dict[str, Any]) -> tuple[str, int]:
     verdict = runpy.run_path(str(IMAGE / "audit.py"))["verdict"]
-    told: tuple[str, int] = verdict({"dependencies": list(dependencies)})
-    return told
+    outcome: tuple[str, int] = verdict({"dependencies": list(dependencies)})
+    return outcome
 
 
 def test_an_audit_is_good_only_where_every_package_was_looked_up() -> None:

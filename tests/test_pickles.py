@@ -25,7 +25,7 @@ FORBIDDEN = {"eval", "exec", "compile"}
 
 def dangerous(source: str) -> set[str]:
     """What a module calls, or hands on, that makes code of data."""
-    tree, found = ast.parse(source), set[str]()
+    tree, calls = ast.parse(source), set[str]()
     aliases = {
         name.asname or name.name: name.name
         for node in ast.walk(tree)
@@ -35,7 +35,7 @@ def dangerous(source: str) -> set[str]:
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] in MODULES:
-                found |= {f"{module}.{name.name}" for name in names}
+                calls |= {f"{module}.{name.name}" for name in names}
             case ast.Attribute(value=ast.Name(id=module), attr=attribute):
                 name = aliases.get(module, module)
                 if (
@@ -43,24 +43,24 @@ def dangerous(source: str) -> set[str]:
                     or (name, attribute) in {("yaml", "load"), ("yaml", "unsafe_load")}
                     or attribute == "read_pickle"
                 ):
-                    found.add(f"{name}.{attribute}")
+                    calls.add(f"{name}.{attribute}")
             case ast.Call(func=ast.Name(id=name)) if name in FORBIDDEN:
-                found.add(name)
+                calls.add(name)
             case ast.keyword(arg="allow_pickle", value=value) if not (
                 isinstance(value, ast.Constant) and value.value is False
             ):
-                found.add("allow_pickle")
-    return {name for name in found if not name.endswith((".dumps", ".dump"))}
+                calls.add("allow_pickle")
+    return {name for name in calls if not name.endswith((".dumps", ".dump"))}
 
 
 def test_nothing_is_unpickled_or_evaluated_but_what_processes_of_one_user_say_to_one_another() -> None:
-    found = {
+    modules = {
         path.relative_to(ROOT).as_posix(): calls
         for room in ROOMS
         for path in (ROOT / room).rglob("*.py")
         if (calls := dangerous(path.read_text(encoding="utf-8")))
     }
-    assert found == LOADS
+    assert modules == LOADS
 
 
 @pytest.mark.parametrize(

@@ -94,11 +94,11 @@ class _Player:
 
     def add(self, batch: Mapping[str, Rows]) -> None:
         """Stamp the rows of a batch, and move the clocks on by them; rules come first."""
-        known = [stream.name for stream in self._keyed.reads]
+        stream_names = [stream.name for stream in self._keyed.reads]
         for name in batch:
-            if name not in known:
+            if name not in stream_names:
                 raise DeclarationError(
-                    f"a batch is of {name!r}, but keyed function {self._keyed.name!r} reads {', '.join(known)}."
+                    f"a batch is of {name!r}, but keyed function {self._keyed.name!r} reads {', '.join(stream_names)}."
                 )
         if self._control is not None and self._control.stream.name in batch:
             assert self._history is not None

@@ -74,8 +74,8 @@ def answers(work: Path, times: int, before: Path) -> list[Demand]:
 
     ratio = side_by_side(times, lambda: median(PROJECT), lambda: median(before))
     seconds = [", ".join(f"{wait:.2f}" for wait in each) for each in (ratio.ours, ratio.theirs)]
-    what, seen, holds = at_most("log commit to readable result, p50, vs the version before", ratio, 0.4)
-    return [(what, f"{seen}; {seconds[0]} s against {seconds[1]} s", holds)]
+    what, figures, holds = at_most("log commit to readable result, p50, vs the version before", ratio, 0.4)
+    return [(what, f"{figures}; {seconds[0]} s against {seconds[1]} s", holds)]
 
 
 def answered_after(lake: Lake, view: Windowed) -> Iterator[float]:

@@ -42,8 +42,8 @@ def main() -> None:
     statements.execute().wait()
     took = time.monotonic() - started
     pairs = Path(work, "pairs")
-    (found, left), (_, right) = (counted_and_summed(pairs, column) for column in (1, 2))
-    Path(result).write_text(json.dumps({"seconds": took, "pairs": found, "sums": [left, right]}))
+    (count, left), (_, right) = (counted_and_summed(pairs, column) for column in (1, 2))
+    Path(result).write_text(json.dumps({"seconds": took, "pairs": count, "sums": [left, right]}))
 
 
 if __name__ == "__main__":

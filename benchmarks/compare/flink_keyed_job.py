@@ -52,16 +52,16 @@ def main() -> None:
     write_files(tables, "jumps", "id STRING, `value` DOUBLE, jump DOUBLE", work)
     started = time.monotonic()
     rows = tables.to_data_stream(tables.sql_query(f"SELECT id, `value` FROM readings WHERE {GOOD}"))
-    told = rows.key_by(lambda row: row[0], Types.STRING()).process(
+    jumps = rows.key_by(lambda row: row[0], Types.STRING()).process(
         Jumps(), Types.ROW_NAMED(["id", "value", "jump"], [Types.STRING(), Types.DOUBLE(), Types.DOUBLE()])
     )
     statements = tables.create_statement_set()
     statements.add_insert_sql(f"INSERT INTO valid SELECT * FROM readings WHERE {GOOD}")
-    statements.add_insert("jumps", tables.from_data_stream(told))
+    statements.add_insert("jumps", tables.from_data_stream(jumps))
     statements.execute().wait()
     took = time.monotonic() - started
-    (found, values), (_, far) = (counted_and_summed(Path(work, "jumps"), column) for column in (1, 2))
-    Path(result).write_text(json.dumps({"seconds": took, "told": [found, values, far]}))
+    (count, values), (_, far) = (counted_and_summed(Path(work, "jumps"), column) for column in (1, 2))
+    Path(result).write_text(json.dumps({"seconds": took, "told": [count, values, far]}))
 
 
 if __name__ == "__main__":

@@ -42,9 +42,9 @@ class _Joins:
             f"{measured.cpu:7.1f} s CPU  {measured.peak / 2**20:7,.0f} MB",
             highlight=False,
         )
-        found = {(run.result["pairs"], *run.result["sums"]) for runs in self.runs.values() for run in runs}
-        if len(found) > 1:
-            raise WrongSums(f"joins differ: {found}")
+        outcomes = {(run.result["pairs"], *run.result["sums"]) for runs in self.runs.values() for run in runs}
+        if len(outcomes) > 1:
+            raise WrongSums(f"joins differ: {outcomes}")
         return measured.cpu
 
     def peaks(self, ours: str, theirs: str) -> Ratio:

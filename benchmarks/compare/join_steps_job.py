@@ -102,7 +102,7 @@ class GrowingLog:
 
 def _camel(action: dict[str, Any]) -> dict[str, Any]:
     """The names of an action's fields as entries of the Delta log have them."""
-    return {re.sub("_([a-z])", lambda found: found[1].upper(), name): value for name, value in action.items()}
+    return {re.sub("_([a-z])", lambda match: match[1].upper(), name): value for name, value in action.items()}
 
 
 class Followed:

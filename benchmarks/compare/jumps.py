@@ -27,6 +27,6 @@ def jumps_of(stream: Stream, name: str = "jumps") -> Keyed:
 
 def counted_and_summed(jumps: DataFrame) -> list[float]:
     """How many jumps there are, and the sums of their values and heights: multiples of a quarter, so exact."""
-    found = jumps.agg(F.count("*"), F.sum("value"), F.sum("jump")).first()
-    assert found is not None
-    return list(found)
+    totals = jumps.agg(F.count("*"), F.sum("value"), F.sum("jump")).first()
+    assert totals is not None
+    return list(totals)

@@ -23,7 +23,7 @@ _FEW = ("2", "3")
 class _Contest:
     """Runs contenders, each as a process; what they tell has to be the same."""
 
-    told: dict[str, list[float]] = field(default_factory=dict)
+    totals: dict[str, list[float]] = field(default_factory=dict)
 
     def run(self, contender: str, command: list[str], work: Path) -> Measured:
         """One run in the empty folder `work`.
@@ -34,15 +34,15 @@ class _Contest:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         measured = measure(command)
-        self.told[contender] = measured.result["told"]
+        self.totals[contender] = measured.result["told"]
         step = f"  {measured.result['cpu']:.2f} s CPU a step" if "cpu" in measured.result else ""
         console.print(
             f"  {contender:9} {measured.result['told'][0]:>9,} told  {measured.wall:7.1f} s wall  "
             f"{measured.cpu:7.1f} s CPU  {measured.peak / 2**20:7,.0f} MB{step}",
             highlight=False,
         )
-        if len({tuple(each) for each in self.told.values()}) > 1:
-            raise WrongSums(f"contenders differ: {self.told}")
+        if len({tuple(each) for each in self.totals.values()}) > 1:
+            raise WrongSums(f"contenders differ: {self.totals}")
         return measured
 
 

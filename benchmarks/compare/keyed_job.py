@@ -22,8 +22,8 @@ def main() -> None:
     started = time.monotonic()
     drain(spark, lake, Pipeline(stream, (jumps,)))
     took = time.monotonic() - started
-    told = counted_and_summed(spark.read.format("delta").load(lake.table(jumps)))
-    Path(result).write_text(json.dumps({"seconds": took, "told": told}))
+    totals = counted_and_summed(spark.read.format("delta").load(lake.table(jumps)))
+    Path(result).write_text(json.dumps({"seconds": took, "told": totals}))
 
 
 if __name__ == "__main__":

@@ -111,17 +111,17 @@ def blobs(data: Path, work: Path, warm: int, steps: int, to: str = "delta") -> t
 
 def _bucket_folded(_: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     previous = pickle.loads(state.get[0]) if state.exists else {}
-    told: dict[int, float] = {}
+    heights: dict[int, float] = {}
     # Spark promises no order within a group.
     rows = pd.concat(list(frames)).sort_values("at")
     for place, (key, value) in enumerate(zip(rows["id"].tolist(), rows["value"].tolist(), strict=True)):
         before = previous.get(key)
         if before is not None and abs(value - before) > FAR:
-            told[place] = abs(value - before)
+            heights[place] = abs(value - before)
         previous[key] = value
     state.update((pickle.dumps(previous),))
-    if told:
-        yield rows.iloc[list(told)][["id", "at", "value"]].assign(jump=list(told.values()))
+    if heights:
+        yield rows.iloc[list(heights)][["id", "at", "value"]].assign(jump=list(heights.values()))
 
 
 def per_key(data: Path, work: Path, warm: int, steps: int) -> tuple[float, DataFrame]:

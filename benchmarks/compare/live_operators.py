@@ -68,9 +68,9 @@ def _latency(work: Path, pipeline: Pipeline, operator: Joined | Keyed, counts: W
     if len(of_rows) < _FEWEST:
         raise RuntimeError(f"only {len(of_rows)} batches were followed: something else keeps this machine busy.")
     medians = Ratio([statistics.median(of_rows)], [statistics.median(of_windows)])
-    what, seen, holds = at_most(what, medians, 2)
+    what, figures, holds = at_most(what, medians, 2)
     seconds = f"{medians.ours[0]:.2f} s against {medians.theirs[0]:.2f} s, {len(of_rows)} batches"
-    return [(what, f"{seen}; {seconds}", holds)]
+    return [(what, f"{figures}; {seconds}", holds)]
 
 
 def _followed_after(lake: Lake, operator: Joined | Keyed) -> Iterator[float]:
@@ -85,12 +85,14 @@ def _followed_after(lake: Lake, operator: Joined | Keyed) -> Iterator[float]:
     }
     warm = min(at for of_log in committed.values() for at in of_log.values()) + WARM_AFTER
     for step in commit_history(lake.table(operator)):
-        told = step["userMetadata"]
-        if not isinstance(told, dict) or "through" not in told:
+        metadata = step["userMetadata"]
+        if not isinstance(metadata, dict) or "through" not in metadata:
             continue
         for name in committed:
             # Of one log the commit says just the number.
-            after, through = (told[at] if isinstance(told[at], int) else told[at][name] for at in ("after", "through"))
+            after, through = (
+                metadata[at] if isinstance(metadata[at], int) else metadata[at][name] for at in ("after", "through")
+            )
             for number in range(after + 1, through + 1):
                 if committed[name][number] > warm:
                     yield step["timestamp"] / 1000 - committed[name][number]

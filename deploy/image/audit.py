@@ -17,14 +17,14 @@ def verdict(document):
     """What pip-audit's answer in JSON comes to: the text to print, and how to end."""
     dependencies = document["dependencies"]
     unknown = [each["name"] for each in dependencies if "skip_reason" in each]
-    found = [
+    vulnerabilities = [
         f"{each['name']} {each['version']}: {vulnerability['id']}, mended in "
         f"{', '.join(vulnerability['fix_versions']) or 'no release yet'}"
         for each in dependencies
         for vulnerability in each.get("vulns", ())
     ]
-    lines = [*found]
-    if found:
+    lines = [*vulnerabilities]
+    if vulnerabilities:
         lines.append(
             "Raise these in constraints.txt or deploy/image/requirements.txt, then `make lock` and `make test`."
         )
@@ -36,9 +36,9 @@ def verdict(document):
         )
     elif unknown:
         lines.append(f"Not audited, as the service does not know them: {', '.join(unknown)}.")
-    elif not found:
+    elif not vulnerabilities:
         lines.append(f"{len(dependencies)} packages, and none has a vulnerability that is known.")
-    return "\n".join(lines), 1 if found else 2 if unknown or not dependencies else 0
+    return "\n".join(lines), 1 if vulnerabilities else 2 if unknown or not dependencies else 0
 
 
 def main(service):

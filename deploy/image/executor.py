@@ -30,9 +30,9 @@ def command(environment):
     memory = environment["SPARK_EXECUTOR_MEMORY"]
     options = [value for name, value in environment.items() if name.startswith("SPARK_JAVA_OPT_")]
     classes = f"{environment.get('SPARK_CLASSPATH', '')}:{Path(pyspark.__file__).parent}/jars/*".lstrip(":")
-    told = [part for option, name in ARGUMENTS.items() for part in (option, environment[name])]
+    arguments = [part for option, name in ARGUMENTS.items() for part in (option, environment[name])]
     backend = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
-    return ["java", *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", classes, backend, *told]
+    return ["java", *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", classes, backend, *arguments]
 
 
 if __name__ == "__main__":

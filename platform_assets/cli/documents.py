@@ -169,8 +169,8 @@ class ReportDocument(Document):
     ) -> ReportDocument:
         """The document of a report as of the batches of the lake's cut."""
         document = cls(lake=lake.root, report=report.name, pipeline=report.pipeline.name, published=False)
-        told = {"as_of": dict(lake.cut or {}), "sections": dict(sections), "footnotes": list(notes)}
-        return document.model_copy(update=told)
+        fields = {"as_of": dict(lake.cut or {}), "sections": dict(sections), "footnotes": list(notes)}
+        return document.model_copy(update=fields)
 
     @classmethod
     def of(

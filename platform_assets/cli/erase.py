@@ -52,22 +52,22 @@ def erase(
     _print_proof(pipeline, done)
 
 
-def _print_preview(pipeline: Pipeline, key: str, found: ErasurePreview, keep_numbers: bool) -> None:
-    rows = [(table, f"{count:,}") for table, count in found.rows.items()]
+def _print_preview(pipeline: Pipeline, key: str, preview: ErasurePreview, keep_numbers: bool) -> None:
+    rows = [(table, f"{count:,}") for table, count in preview.rows.items()]
     print_rows(console, f"{pipeline.name}: rows to be erased", ("table", "rows"), rows)
-    if found.rebuilt:
-        console.print(f"Computed anew without them: {', '.join(found.rebuilt)}.", highlight=False)
-    if found.kept:
-        console.print(f"Left as published: {', '.join(found.kept)}.", highlight=False)
-    for stream, count in found.unread.items():
+    if preview.rebuilt:
+        console.print(f"Computed anew without them: {', '.join(preview.rebuilt)}.", highlight=False)
+    if preview.kept:
+        console.print(f"Left as published: {', '.join(preview.kept)}.", highlight=False)
+    for stream, count in preview.unread.items():
         console.print(
             f"{counted(count, 'rejected payload')} of {stream} without a field {key.partition('=')[0]}: "
             "those go in which the value is a word, also of another field.",
             highlight=False,
         )
-    if found.savepoints:
-        console.print(f"Savepoints that keep old versions: {', '.join(found.savepoints)}.", highlight=False)
-    more = f"{' --keep-numbers' if keep_numbers else ''}{' --with-savepoints' if found.savepoints else ''}"
+    if preview.savepoints:
+        console.print(f"Savepoints that keep old versions: {', '.join(preview.savepoints)}.", highlight=False)
+    more = f"{' --keep-numbers' if keep_numbers else ''}{' --with-savepoints' if preview.savepoints else ''}"
     next_step(console, f"tidemark erase {pipeline.name} --key {key}{more}", "erases them; stop the pipeline before.")
 
 

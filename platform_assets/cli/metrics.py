@@ -49,8 +49,8 @@ def metrics(
             f"port {port} of {host} cannot be had ({error.strerror}); choose another with --port or --host."
         ) from error
     here = f"{'http' if certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
-    told = f"metrics of {lake.root} on {here}/metrics, latest values of each key on {here}/latest; Ctrl-C stops it."
-    console.print(told, highlight=False, soft_wrap=True)
+    message = f"metrics of {lake.root} on {here}/metrics, latest values of each key on {here}/latest; Ctrl-C stops it."
+    console.print(message, highlight=False, soft_wrap=True)
     try:
         with server:
             server.serve_forever()

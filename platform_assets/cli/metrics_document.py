@@ -30,9 +30,9 @@ class MetricsDocument(Document):
     @classmethod
     def of(cls, lake: str, at: datetime, overviews: Sequence[Overview]) -> MetricsDocument:
         """The document of all that is measured at an instant."""
-        found = (sample for overview in overviews for sample in samples(overview, at))
+        measurements = (sample for overview in overviews for sample in samples(overview, at))
         values = [
             SampleDocument(name=name, labels=labels, value=float(value), meaning=METRICS[name])
-            for name, labels, value in found
+            for name, labels, value in measurements
         ]
         return cls(lake=lake, at=at, metrics=values)

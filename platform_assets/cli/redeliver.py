@@ -40,8 +40,8 @@ def redeliver(
         elif day:
             days = sorted({entry.date() for entry in day})
             done = redeliver_days(spark, lake, pipeline, delivery, days)
-            told = "is there again" if done.done else "is asked for"
-            console.print(f"{delivery_name}: {', '.join(map(str, days))} {told}.", highlight=False)
+            outcome = "is there again" if done.done else "is asked for"
+            console.print(f"{delivery_name}: {', '.join(map(str, days))} {outcome}.", highlight=False)
         else:
             done = send_again(spark, lake, pipeline, delivery)
             arrived = done.dead_before - done.dead_after

@@ -55,12 +55,12 @@ def wait_for(
         SupervisorError: one has not after `within` seconds.
     """
     deadline = time.monotonic() + within
-    told: set[str] = set()
+    reasons: set[str] = set()
     with console.status(f"{doing} {_names(pipelines)} ..."):
         for pipeline in pipelines:
             while not reached(overview := look(lake, pipeline)):
-                if overview.why and overview.why not in told:
-                    told.add(overview.why)
+                if overview.why and overview.why not in reasons:
+                    reasons.add(overview.why)
                     console.print(f"{pipeline.name} is {overview.state}: {overview.why}", highlight=False, markup=False)
                 if time.monotonic() > deadline:
                     because = f" ({overview.why})" if overview.why else ""

@@ -63,8 +63,8 @@ def savepoint(
 def savepoints(pipeline_name: PipelineName) -> None:
     """List the savepoints of a pipeline, with age and size."""
     pipeline, lake = find_pipeline(pipeline_name), current_lake()
-    found, now = savepoints_of(lake, pipeline), utc_now()
-    if not found:
+    points, now = savepoints_of(lake, pipeline), utc_now()
+    if not points:
         console.print(f"{pipeline.name} has no savepoint.", highlight=False)
         next_step(console, f"tidemark savepoint {pipeline_name}", "takes one.")
         return
@@ -76,11 +76,11 @@ def savepoints(pipeline_name: PipelineName) -> None:
             decimal(sum(table.size for table in each.tables)),
             decimal(kept_bytes(lake, each)),
         )
-        for each in found
+        for each in points
     ]
     print_rows(console, f"{pipeline.name}: savepoints", ("name", "age", "of", "size", "kept only for it"), rows)
     next_step(
-        console, f"tidemark restore {pipeline_name} {found[-1].name}", "goes back to it; --to LAKE restores elsewhere."
+        console, f"tidemark restore {pipeline_name} {points[-1].name}", "goes back to it; --to LAKE restores elsewhere."
     )
 
 

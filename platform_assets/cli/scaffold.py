@@ -120,5 +120,5 @@ def _pipeline(name: str | None) -> tuple[Pipeline, ModuleType]:
             f"there are {len(declared)} pipelines: {', '.join(declared) or 'none'}; say which one with --of."
         )
     pipeline = find_pipeline(name or next(iter(declared)))
-    found = [module for module in modules("pipelines") if isinstance(module, ModuleType)]
-    return pipeline, next(module for module in found if getattr(module, "pipeline", None) is pipeline)
+    candidates = [module for module in modules("pipelines") if isinstance(module, ModuleType)]
+    return pipeline, next(module for module in candidates if getattr(module, "pipeline", None) is pipeline)

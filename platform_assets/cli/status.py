@@ -62,8 +62,8 @@ def status(
         overviews = look_at_all()
         console.print(_shown(overviews))
         for pipeline, table, counts in filters():
-            told = f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
-            console.print(f"{pipeline.name}: filter of {table}: {told}", highlight=False, soft_wrap=True)
+            summary = f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
+            console.print(f"{pipeline.name}: filter of {table}: {summary}", highlight=False, soft_wrap=True)
         for line in (each for pipeline in shown for each in told_horizons(lake, pipeline, declared)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
         _say_left(left())
@@ -121,8 +121,8 @@ def say_why(overviews: Sequence[Overview]) -> None:
             console.print(f"{overview.pipeline.name}: {overview.why}", highlight=False, markup=False, soft_wrap=True)
         for backlog in () if overview.process is None else overview.process.backlog:
             for text in filter(None, (largest_partitions(backlog), backlog.warning)):
-                told = f"{overview.pipeline.name}: {text}"
-                console.print(told, highlight=False, markup=False, soft_wrap=True)
+                message = f"{overview.pipeline.name}: {text}"
+                console.print(message, highlight=False, markup=False, soft_wrap=True)
     broken = [overview.pipeline.name for overview in overviews if overview.state == "failed"]
     idle = [overview.pipeline.name for overview in overviews if overview.state == "stopped"]
     if broken:

@@ -145,8 +145,8 @@ def _settled(instance: dg.DagsterInstance, operator: Operator) -> dict[str, int]
     """The batch of each log up to which the days of an operator were planned and corrected last, by stream."""
     records = instance.fetch_observations(late_key(operator), limit=_LOOKED_BACK).records
     events = (record.event_log_entry.asset_observation for record in records)
-    told = (event.metadata[_SETTLED].value for event in events if event is not None and _SETTLED in event.metadata)
-    return next((value for value in told if isinstance(value, dict)), None)
+    positions = (event.metadata[_SETTLED].value for event in events if event is not None and _SETTLED in event.metadata)
+    return next((value for value in positions if isinstance(value, dict)), None)
 
 
 def _valid_count(instance: dg.DagsterInstance, lake: Lake, view: Windowed, log: str) -> dict[str, Any] | None:

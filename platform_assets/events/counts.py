@@ -57,8 +57,8 @@ def _count_late_rows(
         rows = runtime.readable[LATE](spark)
         time = "window_start" if "window_start" in rows.columns else "_at"
         side = next(name for name in ("_side", "_stream", "stream") if name in rows.columns)
-        found = rows.groupBy(F.to_date(time).alias("day"), F.col(side).alias("of")).count().orderBy("day", "of")
-        counts = {f"{row['day'].isoformat()} {row['of']}": row["count"] for row in found.collect()}
+        groups = rows.groupBy(F.to_date(time).alias("day"), F.col(side).alias("of")).count().orderBy("day", "of")
+        counts = {f"{row['day'].isoformat()} {row['of']}": row["count"] for row in groups.collect()}
     backlog = runtime.plan(spark)
     if operator.corrected:
         add_days(instance, operator, (*(entry.day for entry in backlog), *days_of(lake.corrections(operator))))

@@ -34,14 +34,14 @@ def report_deliveries(
         if metadata:
             _report_dead_letters(instance, key, metadata["dead_letters"])
         if why:
-            seen = dg.AssetObservation(key, metadata={**metadata, "waiting": why})
-            instance.report_runless_asset_event(seen)
+            observation = dg.AssetObservation(key, metadata={**metadata, "waiting": why})
+            instance.report_runless_asset_event(observation)
         elif metadata:
             instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
             if not why_not_by_day(delivery):
                 for day in add_days(instance, delivery, days_to_deliver(lake, delivery)):
-                    told = dg.AssetMaterialization(key, partition=day, metadata=metadata)
-                    instance.report_runless_asset_event(told)
+                    materialization = dg.AssetMaterialization(key, partition=day, metadata=metadata)
+                    instance.report_runless_asset_event(materialization)
 
 
 def dead_letters_result(key: dg.AssetKey, dead: int) -> dg.AssetCheckResult:
@@ -58,8 +58,8 @@ def dead_letters_result(key: dg.AssetKey, dead: int) -> dg.AssetCheckResult:
 
 def _report_dead_letters(instance: dg.DagsterInstance, key: dg.AssetKey, dead: int) -> None:
     """An event where the number is another one than was told last, or none was told."""
-    told = last_evaluation(instance, dg.AssetCheckKey(key, NO_DEAD_LETTERS))
-    if told is not None and told.metadata["dead_letters"].value == dead:
+    last_check = last_evaluation(instance, dg.AssetCheckKey(key, NO_DEAD_LETTERS))
+    if last_check is not None and last_check.metadata["dead_letters"].value == dead:
         return
     for evaluation in evaluations_of([dead_letters_result(key, dead)]):
         instance.report_runless_asset_event(evaluation)

@@ -80,11 +80,11 @@ class StreamEvents:
         metadata = {**state, **filter_metadata(self._lake, operator, table.suffix)}
         if not table.suffix:
             metadata |= _operator_metadata(overview, operator, now) | position_metadata(self._lake, operator)
-        told = {keys.table_key(operator, table.suffix): table_metadata(self._lake.table(operator, table.suffix))}
+        tables = {keys.table_key(operator, table.suffix): table_metadata(self._lake.table(operator, table.suffix))}
         if operator.overlaid and not table.suffix:
             # A read, which only Spark could count.
-            told |= {key: {} for key in keys.current_keys(operator)}
-        for key, of_table in told.items():
+            tables |= {key: {} for key in keys.current_keys(operator)}
+        for key, of_table in tables.items():
             if table.suffix or _fresh(overview, operator, now):
                 self._materialized(key, of_table | metadata)
             else:

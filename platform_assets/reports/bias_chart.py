@@ -75,12 +75,12 @@ def _name_days(axes: Any, days: list[date], positions: list[float]) -> None:
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
-def _finding(found: Bias) -> str:
-    if found.first is None or found.current is None:
+def _finding(means: Bias) -> str:
+    if means.first is None or means.current is None:
         return "New York departures: no flight left"
-    if f"{found.first:.1f}" == f"{found.current:.1f}":
-        return f"First results had it right: {found.current:.1f} minutes mean delay"
-    return f"First results said {found.first:.1f} minutes mean delay, the truth is {found.current:.1f}"
+    if f"{means.first:.1f}" == f"{means.current:.1f}":
+        return f"First results had it right: {means.current:.1f} minutes mean delay"
+    return f"First results said {means.first:.1f} minutes mean delay, the truth is {means.current:.1f}"
 
 
 def _subtitle(rows: list[dict[str, Any]], days: list[date]) -> str:

@@ -37,9 +37,9 @@ def land_dimension(lake: Lake, dimension: Dimension) -> Pin:
         DimensionError: there is nothing at its place, or the file is not what is declared, or Postgres is away.
     """
     content = _content(lake, dimension)
-    known = _known_pin(lake, dimension, content)
-    if known is not None:
-        return known
+    pin = _known_pin(lake, dimension, content)
+    if pin is not None:
+        return pin
     if content is None:
         raise DimensionError(
             f"dimension {dimension.name!r} has no {'Delta table' if dimension.format == 'delta' else 'file'} at "

@@ -57,12 +57,12 @@ class _Plan:
 
     def columns(self, attribute: int, name: str, followed: frozenset[int] = frozenset()) -> Columns:
         """The columns of files that an attribute of this name comes down to; of those `followed`, nothing new."""
-        found = self._of_files.get(attribute, _NONE)
-        if any(column == _FILE for _, column in found):
-            return frozenset((location, name) for location, _ in found)
+        origins = self._of_files.get(attribute, _NONE)
+        if any(column == _FILE for _, column in origins):
+            return frozenset((location, name) for location, _ in origins)
         followed |= {attribute}
         name = self._names.get(attribute, name)
-        return found.union(*(self.columns(part, name, followed) for part in self._made_of[attribute] - followed))
+        return origins.union(*(self.columns(part, name, followed) for part in self._made_of[attribute] - followed))
 
     def _read_names(self, node: Mapping[str, Any]) -> None:
         """Take note of what a node makes under a name."""

@@ -33,9 +33,9 @@ def copied(dimension: Dimension) -> bytes:
             with connection.cursor() as cursor, cursor.copy(query) as rows:
                 return b"".join(rows)
     except psycopg.Error as error:
-        said = (str(error.diag.message_primary or error).strip().splitlines() or [type(error).__name__])[0]
+        reason = (str(error.diag.message_primary or error).strip().splitlines() or [type(error).__name__])[0]
         raise DimensionError(
-            f"dimension {dimension.name!r} cannot be read from the table {dimension.place!r} of Postgres: {said}. "
+            f"dimension {dimension.name!r} cannot be read from the table {dimension.place!r} of Postgres: {reason}. "
             "Correct the declaration, or let its user read the table; nothing is published until then."
         ) from error
 

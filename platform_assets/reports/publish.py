@@ -187,8 +187,8 @@ def _judge_dimensions(
     reasons: list[Reason] = []
     for dimension in report.dimensions:
         pin = pins[dimension.name]
-        found = judge_table(spark, lake, pin, dimension.suite, run_id, now)
-        reasons += reasons_of(dimension.suite, pin.subject, {verdict.expectation: verdict for verdict in found})
+        verdicts = judge_table(spark, lake, pin, dimension.suite, run_id, now)
+        reasons += reasons_of(dimension.suite, pin.subject, {verdict.expectation: verdict for verdict in verdicts})
     if reasons:
         raise GateClosed(reasons, "Nothing was published. Correct the dimension at its place, or its expectations.")
 
@@ -208,7 +208,7 @@ def _judge_sections(
         suite = section.suite(sources)
         rows = tables[section.table]
         # The very rows that will be written, not a second run of the query.
-        found = judge_frame(
+        section_verdicts = judge_frame(
             lambda rows=rows: sources.spark.createDataFrame(rows),  # type: ignore[misc]
             lake,
             subject,
@@ -216,8 +216,8 @@ def _judge_sections(
             run_id,
             now,
         )
-        verdicts += found
-        reasons += reasons_of(suite, subject, {verdict.expectation: verdict for verdict in found})
+        verdicts += section_verdicts
+        reasons += reasons_of(suite, subject, {verdict.expectation: verdict for verdict in section_verdicts})
     if reasons:
         raise GateClosed(reasons, "Nothing was published; the report before this one stays as it was.")
     return verdicts

@@ -54,8 +54,10 @@ def audit_delivery(spark: SparkSession, lake: Lake, delivery: Delivery) -> Itera
         return
     dropped = dropped_days(lake, (delivery.stream,)).get(delivery.stream.name)
     if runtime.outbox.of_log and dropped is not None:
-        told = f"not compared: it has delivered {ledger.sent_rows:,} rows, and those of days before {dropped} are gone"
-        yield Finding("delivery", delivery.name, 0, 0, told)
+        reason = (
+            f"not compared: it has delivered {ledger.sent_rows:,} rows, and those of days before {dropped} are gone"
+        )
+        yield Finding("delivery", delivery.name, 0, 0, reason)
         return
     yield _sent(spark, runtime, ledger)
     try:
@@ -91,16 +93,16 @@ def _contents(spark: SparkSession, lake: Lake, delivery: Delivery) -> Iterator[F
     if ledger is None or ledger.delivered < 0:
         return
     try:
-        found = _compared(spark, runtime, ledger)
+        outcome = _compared(spark, runtime, ledger)
     except SinkError as away:
-        found = f"the target is away ({away})"
+        outcome = f"the target is away ({away})"
     finally:
         runtime.disconnect()
-    if not isinstance(found, Finding) or runtime.ledger.read() != ledger:
-        why = "it is delivered to right now" if isinstance(found, Finding) else found
+    if not isinstance(outcome, Finding) or runtime.ledger.read() != ledger:
+        why = "it is delivered to right now" if isinstance(outcome, Finding) else outcome
         yield Finding("delivery", delivery.name, 0, 0, f"contents not compared: {why}")
         return
-    yield found
+    yield outcome
 
 
 def _compared(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> Finding | str:
@@ -114,18 +116,18 @@ def _compared(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> 
     expected = expected_rows(spark, runtime.outbox, delivery, ledger, dead)
     if isinstance(expected, str):
         return expected
-    found = runtime.connected().compare(ledger.generation, expected)
-    if found is None:
+    comparison = runtime.connected().compare(ledger.generation, expected)
+    if comparison is None:
         return "the target cannot be read back, or not for this generation alone"
-    named = f", such as {'; '.join(found.named)}" if found.named else ""
+    named = f", such as {'; '.join(comparison.named)}" if comparison.named else ""
     return Finding(
         "delivery",
         delivery.name,
-        found.records,
-        found.differing,
+        comparison.records,
+        comparison.differing,
         "contents sent = contents of the target, by checksum",
-        f"not as sent: {counted(found.differing, *found.unit)} of {delivery.to.address}{named}. Where somebody else "
-        "has changed them this is theirs; `tidemark redeliver` with --all delivers everything again.",
+        f"not as sent: {counted(comparison.differing, *comparison.unit)} of {delivery.to.address}{named}. Where "
+        "somebody else has changed them this is theirs; `tidemark redeliver` with --all delivers everything again.",
     )
 
 

@@ -14,8 +14,8 @@ _NAMED = 5
 def source_unchanged(spark: SparkSession, lake: Lake, stream: Stream, log: LogAtVersion) -> Finding:
     """Whether the source still holds what the rows of the log were made from; what does not is named."""
     if log.dropped is not None and any(part.counts_rows for part in stream.source.parts):
-        told = f"not compared: the source counts rows, and those of days before {log.dropped} are gone"
-        return Finding("conservation", stream.name, 0, 0, told)
+        reason = f"not compared: the source counts rows, and those of days before {log.dropped} are gone"
+        return Finding("conservation", stream.name, 0, 0, reason)
     comparison = stream.source.compare(spark, lake, log.rows.select("_origin"))
     texts = [change.text for change in comparison.changed]
     more = [f"... and {len(texts) - _NAMED:,} more"] if len(texts) > _NAMED else []

@@ -92,9 +92,9 @@ class Access:
         return context
 
 
-def is_told(said: bytes, secret: bytes) -> bool:
-    """Whether a client said the secret; how long the comparison takes does not tell where they differ."""
-    return hmac.compare_digest(said, secret)
+def is_told(token: bytes, secret: bytes) -> bool:
+    """Whether the token of a client is the secret; how long the comparison takes does not tell where they differ."""
+    return hmac.compare_digest(token, secret)
 
 
 def is_loopback(host: str) -> bool:

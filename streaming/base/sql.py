@@ -71,7 +71,7 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
 
 def _type_of(kind: exp.Expr) -> str:
     text: str = kind.sql("spark")
-    return _NAME_OR_LETTER.sub(lambda found: found[1] or found[0].lower(), text)
+    return _NAME_OR_LETTER.sub(lambda match: match[1] or match[0].lower(), text)
 
 
 def _check_definitions(ddl: str, table: exp.Expr) -> None:

@@ -21,4 +21,4 @@ def told(instant: datetime | None) -> str:
 
 def shown(text: str) -> str:
     """A text from outside as a terminal may show it: what terminals obey is written as in Python, such as `\\x1b`."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _OBEYED.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

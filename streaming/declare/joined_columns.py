@@ -43,8 +43,8 @@ class PairColumns:
         """The columns that SQL may read, with their Spark types, None where only Spark knows it."""
         left, right = self._streams["left"], self._streams["right"]
         return {
-            **{told: left.types[name] for name, told in self.left.items()},
-            **{told: right.types[name] for name, told in self.right.items()},
+            **{alias: left.types[name] for name, alias in self.left.items()},
+            **{alias: right.types[name] for name, alias in self.right.items()},
             LEFT_AT: "timestamp",
             RIGHT_AT: "timestamp",
         }
@@ -55,10 +55,10 @@ class PairColumns:
         left, right = self._streams["left"], self._streams["right"]
         return {
             **{
-                told: ((left.name, name), *([(right.name, self._keys[name])] if name in self._keys else []))
-                for name, told in self.left.items()
+                alias: ((left.name, name), *([(right.name, self._keys[name])] if name in self._keys else []))
+                for name, alias in self.left.items()
             },
-            **{told: ((right.name, name),) for name, told in self.right.items()},
+            **{alias: ((right.name, name),) for name, alias in self.right.items()},
             LEFT_AT: ((left.name, left.event_time),),
             RIGHT_AT: ((right.name, right.event_time),),
         }

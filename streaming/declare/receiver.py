@@ -34,9 +34,9 @@ class Subscriptions:
     def __post_init__(self) -> None:
         check_type("`of` of Subscriptions", self.of, (Stream, Operator), "a stream or a view")
         # Of an operator the columns are told as far as its declaration knows them.
-        known = self.of.columns if isinstance(self.of, Stream) else tuple(spec.name for spec in self.of.columns_of())
-        if known:
-            check_names("column of Subscriptions", f"`{self.column}`", known)
+        columns = self.of.columns if isinstance(self.of, Stream) else tuple(spec.name for spec in self.of.columns_of())
+        if columns:
+            check_names("column of Subscriptions", f"`{self.column}`", columns)
         if not isinstance(self.message, str) or _VALUE not in self.message:
             raise DeclarationError(
                 f"message={self.message!r} of Subscriptions has no {_VALUE}, where the value is to stand; write one, "

@@ -163,5 +163,5 @@ class Selected(Operator):
 
 def _only(types: Any) -> str | None:
     """The type that all of them are; None where they differ."""
-    found = set(types)
-    return found.pop() if len(found) == 1 else None
+    kinds = set(types)
+    return kinds.pop() if len(kinds) == 1 else None

@@ -74,12 +74,12 @@ def check_result_names(what: str, values: Iterable[str], identity: tuple[str, ..
     Raises:
         DeclarationError: with the names that are taken.
     """
-    seen = {name.lower() for name in identity}
+    names = {name.lower() for name in identity}
     for name in values:
         check_column_name(name)
-        if name.lower() in seen:
+        if name.lower() in names:
             raise DeclarationError(
                 f"result {name!r} of {what} has the name of a key, a window column or another result "
                 f"({', '.join(identity)}); rename it."
             )
-        seen.add(name.lower())
+        names.add(name.lower())

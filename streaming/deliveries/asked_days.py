@@ -55,8 +55,8 @@ def ask_for_days(uri: str, days: Iterable[date], answered: int) -> int:
         if _newest(there) != newest:
             raise FencedError("somebody else asks for days of the same delivery at this moment; ask again.")
 
-    told = {"asked": [[first.isoformat(), last.isoformat()] for first, last in wanted]}
-    delta.note(uri, metadata=told, numbers={**numbers, _NEWEST: asked}, fence=fence)
+    metadata = {"asked": [[first.isoformat(), last.isoformat()] for first, last in wanted]}
+    delta.note(uri, metadata=metadata, numbers={**numbers, _NEWEST: asked}, fence=fence)
     return asked
 
 

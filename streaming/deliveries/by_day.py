@@ -72,8 +72,8 @@ def check_days(lake: Lake, delivery: Delivery, days: frozenset[date]) -> None:
     there = days_to_deliver(lake, delivery)
     missing = sorted(days - there)
     if missing:
-        known = f"its days are from {min(there)} to {max(there)}" if there else "it has no days yet"
+        extent = f"its days are from {min(there)} to {max(there)}" if there else "it has no days yet"
         raise RedeliveryError(
             f"{delivery.of.name!r} has no row of {', '.join(map(str, missing[:_NAMED]))} for {delivery.name!r}; "
-            f"{known}. Nothing was delivered."
+            f"{extent}. Nothing was delivered."
         )

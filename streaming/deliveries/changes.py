@@ -119,9 +119,9 @@ class ChangesOutbox(Outbox):
         current = look.rows(spark)
         if table is None:
             return _on(current, days).withColumn(CHANGE, F.lit(UPSERT))
-        told = _newest(_on(delta.read(spark, self._uri, table.version()), days), self._of)
+        changes = _newest(_on(delta.read(spark, self._uri, table.version()), days), self._of)
         # Of what is told again also what had been deleted: the target may have it back.
-        held = told.where((F.col(CHANGE) == UPSERT) | _is_told_again(F.col(DAY), again))
+        held = changes.where((F.col(CHANGE) == UPSERT) | _is_told_again(F.col(DAY), again))
         return changes_between(held, _on(current, days), self._of, again)
 
     def _fence(self, before: Seen) -> Callable[[DeltaTable], None]:
@@ -136,13 +136,13 @@ class ChangesOutbox(Outbox):
 
 
 def changes_between(
-    told: DataFrame, current: DataFrame, of: Changing, again: frozenset[date] | None = frozenset()
+    baseline: DataFrame, current: DataFrame, of: Changing, again: frozenset[date] | None = frozenset()
 ) -> DataFrame:
-    """What a consumer that holds `told` must hear to hold `current`: the told columns, `_day`, `_change`, `_reason`.
+    """What a consumer that holds `baseline` must hear to hold `current`: its columns, `_day`, `_change`, `_reason`.
 
     On the days `again`, or with None on every day, what is the same is told once more.
     """
-    old = told.select(*(F.col(name).alias(f"_old_{name}") for name in (*of.columns, DAY)))
+    old = baseline.select(*(F.col(name).alias(f"_old_{name}") for name in (*of.columns, DAY)))
     same = [F.col(name).eqNullSafe(F.col(f"_old_{name}")) for name in of.identity]
     both = current.withColumn("_is", F.lit(True)).join(old.withColumn("_was", F.lit(True)), same, "full_outer")
     days = [F.col(name) for name in (DAY, f"_old_{DAY}")]

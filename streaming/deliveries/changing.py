@@ -117,12 +117,12 @@ class _LookAtView(Look):
         if anew or view.window.merging or before.of_generation != generation_of(self._first):
             return None
         since = view.window.closed_by(from_micros(before.closed))
-        found = days_of(read_first(spark, lake, view, self._at.first).where(F.col("window_end") > literal(since)))
+        days = days_of(read_first(spark, lake, view, self._at.first).where(F.col("window_end") > literal(since)))
         updates = read_updates(spark, lake, view, self._at.updates)
         if updates is not None:
-            found |= days_of(updates.where(F.col("_batch") > before.updates))
+            days |= days_of(updates.where(F.col("_batch") > before.updates))
         corrections = delta.open_table(lake.table(view, CORRECTIONS), self._at.corrections)
-        return frozenset(found | corrected_since(before.corrections, corrections))
+        return frozenset(days | corrected_since(before.corrections, corrections))
 
     def rows(self, spark: SparkSession) -> DataFrame:
         view, lake = self._view, self._lake
@@ -144,8 +144,8 @@ def corrected_since(version: int, table: DeltaTable | None) -> set[date]:
     """The days that were corrected after a version of an open table of corrections."""
     commits = () if table is None else newest_commits(table)
     newer = takewhile(lambda commit: commit["version"] > version, commits)
-    told = [commit["userMetadata"] for commit in newer if isinstance(commit["userMetadata"], dict)]
-    days = [day for each in told if isinstance(each.get("through"), dict) for day in each["through"]]
+    metadata = [commit["userMetadata"] for commit in newer if isinstance(commit["userMetadata"], dict)]
+    days = [day for each in metadata if isinstance(each.get("through"), dict) for day in each["through"]]
     return {date.fromisoformat(day) for day in days}
 
 

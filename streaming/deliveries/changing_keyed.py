@@ -55,10 +55,10 @@ class _LookAtKeyed(LookAtCorrected[Keyed]):
         corrections = read_corrections(spark, lake, operator, "", self._corrections)
         current = current_results(delta.read(spark, lake.table(operator), self._version), corrections, operator)
         reason = F.when(F.col("_corrected"), "correction").otherwise("first").alias(REASON)
-        told = current.select(*current.columns, reason).drop("_corrected")
+        results = current.select(*current.columns, reason).drop("_corrected")
         # A text, because values may be such as have no order.
         emitted = (f"`{name}`" for name in operator.output_schemas[""].names)
         values = F.to_json(F.struct(*emitted), {"ignoreNullFields": "false"})
         own = [F.col(f"`{name}`") for name in (*operator.by, AT)]
         number = F.row_number().over(SortedBy.partitionBy(*own).orderBy(values))
-        return self._of.identified(told, [*own, number], [F.col(AT), values])
+        return self._of.identified(results, [*own, number], [F.col(AT), values])

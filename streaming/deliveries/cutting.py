@@ -106,15 +106,15 @@ class Cutting:
         return self._reader_of(asked).again(spark, ledger)
 
     def _again(self, spark: SparkSession, ledger: Ledger, asked: AskedDays) -> Ledger:
-        told = self._outbox.tell_again(spark, asked.days)
-        if told is not None:
-            return ledger.answer(asked.number, Cursor(told))
+        unit = self._outbox.tell_again(spark, asked.days)
+        if unit is not None:
+            return ledger.answer(asked.number, Cursor(unit))
         since = ledger.again_since(asked.number, Cursor(self._outbox.begin))
-        found = self._reader_of(asked).cut(spark, since, ledger)
+        batch = self._reader_of(asked).cut(spark, since, ledger)
         self._ledger.check_generation(ledger, self._outbox.generation())
-        if found is None:
+        if batch is None:
             return ledger.answer(asked.number, since)
-        self._cut, until = found
+        self._cut, until = batch
         return ledger.plan_again(asked.number, since, until, self._cut.rows.num_rows)
 
     def _reader_of(self, asked: AskedDays) -> DaysReader:

@@ -34,8 +34,8 @@ def retried(spark: SparkSession, reader: Reader, dead: Sequence[DeadLetter]) -> 
     """The rows behind some dead letters, as the delivery selects them now; those not to be delivered are left out."""
     tried = {Cursor(row["origin"]["unit"], row["origin"]["row"]): int(row["attempt"]) for row in dead}
     rows = reader.at(spark, list(tried))
-    found = zip(rows[UNIT].to_pylist(), rows[ROW].to_pylist(), strict=True)
-    places = [Cursor(unit, row) for unit, row in found]
+    pairs = zip(rows[UNIT].to_pylist(), rows[ROW].to_pylist(), strict=True)
+    places = [Cursor(unit, row) for unit, row in pairs]
     return Held(rows.drop_columns([ROW]), places, [tried[place] for place in places])
 
 

@@ -58,14 +58,14 @@ class Reader:
         Raises:
             SinkError: they are not all there any more.
         """
-        found = self._read(spark, since, until.unit + (1 if until.row else 0), rows)
-        if found.num_rows != rows:
+        batch = self._read(spark, since, until.unit + (1 if until.row else 0), rows)
+        if batch.num_rows != rows:
             raise SinkError(
                 f"of the {rows:,} rows of the batch that delivery {self._delivery.name!r} is about to send, "
-                f"{found.num_rows:,} are there: its table was changed by hand. Restore it, or begin anew with "
+                f"{batch.num_rows:,} are there: its table was changed by hand. Restore it, or begin anew with "
                 f"`{self._command} --all`."
             )
-        return found
+        return batch
 
     def at(self, spark: SparkSession, places: Sequence[Cursor]) -> pa.Table:
         """Single rows by their places, in order; those that are there no more, or not to be delivered, are left out."""
@@ -73,9 +73,9 @@ class Reader:
         frame = self._outbox.rows(spark, units[0], units[-1] + 1).where(F.col(UNIT).isin(units))
         numbered = with_places(wanted(frame, self._delivery), self._outbox)
         asked = spark.createDataFrame([(place.unit, place.row) for place in places], f"{UNIT} bigint, {ROW} bigint")
-        found = numbered.join(F.broadcast(asked), [UNIT, ROW], "left_semi")
-        found = self._outbox.still_told(spark, found)
-        ordered = found.orderBy(UNIT, *self._outbox.order)
+        rows = numbered.join(F.broadcast(asked), [UNIT, ROW], "left_semi")
+        rows = self._outbox.still_told(spark, rows)
+        ordered = rows.orderBy(UNIT, *self._outbox.order)
         return _arrow(as_delivered(ordered, self._delivery, {ROW: F.col(ROW).cast("bigint")}))
 
     @property
@@ -93,10 +93,10 @@ class Reader:
 
 def as_delivered(frame: DataFrame, delivery: Delivery, more: Mapping[str, Column] | None = None) -> DataFrame:
     """The columns of a batch, and `more`."""
-    told = [CHANGE, REASON] if delivery.what == "current" else []
+    change_columns = [CHANGE, REASON] if delivery.what == "current" else []
     selected = [F.expr(text).alias(name) for name, text in delivery.selected.items()]
     others = [column.alias(name) for name, column in (more or {}).items()]
-    return frame.select(UNIT, REVISION, TIME, *told, *others, *selected)
+    return frame.select(UNIT, REVISION, TIME, *change_columns, *others, *selected)
 
 
 def with_places(frame: DataFrame, outbox: Outbox) -> DataFrame:

@@ -100,13 +100,13 @@ class RefusedOutbox(Outbox):
                     "let it run alone. Nothing is lost."
                 )
 
-        told = vars(after)
+        fields = vars(after)
         delta.append(
             frame,
             self._uri,
             txn=None,
-            metadata=lambda: told,
-            numbers=lambda: told,
+            metadata=lambda: fields,
+            numbers=lambda: fields,
             statistics=(REVISION,),
             fence=fence,
         )

@@ -117,10 +117,10 @@ class DeliveryRuntime:
             held = self._cutting.held(spark, ledger)
             batch = NumberedBatch(self.name, ledger.generation, ledger.planned, held.rows)
 
-            def put_aside(found: Sequence[RefusedRow]) -> None:
+            def put_aside(rows: Sequence[RefusedRow]) -> None:
                 nonlocal refused
-                refused = len(found)
-                self.dead_letters.put_aside(batch, found, held.places, held.tried)
+                refused = len(rows)
+                self.dead_letters.put_aside(batch, rows, held.places, held.tried)
 
             sink.deliver(batch, put_aside)
         self._write(ledger, ledger.arrived())

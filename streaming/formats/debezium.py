@@ -69,13 +69,13 @@ class Debezium(Format):
         opened = self._envelope.opened(raw)
         operation = F.col(OP)
         deleted = operation == "d"
-        known = F.coalesce(operation.isin(*_OPERATIONS), F.lit(False))
+        is_change = F.coalesce(operation.isin(*_OPERATIONS), F.lit(False))
         unreadable = (
             F.when(F.col("_raw").isNull(), F.lit(None))
             .when(F.col(UNREADABLE).isNotNull(), F.col(UNREADABLE))
             .when(operation.isNull(), F.lit("debezium: the payload is no envelope, it has no op"))
             .when(
-                ~known,
+                ~is_change,
                 F.concat(
                     F.lit("debezium: op "), operation, F.lit(f" is no change of a row ({', '.join(_OPERATIONS)})")
                 ),
@@ -93,11 +93,13 @@ class Debezium(Format):
             return F.when(readable, value)
 
         wrong = (self._reason(column).alias(column.name) for column in self._envelope.row)
-        time, told = _time(F.col(AT)), F.col(AT)
+        time, milliseconds = _time(F.col(AT)), F.col(AT)
         added = {
             CHANGE_AT: F.when(
-                told.isNotNull() & time.isNull(),
-                F.concat(F.lit(f"type: {CHANGE_AT} is no number of milliseconds of the years 1 to 9999, got "), told),
+                milliseconds.isNotNull() & time.isNull(),
+                F.concat(
+                    F.lit(f"type: {CHANGE_AT} is no number of milliseconds of the years 1 to 9999, got "), milliseconds
+                ),
             )
         }
         reasons = (added.get(column.name, F.lit(None)).cast("string").alias(column.name) for column in _ADDED)

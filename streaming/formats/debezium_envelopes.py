@@ -148,7 +148,7 @@ def _record(schema: Parsed, name: str) -> Parsed:
     (field,) = (field for field in schema["fields"] if field["name"] == name)
     members = field["type"] if isinstance(field["type"], list) else [field["type"]]
     for member in members:
-        found = schema.get("__named_schemas", {}).get(member, member) if isinstance(member, str) else member
-        if isinstance(found, dict) and found.get("type") == "record":
-            return {**found, "__named_schemas": schema.get("__named_schemas", {})}
+        definition = schema.get("__named_schemas", {}).get(member, member) if isinstance(member, str) else member
+        if isinstance(definition, dict) and definition.get("type") == "record":
+            return {**definition, "__named_schemas": schema.get("__named_schemas", {})}
     raise DeclarationError(f"the field {name!r} of the Avro schema of Debezium is no record; give that of an envelope.")

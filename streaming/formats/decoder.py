@@ -54,10 +54,10 @@ class Writers(Generic[_Writer]):
         if key in self._known:
             self._known.move_to_end(key)
             return self._known[key]
-        found = self._known[key] = ask()
+        writer = self._known[key] = ask()
         if len(self._known) > MOST_WRITERS:
             self._known.popitem(last=False)
-        return found
+        return writer
 
 
 @dataclass

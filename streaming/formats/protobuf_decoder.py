@@ -90,10 +90,10 @@ class ProtobufDecoder(Decoder):
 
     def _writer(self, identity: int, indexes: tuple[int, ...], client: Any) -> Names:
         """The fields of the message that a payload was written as."""
-        found = self._writers.get((identity, indexes), lambda: self._asked(identity, indexes, client))
-        if isinstance(found, str):
-            raise Unreadable(found)
-        return found
+        answer = self._writers.get((identity, indexes), lambda: self._asked(identity, indexes, client))
+        if isinstance(answer, str):
+            raise Unreadable(answer)
+        return answer
 
     def _asked(self, identity: int, indexes: tuple[int, ...], client: Any) -> Names | str:
         try:

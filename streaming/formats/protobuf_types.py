@@ -55,7 +55,7 @@ def described(descriptor_set: bytes, message: str) -> Descriptor:
     for name in files:
         _add(name, files, pool)
     try:
-        found: Descriptor = pool.FindMessageTypeByName(message)
+        descriptor: Descriptor = pool.FindMessageTypeByName(message)
     except KeyError as error:
         names = sorted(
             f"{file.package}.{each.name}".lstrip(".") for file in files.values() for each in file.message_type
@@ -64,7 +64,7 @@ def described(descriptor_set: bytes, message: str) -> Descriptor:
             f"the descriptor set has no message {message!r}; it has {', '.join(names) or 'none'}. Name one with its "
             f"package, or {_HOW}."
         ) from error
-    return found
+    return descriptor
 
 
 def _add(name: str, files: Mapping[str, FileDescriptorProto], pool: DescriptorPool) -> None:

@@ -30,7 +30,7 @@ def side_rows(joined: Joined, side: Side, log: DataFrame) -> DataFrame:
     at, stamp = F.col(f"`{stream.event_time}`"), F.col(STAMP)
     rows = log.where(stamp.isNull() | (at >= stamp)) if joined.late == "drop" else log
     return rows.select(
-        *(F.col(f"`{name}`").alias(told) for name, told in names.items()),
+        *(F.col(f"`{name}`").alias(alias) for name, alias in names.items()),
         *(F.col(f"`{key[side == 'right']}`").alias(f"_{side}_key{place}") for place, key in enumerate(joined.keys)),
         at.alias(_AT[side]),
         stamp.alias(f"_{side}_stamp"),
@@ -47,8 +47,8 @@ def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, count: i
     """
     frames = {"left": left, "right": right}
     old = OTHER[new]
-    looking, found = _near(joined, new, frames[new], old, frames[old])
-    met = found.join(_kept(joined, new, looking, count), _is_pair(joined))
+    looking, candidates = _near(joined, new, frames[new], old, frames[old])
+    met = candidates.join(_kept(joined, new, looking, count), _is_pair(joined))
     return met.drop("_left_near", "_right_near")
 
 
@@ -113,10 +113,10 @@ def alone(joined: Joined, side: Side, rows: DataFrame, other: DataFrame) -> Data
     return rows.withColumns(nothing)
 
 
-def results(joined: Joined, found: DataFrame, batch: int, now: datetime) -> DataFrame:
+def results(joined: Joined, rows: DataFrame, batch: int, now: datetime) -> DataFrame:
     """What is stored of pairs, or of rows alone: the columns that are selected, and where each is from."""
     at = F.greatest(LEFT_AT, RIGHT_AT)
-    return found.select(
+    return rows.select(
         *(F.expr(f"({sql}\n)").alias(name) for name, sql in joined.selected.items()),
         LEFT_AT,
         RIGHT_AT,
@@ -130,7 +130,7 @@ def results(joined: Joined, found: DataFrame, batch: int, now: datetime) -> Data
 
 
 def _near(
-    joined: Joined, looking: Side, rows: DataFrame, found: Side, others: DataFrame
+    joined: Joined, looking: Side, rows: DataFrame, partner: Side, others: DataFrame
 ) -> tuple[DataFrame, DataFrame]:
     """Rows and the `others` that may be their partners, with a stretch of time that those of a pair have in common.
 
@@ -143,7 +143,7 @@ def _near(
     stretches = F.sequence(_stretch(at + earliest, width), _stretch(at + latest, width))
     return (
         rows.withColumn(f"_{looking}_near", F.explode(stretches)),
-        others.withColumn(f"_{found}_near", _stretch(F.unix_micros(_AT[found]), width)),
+        others.withColumn(f"_{partner}_near", _stretch(F.unix_micros(_AT[partner]), width)),
     )
 
 

@@ -53,16 +53,16 @@ def audit_joined(
         return
     stored = delta.read(spark, lake.table(joined, UNMATCHED), pinned.versions[UNMATCHED])
     # Written before the pairs, so it may be a step ahead of them.
-    told = _comparable(stored.where(F.col(BATCH) <= at.batch)).where(kept)
+    unmatched_rows = _comparable(stored.where(F.col(BATCH) <= at.batch)).where(kept)
     alone_in_time = _alone(joined, sides, at, only_in_time=True).where(kept)
     yield Finding(
         "first result",
         joined.table_name(UNMATCHED),
-        told.count(),
-        differing_rows(told, alone_in_time),
+        unmatched_rows.count(),
+        differing_rows(unmatched_rows, alone_in_time),
         f"rows without a partner in time: found again, equal{whole}",
     )
-    current = current_rows(met, told, joined.outer_sides)
+    current = current_rows(met, unmatched_rows, joined.outer_sides)
     every = expected.unionByName(_alone(joined, sides, at, only_in_time=False).where(kept))
     yield Finding(
         "convergence",
@@ -90,8 +90,8 @@ def _alone(joined: Joined, sides: Mapping[Side, DataFrame], at: Reached, *, only
     return _computed(joined, reduce(DataFrame.unionByName, parts))
 
 
-def _computed(joined: Joined, found: DataFrame) -> DataFrame:
-    return _comparable(results(joined, found, 0, EPOCH))
+def _computed(joined: Joined, rows: DataFrame) -> DataFrame:
+    return _comparable(results(joined, rows, 0, EPOCH))
 
 
 def _comparable(rows: DataFrame) -> DataFrame:

@@ -66,8 +66,8 @@ class JoinedSteps:
         after = before.after(batches)
         for suffix in (to for to in self._outputs.suffixes if stands[to].is_behind(after)):
             find = self._unmatched if suffix == UNMATCHED else self._pairs
-            found = find(before, after, batches)
-            rows = None if found is None else results(self._joined, found, after.batch, instant)
+            frame = find(before, after, batches)
+            rows = None if frame is None else results(self._joined, frame, after.batch, instant)
             written = self._commit(suffix, rows, stands[suffix], after)
         return Written(written)
 
@@ -81,8 +81,8 @@ class JoinedSteps:
             self._with_partners("left", before, after, after, batches),
             self._with_partners("right", before, after, before, batches),
         ]
-        found = [part for part in parts if part is not None]
-        return reduce(DataFrame.unionByName, found) if found else None
+        frames = [part for part in parts if part is not None]
+        return reduce(DataFrame.unionByName, frames) if frames else None
 
     def _near_new(self, before: Reached, after: Reached, batches: Batches) -> dict[Side, list[TimeRange]]:
         """The stretches of event time of each side in which its new rows lie, and the possible partners of others."""
@@ -124,8 +124,8 @@ class JoinedSteps:
     def _unmatched(self, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
         """The rows whose last possible partner both clocks have passed by now; None where none can be."""
         parts = (self._unmatched_of(side, before, after, batches) for side in self._joined.outer_sides)
-        found = [part for part in parts if part is not None]
-        return reduce(DataFrame.unionByName, found) if found else None
+        frames = [part for part in parts if part is not None]
+        return reduce(DataFrame.unionByName, frames) if frames else None
 
     def _unmatched_of(self, side: Side, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
         new = self._new_ranges(side, before, after, batches)
@@ -142,10 +142,10 @@ class JoinedSteps:
 
     def _due_rows(self, side: Side, waited: Due, before: Reached, after: Reached) -> DataFrame | None:
         name = self._streams[side].name
-        known = self._rows(side, waited.ripe, after)
+        ripe_rows = self._rows(side, waited.ripe, after)
         came_late = self._rows(side, waited.late, after, before.through[name])
         parts = [
-            *([] if known is None else [known.where(waited.is_ripe(side))]),
+            *([] if ripe_rows is None else [ripe_rows.where(waited.is_ripe(side))]),
             *([] if came_late is None else [came_late.where(waited.is_late(side))]),
         ]
         return reduce(DataFrame.unionByName, parts) if parts else None
@@ -185,8 +185,8 @@ class JoinedSteps:
     def _created(self, suffix: str) -> str:
         uri = self._lake.table(self._joined, suffix)
         if suffix not in self._ready and not delta.exists(uri):
-            found = pairs(self._joined, self._no_rows["left"], self._no_rows["right"], "left")
-            create_table(self._lake, self._joined, suffix, results(self._joined, found, 0, EPOCH).schema)
+            no_pairs = pairs(self._joined, self._no_rows["left"], self._no_rows["right"], "left")
+            create_table(self._lake, self._joined, suffix, results(self._joined, no_pairs, 0, EPOCH).schema)
         self._ready.add(suffix)
         return uri
 

@@ -59,8 +59,8 @@ def audit_two_sided(
     columns = operator.columns
     on_time = results(counted.where("not _late")).select(*columns)
     broken = differing_rows(first.where(kept).select(*columns), on_time)
-    told = f"rows: stream = batch, on-time rows{of_kept_days(since)}"
-    yield Finding("first result", operator.name, on_time.count(), broken, told)
+    comparison = f"rows: stream = batch, on-time rows{of_kept_days(since)}"
+    yield Finding("first result", operator.name, on_time.count(), broken, comparison)
     corrections = read_corrections(spark, lake, operator, pinned.versions[CORRECTIONS])
     if operator.late == "drop":
         yield Finding("convergence", operator.name, 0, 0, "not promised: late rows are dropped as declared")
@@ -91,8 +91,8 @@ def _partition(operator: TwoSided, counted: DataFrame, logs: Mapping[str, LogAtV
     for name, log in logs.items():
         by = counted_by(operator, streams[name])
         unaware = max((batch.number for batch in log.batches if _late_in(batch, operator, by) is None), default=-1)
-        known = [batch for batch in log.batches if batch.number > unaware]
-        in_commits[name] = sum((_late_in(each, operator, by) or 0) - each.gone_late(operator.name) for each in known)
+        batches = [batch for batch in log.batches if batch.number > unaware]
+        in_commits[name] = sum((_late_in(each, operator, by) or 0) - each.gone_late(operator.name) for each in batches)
         sides = [side.name for side in operator.sides if side.stream.name == name]
         aware = aware | (F.col(SIDE).isin(*sides) & (F.col("_batch") > unaware))
     row = counted.agg(

@@ -60,7 +60,7 @@ def pending(
     the end of a window that has some: what is late by its own clock may be early by the joint one. Batch numbers are
     those of the log that is further behind.
     """
-    found = []
+    entries = []
     for row in late_days(until(logs, at), operator, at).collect():
         corrected = Corrected.of(operator, row["day"], corrections)
         newest = newest_late(operator, row.asDict())
@@ -68,8 +68,8 @@ def pending(
             newest = dict(at.through)
         entry = corrected.pending(row["day"], row["late_pairs"], newest)
         if entry is not None:
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries
 
 
 def late_days(logs: Mapping[str, DataFrame], operator: TwoSided, at: Reached) -> DataFrame:

@@ -57,7 +57,7 @@ def _joined(groups: DataFrame, operator: WindowJoined, extra: tuple[str, ...]) -
 def _pair(operator: WindowJoined) -> Iterator[Column]:
     """The columns that SQL over a pair reads."""
     for side, names, at in ((LEFT, operator.pair.left, LEFT_AT), (RIGHT, operator.pair.right, RIGHT_AT)):
-        yield from (F.col(side)[name].alias(told) for name, told in names.items())
+        yield from (F.col(side)[name].alias(alias) for name, alias in names.items())
         yield F.col(side)[EVENT_TIME].alias(at)
 
 

@@ -74,8 +74,8 @@ def _is_secret(name: str) -> bool:
     return any(part in name for part in _SECRETS)
 
 
-def client_options(given: Mapping[str, str], known: Sequence[str] = READER) -> ClientOptions:
-    """The options, checked against those that are `known`; they are nowhere quoted with their values.
+def client_options(given: Mapping[str, str], names: Sequence[str] = READER) -> ClientOptions:
+    """The options, checked against the `names` that there are; they are nowhere quoted with their values.
 
     Raises:
         DeclarationError: a name is unknown or not the user's, or what goes together is not all there.
@@ -87,9 +87,9 @@ def client_options(given: Mapping[str, str], known: Sequence[str] = READER) -> C
             raise DeclarationError(f"option {name!r} of Kafka is a {type(value).__name__}; write it as text.")
         if name in _OURS:
             raise DeclarationError(f"option {name!r} of Kafka is declared by {_OURS[name]}; leave it out.")
-        if name not in known:
+        if name not in names:
             raise DeclarationError(
-                f"option {name!r} of Kafka is not known; options are those of librdkafka: {', '.join(known)}."
+                f"option {name!r} of Kafka is not known; options are those of librdkafka: {', '.join(names)}."
             )
     _check_together(options)
     return options

@@ -100,8 +100,8 @@ def add_rules(history: RuleHistory, rows: DataFrame, first: int) -> None:
         .select("_rule.*")
     )
     changes = in_force.union(rows.where(number > first).select(*columns)).orderBy(BATCH, ORIGIN).drop(ORIGIN)
-    found = [python_values(column.combine_chunks()) for column in changes.toArrow().columns]
-    for *row, batch in zip(*found, strict=True):
+    values = [python_values(column.combine_chunks()) for column in changes.toArrow().columns]
+    for *row, batch in zip(*values, strict=True):
         history.add(batch, tuple(row))
 
 

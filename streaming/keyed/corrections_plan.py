@@ -54,7 +54,7 @@ def pending(
     A day waits if late rows are newer than its correction, or if a session with some was open then and the clock has
     moved on: what the stream has emitted of it since follows from state without the late rows.
     """
-    found = []
+    entries = []
     for row in late_days(keyed, logs, at).collect():
         corrected = Corrected.of(keyed, row["day"], corrections)
         named = {stream.name: row[f"newest_{place}"] for place, stream in enumerate(keyed.streams)}
@@ -63,8 +63,8 @@ def pending(
             newest = dict(at.through)
         entry = corrected.pending(row["day"], row["late_rows"], newest)
         if entry is not None:
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries
 
 
 def late_days(keyed: Keyed, logs: Mapping[str, DataFrame], at: Reached) -> DataFrame:

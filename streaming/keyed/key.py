@@ -97,8 +97,8 @@ class Key:
                 time; for a row, its event time, or if that is less, the clock.
         """
         if name not in self._timer_names:
-            known = ", ".join(sorted(self._timer_names)) or "none"
-            raise FunctionError(f"there is no timer {name!r}; declared in timers= are: {known}.")
+            names = ", ".join(sorted(self._timer_names)) or "none"
+            raise FunctionError(f"there is no timer {name!r}; declared in timers= are: {names}.")
         if not isinstance(at, int) or isinstance(at, bool):
             raise FunctionError(
                 f"timer {name!r} is set to {at!r}; set it to microseconds, such as key.at + micros('1 hour')."

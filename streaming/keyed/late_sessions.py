@@ -94,8 +94,8 @@ class LateSessionsOf:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sessions = late_sessions(self.idle, self._rows(batches))
-        while found := [_values(session) for session in islice(sessions, _SESSIONS_AT_ONCE)]:
-            columns = zip(zip(*found, strict=True), self.schema, strict=True)
+        while rows := [_values(session) for session in islice(sessions, _SESSIONS_AT_ONCE)]:
+            columns = zip(zip(*rows, strict=True), self.schema, strict=True)
             arrays = [pa.array(values, each.type) for values, each in columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

@@ -47,11 +47,11 @@ def audit_keyed(
         logs = {**logs, keyed.streams[0].name: replace(log, rows=rows)}
     schemas = table_schemas(keyed, logs[keyed.streams[0].name].rows)
     migrated, since = migrations_of(lake, keyed), whole_in(lake, keyed, logs)
-    told = f"not computed again, since older declarations made a part of it: migrated {', '.join(migrated)}"
+    reason = f"not computed again, since older declarations made a part of it: migrated {', '.join(migrated)}"
     if since is not None:
-        told = f"not computed again, since its state follows from rows of days before {since} too, which are gone"
+        reason = f"not computed again, since its state follows from rows of days before {since} too, which are gone"
     if migrated or since is not None:
-        yield from (Finding("cuts", keyed.table_name(suffix), 0, 0, told) for suffix in pinned.versions)
+        yield from (Finding("cuts", keyed.table_name(suffix), 0, 0, reason) for suffix in pinned.versions)
         return
     for suffix, version in pinned.versions.items():
         if suffix not in schemas:
@@ -83,7 +83,7 @@ def _computed(keyed: Keyed, logs: Mapping[str, LogAtVersion], at: Reached, suffi
     clock, rules = optional_micros(at.watermark), None
     if keyed.rules is not None:
         control, name = logs.get(keyed.rules.of.name), keyed.streams[0].name
-        told = None if control is None else control.rows
-        rules = rules_of_logs(keyed.rules, logs[name].batches, at.through[name], told)
+        control_rows = None if control is None else control.rows
+        rules = rules_of_logs(keyed.rules, logs[name].batches, at.through[name], control_rows)
     task = RowsOf(keyed, NEVER if clock is None else clock, suffix, schema, rules)
     return in_order(keyed, rows, rules).mapInArrow(task, spark_schema(schema, partitioned=False))

@@ -96,18 +96,18 @@ def migrations_of(lake: Lake, keyed: Keyed) -> list[str]:
     """In words, what the state of a keyed function was migrated from since it was built, oldest first."""
     table = delta.open_table(lake.table(keyed, STATE))
     recorded = None if table is None else recorded_declaration(table)
-    found = [] if recorded is None else recorded.get(_MIGRATIONS, [])
-    return [f"from version {each['version']} by {each['by'] or 'adding and widening fields'}" for each in found]
+    migrations = [] if recorded is None else recorded.get(_MIGRATIONS, [])
+    return [f"from version {each['version']} by {each['by'] or 'adding and widening fields'}" for each in migrations]
 
 
 def _migrations(keyed: Keyed, recorded: dict[str, Any], done: int) -> list[dict[str, Any]]:
     """Those that are recorded, `done` of them, and the one that is to come; one that was begun is ended first."""
-    told: list[dict[str, Any]] = recorded.get(_MIGRATIONS, [])
+    migrations: list[dict[str, Any]] = recorded.get(_MIGRATIONS, [])
     makes = recorded["makes"]
-    if len(told) > done or is_of_today(keyed, makes):
-        return told
+    if len(migrations) > done or is_of_today(keyed, makes):
+        return migrations
     by = None if keyed.migrate is None else described(keyed.migrate)
-    return [*told, {"version": version_of(makes), "state": makes["state"], "by": by}]
+    return [*migrations, {"version": version_of(makes), "state": makes["state"], "by": by}]
 
 
 def _done(table: DeltaTable) -> int:

@@ -102,14 +102,14 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
 
     def _waiting(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
         """The clock that passes every row which waits for it, in the `rows` of the stream's log and in the others'."""
-        found = []
+        maxima = []
         for each in self.operator.streams:
             log = rows if each == stream else valid(read_log(rows.sparkSession, self.lake, each))
             time = F.col(each.event_time)
             waits = log.where((time >= literal(watermark)) & is_on_time(each))
-            found += waits.agg(F.unix_micros(F.max(time))).collect()
+            maxima += waits.agg(F.unix_micros(F.max(time))).collect()
         # A row comes once the clock has passed it.
-        return max((from_micros(row[0] + 1) for row in found if row[0] is not None), default=None)
+        return max((from_micros(row[0] + 1) for row in maxima if row[0] is not None), default=None)
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:

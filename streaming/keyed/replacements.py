@@ -108,13 +108,13 @@ def _stretches(sessions: DataFrame, keyed: Keyed, begins: datetime, last: dateti
 
 def _within(keyed: Keyed, rows: Mapping[str, DataFrame], stretches: DataFrame) -> dict[str, DataFrame]:
     """The rows of these sessions, by stream."""
-    found = {}
+    frames = {}
     for stream in keyed.streams:
         time_of = F.col(f"`{stream.event_time}`")
         is_of = [F.col(f"`{name}`").eqNullSafe(F.col(_key(place))) for place, name in enumerate(keyed.by)]
         in_session = (time_of >= F.col(SESSION_START)) & (time_of < F.col(END))
-        found[stream.name] = rows[stream.name].join(stretches, reduce(Column.__and__, is_of, in_session), "left_semi")
-    return found
+        frames[stream.name] = rows[stream.name].join(stretches, reduce(Column.__and__, is_of, in_session), "left_semi")
+    return frames
 
 
 def _key(place: int) -> str:

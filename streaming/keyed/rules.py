@@ -173,15 +173,15 @@ class RulesByPin:
 
     def of_batch(self, batch: int) -> RulesInForce:
         """Those for the rows of a batch of the data."""
-        found = self._of_batch.get(batch)
-        if found is None:
-            found = self._of_batch[batch] = self._at(self._pins.of_batch(batch))
-        return found
+        rules = self._of_batch.get(batch)
+        if rules is None:
+            rules = self._of_batch[batch] = self._at(self._pins.of_batch(batch))
+        return rules
 
-    def of_time(self, at: int, seen: RulesInForce) -> RulesInForce:
-        """Those for a timer that was set to `at`, by a key that has `seen` some: a late row may set one in the past."""
+    def of_time(self, at: int, rules: RulesInForce) -> RulesInForce:
+        """Those for a timer that was set to `at`, by a key that saw `rules`: a late row may set one in the past."""
         pin = self._pins.of_time(at)
-        return seen if seen.pin >= pin else self._at(pin)
+        return rules if rules.pin >= pin else self._at(pin)
 
     def matching(self, in_force: RulesInForce, places: Iterable[int]) -> list[Any]:
         """The rules at these places, without those that are not in force."""

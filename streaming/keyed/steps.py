@@ -77,9 +77,9 @@ class KeyedSteps:
         Raises:
             FunctionError: `migrate` of the declaration failed.
         """
-        told = migrate_state(self._spark, self._lake, self._keyed, self._schemas[STATE])
+        summary = migrate_state(self._spark, self._lake, self._keyed, self._schemas[STATE])
         cut_state(self._spark, self._lake, self._keyed, self._schemas[STATE])
-        return told
+        return summary
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:
         """Follow `batches` of each log, those after the state in order and without a gap.

@@ -118,9 +118,9 @@ class OpenBucket:
         keys, fields = map(python_values, kept[: self._keys]), map(python_values, kept[self._keys : -1])
         of_keys = zip(*keys, strict=True) if self._keys else repeat(())
         of_fields = zip(*fields, strict=True) if len(kept) > self._keys + 1 else repeat(())
-        found = zip(places.tolist(), python_values(hashes), of_fields, _timers_of(kept[-1]), strict=False)
+        entries = zip(places.tolist(), python_values(hashes), of_fields, _timers_of(kept[-1]), strict=False)
         # Both are endless where there are no keys, or no fields.
-        return zip(of_keys, found, strict=False)
+        return zip(of_keys, entries, strict=False)
 
 
 def _timers_of(column: pa.Array) -> list[Mapping[str, int] | None]:

@@ -146,8 +146,8 @@ class BucketFile:
     def close(self) -> dict[str, Any]:
         """End the file; returns the report of the bucket."""
         self._write()
-        found: list[TaskFile] = self._files.close()
-        of_file = vars(found[0]) if found else {}
+        files: list[TaskFile] = self._files.close()
+        of_file = vars(files[0]) if files else {}
         return {"suffix": STATE, **of_file, "bucket": self._bucket, "due": self._due}
 
     def _write(self) -> None:

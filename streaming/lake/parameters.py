@@ -48,15 +48,15 @@ def parameter(name: str, default: Value) -> Value:
         raise DeclarationError(
             f"{name!r} cannot name a parameter; use lower-case letters, digits and underscores, a letter first."
         )
-    found = Parameter(name, default, os.environ.get(PREFIX + name.upper()))
-    known = _declared.setdefault(name, found)
-    if (known.default, type(known.default)) != (default, type(default)):
+    declaration = Parameter(name, default, os.environ.get(PREFIX + name.upper()))
+    original = _declared.setdefault(name, declaration)
+    if (original.default, type(original.default)) != (default, type(default)):
         raise DeclarationError(
-            f"parameter {name!r} is declared with {default!r} here and with {known.default!r} elsewhere; declare it "
+            f"parameter {name!r} is declared with {default!r} here and with {original.default!r} elsewhere; declare it "
             "once and import it, or rename one."
         )
-    _declared[name] = found
-    return default if found.given is None else _read(found, type(default))
+    _declared[name] = declaration
+    return default if declaration.given is None else _read(declaration, type(default))
 
 
 def declared_parameters() -> Mapping[str, Parameter]:
@@ -64,11 +64,11 @@ def declared_parameters() -> Mapping[str, Parameter]:
     return dict(sorted(_declared.items()))
 
 
-def _read(found: Parameter, kind: type[Value]) -> Value:
+def _read(declaration: Parameter, kind: type[Value]) -> Value:
     try:
-        return TypeAdapter(kind).validate_strings(found.given)
+        return TypeAdapter(kind).validate_strings(declaration.given)
     except ValidationError as error:
         raise SettingsError(
-            f"{found.variable}={found.given!r} is no {kind.__name__}, which parameter {found.name!r} is "
-            f"({found.default!r} in the code); correct it, or unset it."
+            f"{declaration.variable}={declaration.given!r} is no {kind.__name__}, which parameter {declaration.name!r} "
+            f"is ({declaration.default!r} in the code); correct it, or unset it."
         ) from error

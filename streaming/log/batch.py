@@ -95,7 +95,7 @@ class Batch:
 
     def to_json(self) -> dict[str, Any]:
         """The commit's `userMetadata`."""
-        erased = {"erased": {each: dict(told) for each, told in self.erased.items()}} if self.erased else {}
+        erased = {"erased": {each: dict(counts) for each, counts in self.erased.items()}} if self.erased else {}
         kept = {} if self.kept_from is None else {"kept_from": self.kept_from.isoformat()}
         return {
             **erased,

@@ -39,7 +39,7 @@ def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list
     batches = live | {number: Batch.from_json(kept[number]) for number in past}
     # Only the archive tells what was erased since.
     erased = {number: kept[number]["erased"] for number in batches.keys() & kept.keys() if "erased" in kept[number]}
-    batches |= {number: replace(batches[number], erased=told) for number, told in erased.items()}
+    batches |= {number: replace(batches[number], erased=erasures) for number, erasures in erased.items()}
     gone = dropped_rows(lake, stream, dropped_before(table))
     batches |= {number: replace(batches[number], dropped=gone[number]) for number in batches.keys() & gone.keys()}
     if not batches:
@@ -67,8 +67,8 @@ def note_erased(lake: Lake, stream: Stream, erasure: str, by_batch: Mapping[int,
     All batches have to be archived.
     """
     kept = archived(lake, stream)
-    told = {number: {**kept[number].get("erased", {}), erasure: dict(each)} for number, each in by_batch.items()}
-    replace_archived(lake, stream, {number: {**kept[number], "erased": each} for number, each in told.items()})
+    erasures = {number: {**kept[number].get("erased", {}), erasure: dict(each)} for number, each in by_batch.items()}
+    replace_archived(lake, stream, {number: {**kept[number], "erased": each} for number, each in erasures.items()})
 
 
 def late_numbers(batch: Batch) -> dict[str, int]:

@@ -48,9 +48,9 @@ def _refused(
 ) -> dict[str, str]:
     columns = nothing(rule)
     rows = lenient_session(columns.sparkSession).createDataFrame([], columns.schema)
-    found = {text: _why_not(rule, text) for text in texts}
-    refused = {text: why for text, why in found.items() if why is not None}
-    return refused | _unreadable([text for text in found if text not in refused], rows)
+    reasons = {text: _why_not(rule, text) for text in texts}
+    refused = {text: why for text, why in reasons.items() if why is not None}
+    return refused | _unreadable([text for text in reasons if text not in refused], rows)
 
 
 def _why_not(rule: ConditionRule, text: str) -> str | None:
@@ -60,8 +60,8 @@ def _why_not(rule: ConditionRule, text: str) -> str | None:
     except DeclarationError as error:
         return str(error)
     tree = sqlglot.parse_one(text, dialect="spark")
-    if told := sorted({_name(node) for node in tree.find_all(exp.Func)} & _NOT_OF_THE_ROW):
-        return f"the condition {text!r} calls {', '.join(told)}, which follows from no row"
+    if functions := sorted({_name(node) for node in tree.find_all(exp.Func)} & _NOT_OF_THE_ROW):
+        return f"the condition {text!r} calls {', '.join(functions)}, which follows from no row"
     if tree.find(exp.Query) is not None:
         return f"the condition {text!r} has a query, and follows from more than one row"
     return None

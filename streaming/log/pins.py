@@ -28,11 +28,11 @@ def next_pins(before: Mapping[str, Pin], newest: Mapping[str, int]) -> dict[str,
 
     What nobody asks for any more is carried on, so that each later batch knows what the first one said.
     """
-    found = {
+    pins = {
         name: Pin(before[name].first, max(number, before[name].newest)) if name in before else Pin(number, number)
         for name, number in newest.items()
     }
-    return {**before, **found}
+    return {**before, **pins}
 
 
 def pins_to_json(pins: Mapping[str, Pin]) -> dict[str, list[int]]:

@@ -77,11 +77,11 @@ def noted_before(lake: Lake, stream: Stream) -> date | None:
 def dropped_rows(lake: Lake, stream: Stream, before: date | None) -> dict[int, dict[str, Any]]:
     """Per batch what was dropped of it, as `Batch.dropped` says, of a log that has lost the days `before`."""
     table = None if before is None else delta.open_table(lake.dropped(stream))
-    found: dict[int, dict[str, Any]] = {}
+    losses: dict[int, dict[str, Any]] = {}
     for row in () if table is None else delta.contents(table).to_pylist():
         if row["before"] <= before:
-            found[row["batch"]] = _together(found.get(row["batch"], {}), json.loads(row["gone"]))
-    return found
+            losses[row["batch"]] = _together(losses.get(row["batch"], {}), json.loads(row["gone"]))
+    return losses
 
 
 def _together(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -127,10 +127,10 @@ async def _ask(process: Process, value: Any, *, is_framed: bool = False) -> Any:
         process.stdin.write(value if is_framed else framed(value))
         await process.stdin.drain()
         head = await process.stdout.readexactly(LENGTH.size)
-        told, *rest = pickle.loads(await process.stdout.readexactly(LENGTH.unpack(head)[0]))
+        status, *rest = pickle.loads(await process.stdout.readexactly(LENGTH.unpack(head)[0]))
     except (asyncio.IncompleteReadError, ConnectionError) as error:
         raise ProcessLookupError(f"the process that called it ended with code {await process.wait()}") from error
-    if told == "error":
+    if status == "error":
         raise CallError(*rest)
     return rest[0]
 

@@ -72,10 +72,10 @@ class DimensionLookup:
         key = tuple(asked[name] for name in self.on)
         if self.at is not None and asked[self.at] is None:
             return None
-        found = dimension.find(key, None if self.at is None else asked[self.at])
-        if found is None:
+        entry = dimension.find(key, None if self.at is None else asked[self.at])
+        if entry is None:
             return None
-        return found if self.version_as is None else {**found, self.version_as: dimension.version}
+        return entry if self.version_as is None else {**entry, self.version_as: dimension.version}
 
     @asynccontextmanager
     async def opens(self) -> AsyncIterator[_Held]:

@@ -55,5 +55,5 @@ def audit_enriched(
 
     stored = followed(tables[""]).unionAll(followed(tables[FAILED])).unionAll(followed(waits))
     checked, differing = stored.count(), differing_rows(stored, selected)
-    told = f"rows: answered, failed or pending, each once{of_kept_days(since)}"
-    yield Finding("conservation", enriched.name, checked, differing, told)
+    comparison = f"rows: answered, failed or pending, each once{of_kept_days(since)}"
+    yield Finding("conservation", enriched.name, checked, differing, comparison)

@@ -134,9 +134,9 @@ class EnrichedSteps:
     def _ask(self, rows: pa.Table) -> None:
         new, now = self._waiting.add(rows), to_micros(self._now())
         for question in new:
-            known = None if self._cache is None else self._cache.get(question.identity, now)
-            if known is not None:
-                question.settle(known)
+            answer = None if self._cache is None else self._cache.get(question.identity, now)
+            if answer is not None:
+                question.settle(answer)
         self._calls.ask([question for question in new if question.future is None])
 
     def _answer(self, answer: Answer | None, identity: Hashable) -> Answer:

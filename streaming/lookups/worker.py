@@ -40,12 +40,12 @@ def main() -> None:
             row, key, attempt = asked.get()
             try:
                 answer = function(tuple.__new__(row_of, row), LookupRequest(key, attempt, opened))
-                told = framed(("answer", answer, None))
+                frame = framed(("answer", answer, None))
             # The function may raise anything: that is the answer to its own row, and to no other.
             except Exception as error:
                 kind = "timeout" if isinstance(error, TimeoutError) else "error"
-                told = framed(("error", kind, _text(error)))
-            answers.write(told)
+                frame = framed(("error", kind, _text(error)))
+            answers.write(frame)
             answers.flush()
 
 
@@ -58,8 +58,8 @@ def _receive(given: IO[bytes], asked: SimpleQueue[Any]) -> None:
         os._exit(0)
 
 
-def _send(answers: IO[bytes], told: tuple[Any, ...]) -> None:
-    answers.write(framed(told))
+def _send(answers: IO[bytes], message: tuple[Any, ...]) -> None:
+    answers.write(framed(message))
     answers.flush()
 
 

@@ -126,13 +126,13 @@ def _batch(lake: Lake, pipeline: Pipeline, number: int) -> dict[str, int]:
 
 
 def _by_then(lake: Lake, pipeline: Pipeline, instant: datetime) -> dict[str, int]:
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for stream in pipeline.streams:
         batches = read_batches(lake, stream)
         by_then = (batch.number for batch in batches if batch.summary.processed_at <= instant)
         newest = next(by_then, None)
         if newest is not None:
-            found[stream.name] = newest
-    if not found:
+            numbers[stream.name] = newest
+    if not numbers:
         raise LogError(f"no stream of pipeline {pipeline.name!r} had a batch at {instant.isoformat()} yet.")
-    return found
+    return numbers

@@ -69,8 +69,8 @@ def savepoint(
     through: dict[str, Mapping[str, int]] = {}
     tables = [*delivered]
     for operator in pipeline.operators:
-        through[operator.name], found = _at_rest(partial(_cut_operator, lake, operator), operator.name)
-        tables += [_kept(lake, pipeline, name, operator, table) for table in found]
+        through[operator.name], operator_tables = _at_rest(partial(_cut_operator, lake, operator), operator.name)
+        tables += [_kept(lake, pipeline, name, operator, table) for table in operator_tables]
     batches: dict[str, int] = {}
     for stream in pipeline.streams:
         newest = _cut_log(lake, pipeline, name, stream, tables)
@@ -127,10 +127,10 @@ def _cut_deliveries(lake: Lake, deliveries: Iterable[Delivery]) -> tuple[dict[st
     ledgers: dict[str, dict[str, int]] = {}
     tables: list[SavedTable] = []
     for delivery in deliveries:
-        ledger, found = _at_rest(partial(_cut_delivery, lake, delivery), delivery.name)
+        ledger, delivery_tables = _at_rest(partial(_cut_delivery, lake, delivery), delivery.name)
         if ledger is not None:
             ledgers[delivery.name] = dict(vars(ledger))
-        tables += found
+        tables += delivery_tables
     return ledgers, tables
 
 

@@ -87,8 +87,8 @@ class Pinned:
 def savepoints(lake: Lake, pipeline: Named) -> list[Savepoint]:
     """The savepoints of a pipeline, oldest first."""
     names = storage.folders(lake.savepoint(pipeline, "").rstrip("/"))
-    found = filter(None, (Savepoint.read(lake, pipeline, name) for name in names))
-    return sorted(found, key=lambda each: (each.taken_at, each.name))
+    records = filter(None, (Savepoint.read(lake, pipeline, name) for name in names))
+    return sorted(records, key=lambda each: (each.taken_at, each.name))
 
 
 def find_savepoint(lake: Lake, pipeline: Named, name: str) -> Savepoint:
@@ -98,14 +98,14 @@ def find_savepoint(lake: Lake, pipeline: Named, name: str) -> Savepoint:
         SavepointError: there is none; with those there are.
     """
     # What is asked for may be anything, such as the path to a savepoint of another pipeline.
-    found = Savepoint.read(lake, pipeline, name) if can_be_name(name) else None
-    if found is None:
+    savepoint = Savepoint.read(lake, pipeline, name) if can_be_name(name) else None
+    if savepoint is None:
         there = ", ".join(each.name for each in savepoints(lake, pipeline)) or "none"
         raise SavepointError(
             f"pipeline {pipeline.name!r} has no savepoint {name!r} in {lake.root!r}; there are: {there}. "
             f"`tidemark savepoint {pipeline.name}` takes one."
         )
-    return found
+    return savepoint
 
 
 def drop_savepoint(lake: Lake, pipeline: Named, name: str) -> Savepoint:
@@ -114,11 +114,11 @@ def drop_savepoint(lake: Lake, pipeline: Named, name: str) -> Savepoint:
     Raises:
         SavepointError: there is none of that name.
     """
-    found = find_savepoint(lake, pipeline, name)
+    savepoint = find_savepoint(lake, pipeline, name)
     # The record first: whatever kills this, no savepoint is left that lacks a part.
     storage.remove(lake.savepoint(pipeline, name, _RECORD))
     storage.remove_folder(lake.savepoint(pipeline, name))
-    return found
+    return savepoint
 
 
 def pinned(lake: Lake, pipeline: Pipeline) -> Mapping[str, Pinned]:

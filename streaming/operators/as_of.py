@@ -50,8 +50,8 @@ def versions_read(lake: Lake, operator: Operator, *others: str) -> dict[str, int
         return versions_now(lake, operator, *others)
     streamed = [spec.suffix for spec in operator.tables if spec.written_by == "stream"]
     opened = {suffix: delta.open_table(lake.table(operator, suffix)) for suffix in streamed}
-    found = {to: version_through(lake, operator, table) for to, table in opened.items() if table is not None}
-    return {**dict.fromkeys((*(spec.suffix for spec in operator.tables), *others), delta.BEFORE), **found}
+    versions = {to: version_through(lake, operator, table) for to, table in opened.items() if table is not None}
+    return {**dict.fromkeys((*(spec.suffix for spec in operator.tables), *others), delta.BEFORE), **versions}
 
 
 def version_through(lake: Lake, operator: Operator, table: DeltaTable) -> int:
@@ -68,9 +68,9 @@ def version_through(lake: Lake, operator: Operator, table: DeltaTable) -> int:
     for commit in newest_commits(table):
         through = _through(operator, commit["userMetadata"])
         if through == wanted:
-            found = int(commit["version"])
-            if _can_be_read(table, found):
-                return found
+            version = int(commit["version"])
+            if _can_be_read(table, version):
+                return version
             break
         if through is not None:
             there.append(through)
@@ -91,9 +91,9 @@ def _can_be_read(table: DeltaTable, version: int) -> bool:
     return then is not None and generation_of(then) == generation_of(table) and not delta.missing_files(then)
 
 
-def _through(operator: Operator, said: object) -> dict[str, int] | None:
+def _through(operator: Operator, metadata: object) -> dict[str, int] | None:
     """How far a commit of the operator says that the table is, by stream; None where it does not."""
-    through = said.get("through") if isinstance(said, Mapping) else None
+    through = metadata.get("through") if isinstance(metadata, Mapping) else None
     names = [stream.name for stream in operator.follows]
     if isinstance(through, int) and len(names) == 1:
         return {names[0]: through}

@@ -40,8 +40,8 @@ def rows_with(
         return []
     # Arrow skips parts of files by their own statistics. delta-rs would leave out files that it has none of.
     files = ds.dataset(paths, schema=stored, format="parquet", filesystem=storage.files_of(table))
-    found = files.to_table(filter=condition) if limit is None else files.head(limit, filter=condition)
-    rows: list[dict[str, Any]] = found.to_pylist(maps_as_pydicts="strict")
+    matches = files.to_table(filter=condition) if limit is None else files.head(limit, filter=condition)
+    rows: list[dict[str, Any]] = matches.to_pylist(maps_as_pydicts="strict")
     return rows
 
 
@@ -53,8 +53,8 @@ def checked(key: Mapping[str, str], keys: Sequence[str]) -> None:
     """
     unknown = sorted(key.keys() - {*keys})
     if unknown:
-        known = ", ".join(keys) or "none: it has one value in all"
-        raise QueryError(f"{', '.join(map(repr, unknown))} is no column of the key; its columns are: {known}.")
+        columns = ", ".join(keys) or "none: it has one value in all"
+        raise QueryError(f"{', '.join(map(repr, unknown))} is no column of the key; its columns are: {columns}.")
 
 
 def _paths(table: DeltaTable, day: Any) -> list[str]:

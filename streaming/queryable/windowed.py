@@ -49,9 +49,9 @@ class LatestResults(Latest):
         at = Position.of(first)
         for day in sorted({day for table in tables.values() for day in days_of(table)}, reverse=True):
             layers = {reason: rows_with(table, key, day=day) for reason, table in tables.items()}
-            found = newest_windows(current_rows(layers, self._view), self.keys)
-            if found:
-                return answered(first, at.batch, at.watermark, found, limit)
+            windows = newest_windows(current_rows(layers, self._view), self.keys)
+            if windows:
+                return answered(first, at.batch, at.watermark, windows, limit)
         return answered(first, at.batch, at.watermark, [], limit)
 
     def _tables(self) -> dict[str, DeltaTable]:
@@ -72,12 +72,12 @@ def current_rows(layers: Mapping[str, list[Row]], view: Windowed) -> list[Row]:
     for number, (reason, through) in enumerate(_LAYERS.items()):
         for row in layers.get(reason, ()):
             window = tuple(row[name] for name in (*view.by, "window_start", "window_end"))
-            seen = (-1 if through is None else row[through], number)
+            rank = (-1 if through is None else row[through], number)
             shown = [] if row.get("_retracted") else [{**{name: row[name] for name in view.columns}, "_reason": reason}]
             best, rows = newest.get(window, ((-2, 0), []))
             # A function may return several rows of one window.
-            if seen >= best:
-                newest[window] = (seen, [*rows, *shown] if seen == best else shown)
+            if rank >= best:
+                newest[window] = (rank, [*rows, *shown] if rank == best else shown)
     return [row for _, rows in newest.values() for row in rows]
 
 

@@ -57,8 +57,8 @@ def audit_selected(
         stored = delta.read(spark, uri, version).drop(WRITTEN_AT).where(can_be_compared(since))
         newest = None if len(selected.reads) > 1 else lake.batch_read(selected.reads[0])
         if since is not None:
-            told = f"rows: not counted again, as those of days before {since} are gone"
-            yield Finding("conservation", name, 0, 0, told)
+            description = f"rows: not counted again, as those of days before {since} are gone"
+            yield Finding("conservation", name, 0, 0, description)
         elif newest is None:
             counted = sum(map(_counted, candidates), FilterCounts())
             wrong = abs(counted.kept - at.counts.kept) + abs(counted.removed - at.counts.removed)
@@ -70,8 +70,8 @@ def audit_selected(
             # Of several logs it is the number of the step, which depends on how they went on side by side.
             stored = stored.drop(BATCH)
         kept = _kept(selected, to, candidates).select(*(f"`{each}`" for each in stored.columns))
-        told = f"rows: selected again, equal{of_kept_days(since)}"
-        yield Finding("cuts", name, stored.count(), differing_rows(stored, kept), told)
+        description = f"rows: selected again, equal{of_kept_days(since)}"
+        yield Finding("cuts", name, stored.count(), differing_rows(stored, kept), description)
 
 
 def _candidates(side: Side, stream: Stream, log: DataFrame, through: int) -> DataFrame:

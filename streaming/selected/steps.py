@@ -63,11 +63,11 @@ class SelectedSteps:
         counts = dict.fromkeys(behind, FilterCounts())
         if any(batch.summary.rows > batch.rejected for each in batches.values() for batch in each):
             task = self._task({to: uris[to] for to in behind}, after, now())
-            for to, told in self._run(task, before, after):
-                if isinstance(told, TaskFile):
-                    files[to].append(told)
+            for to, report in self._run(task, before, after):
+                if isinstance(report, TaskFile):
+                    files[to].append(report)
                 else:
-                    counts[to] += told
+                    counts[to] += report
         rows = {to: self._commit(uris[to], files[to], counts[to], stands[to], after) for to in behind}
         return Written(rows.get("", 0))
 

@@ -126,7 +126,7 @@ def _views(process: ProcessStatus, paused: Mapping[str, str], limits: Limits, no
 
 def _lookups(process: ProcessStatus, limits: Limits, now: datetime) -> AlertStatus:
     """Failures are told of for a while: nobody can say whether the next row will be answered."""
-    told = {
+    recent_failures = {
         name: query
         for name, query in process.queries.items()
         if query.failed_at is not None
@@ -135,12 +135,14 @@ def _lookups(process: ProcessStatus, limits: Limits, now: datetime) -> AlertStat
     }
     texts = (
         f"{name}: {query.failures:,} rows without an answer since the start, the last {_ago(now - query.failed_at)} ago"
-        for name, query in told.items()
+        for name, query in recent_failures.items()
         if query.failed_at is not None
     )
     failures = sum(query.failures for query in process.queries.values())
     numbers = {"rows_without_an_answer": failures} if failures else {}
-    return AlertStatus("stream_lookups_answer", not told, "; ".join(texts) or "all rows get their answers", numbers)
+    return AlertStatus(
+        "stream_lookups_answer", not recent_failures, "; ".join(texts) or "all rows get their answers", numbers
+    )
 
 
 def _receivers(overview: Overview, limits: Limits, now: datetime) -> AlertStatus:

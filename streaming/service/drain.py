@@ -107,5 +107,5 @@ def drain(
         held = {name: str(refused) for name, refused in paused.items() if isinstance(refused, DeliveryHeld)}
         for refused in (*run.paused.values(), *(why for name, why in paused.items() if name not in held)):
             raise refused
-    waiting = {name: told.why for name, told in run.deliveries.waiting.items()}
+    waiting = {name: outage.why for name, outage in run.deliveries.waiting.items()}
     return Drained(totals, run.heads, unknown, waiting, held)

@@ -66,5 +66,7 @@ class Followed:
         followed = {stream.name: places.get(stream.name, _Place()) for stream in operator.follows}
         behind = (heads[name].number - place.batch for name, place in followed.items() if name in heads)
         marks = [place.watermark for place in followed.values()]
-        known = [mark for mark in marks if mark is not None]
-        return Lag(sum(max(0, batches) for batches in behind), min(known) if len(known) == len(marks) else None)
+        watermarks = [mark for mark in marks if mark is not None]
+        return Lag(
+            sum(max(0, batches) for batches in behind), min(watermarks) if len(watermarks) == len(marks) else None
+        )

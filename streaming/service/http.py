@@ -46,9 +46,9 @@ def guarded(application: Application, secret: bytes | None) -> Application:
 
     def admit(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         if secret is not None:
-            scheme, _, said = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+            scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
             # Headers come as Latin-1, whatever was sent.
-            if scheme.lower() == "bearer" and is_told(said.strip().encode("latin-1"), secret):
+            if scheme.lower() == "bearer" and is_told(token.strip().encode("latin-1"), secret):
                 return application(environ, start)
             error = {"error": "this takes a token: send the header Authorization: Bearer TOKEN."}
             asked = [("WWW-Authenticate", "Bearer")]

@@ -65,8 +65,8 @@ class Lease:
         """The descriptor that carries the lock: as long as any process has it open, the lease is held."""
         return self._handle.fileno()
 
-    def _begin(self, seen: swapped.Seen) -> None:
-        self._write(seen)
+    def _begin(self, record: swapped.Seen) -> None:
+        self._write(record)
         self._renewing.start()
 
     def _end(self) -> None:
@@ -79,20 +79,20 @@ class Lease:
     def _renew(self) -> None:
         while not self._released.wait(_RENEWED_EVERY):
             try:
-                seen = swapped.look(_record(self._lake, self._pipeline))
-                holder = _holder(seen.content)
+                record = swapped.look(_record(self._lake, self._pipeline))
+                holder = _holder(record.content)
                 if holder is not None and holder.token != self.holder.token:
                     self.lost.set()
                     return
                 self.holder = Holder(**{**asdict(self.holder), "renewed": _now().isoformat()})
-                self._write(seen)
+                self._write(record)
             except OSError as error:
                 # A full disk passes; until then, on this machine, the lock is enough.
                 _log.warning("%s: the lease could not be renewed (%s)", self._pipeline.name, error)
 
-    def _write(self, seen: swapped.Seen) -> None:
+    def _write(self, record: swapped.Seen) -> None:
         content = json.dumps(asdict(self.holder)).encode()
-        swapped.swap(_record(self._lake, self._pipeline), content, seen, self.holder.token)
+        swapped.swap(_record(self._lake, self._pipeline), content, record, self.holder.token)
 
 
 @contextmanager
@@ -133,13 +133,13 @@ def take_lease(
         except BlockingIOError as error:
             raise _held(lake, pipeline, _read(lake, pipeline)) from error
         try:
-            seen, lock = swapped.look(_record(lake, pipeline)), _named(handle)
-            recorded = _holder(seen.content)
+            record, lock = swapped.look(_record(lake, pipeline)), _named(handle)
+            recorded = _holder(record.content)
             if recorded is not None and _is_elsewhere(recorded, host, lock):
                 raise _held(lake, pipeline, recorded)
             now = _now().isoformat()
             held = Lease(lake, pipeline, handle, Holder(host, os.getpid(), what, now, now, uuid.uuid4().hex, lock))
-            held._begin(seen)
+            held._begin(record)
         except swapped.ChangedMeanwhile as error:
             raise _held(lake, pipeline, _read(lake, pipeline)) from error
         except StoreError:
@@ -187,12 +187,12 @@ def _held(lake: Lake, pipeline: Named, holder: Holder | None) -> LeaseError:
 
 def _named(handle: IO[str]) -> str:
     """The id of a lock file, which the first who has it locked gives it."""
-    known = _content(handle)
-    if not known:
-        known = uuid.uuid4().hex
-        handle.write(known)
+    lock_id = _content(handle)
+    if not lock_id:
+        lock_id = uuid.uuid4().hex
+        handle.write(lock_id)
         handle.flush()
-    return known
+    return lock_id
 
 
 def _content(handle: IO[str]) -> str:

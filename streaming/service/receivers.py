@@ -67,15 +67,15 @@ def receive_main(name: str, supervisor: str) -> None:
             stop.set()
 
     def run(receiver: Receiver) -> None:
-        told = ""
+        last_reason = ""
         while not stop.is_set():
             try:
                 Receiving(settings.lake, pipeline, receiver, stop).run()
             except LeaseError as error:
                 # Somebody receives by hand; once they stop, this goes on.
-                if str(error) != told:
+                if str(error) != last_reason:
                     _log.warning("%s", error)
-                told = str(error)
+                last_reason = str(error)
                 stop.wait(_LEASE_TRIED_EVERY)
 
     with ThreadPoolExecutor(len(pipeline.receivers), thread_name_prefix="receiver") as threads:

@@ -131,9 +131,9 @@ class Run:
         """The error to show instead of Spark's; what a source knows of it comes first."""
         for writer in self.writers:
             if query.name == writer.query_name and not stop_was_asked(error):
-                known = writer.explain(str(error))
-                if known is not None:
-                    return known
+                explanation = writer.explain(str(error))
+                if explanation is not None:
+                    return explanation
         return explain(error, query)
 
     def check_operators(self) -> None:

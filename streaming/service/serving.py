@@ -96,14 +96,14 @@ class LatestValues:
         return NotThere(f"there is nothing at /{'/'.join((LATEST, *names))}; there are: {there}.")
 
     def _tables(self) -> list[dict[str, Any]]:
-        found = [
+        operators = [
             (name, operator.name, latest_of(operator, self._lake))
             for name, pipeline in self._pipelines().items()
             for operator in pipeline.operators
         ]
         return [
             {"pipeline": name, "operator": operator, "path": f"/{LATEST}/{name}/{operator}", "keys": list(latest.keys)}
-            for name, operator, latest in found
+            for name, operator, latest in operators
             if latest is not None
         ]
 

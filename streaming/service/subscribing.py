@@ -109,10 +109,10 @@ class Subscribing:
         return rows[column].unique() if column in rows.column_names else pa.array([], pa.string())
 
     def _take_up(self, column: pa.Array) -> None:
-        known = set(self.values)
-        found = {_in_json(value): value for value in column.to_pylist() if value is not None}
-        if new := sorted(found.keys() - known):
-            self._store(pa.array([found[value] for value in new], column.type))
+        subscriptions = set(self.values)
+        candidates = {_in_json(value): value for value in column.to_pylist() if value is not None}
+        if new := sorted(candidates.keys() - subscriptions):
+            self._store(pa.array([candidates[value] for value in new], column.type))
             self.values += new
 
     def _store(self, values: pa.Array) -> None:

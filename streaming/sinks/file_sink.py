@@ -150,8 +150,8 @@ class FileSink(Sink):
         return f"_delivered/{self._name}.json"
 
     def _whole(self) -> tuple[int, int]:
-        told: dict[str, Any] = json.loads(self._place.read(self._progress) or b"{}")
-        return told.get("generation", -1), told.get("batch", -1)
+        progress: dict[str, Any] = json.loads(self._place.read(self._progress) or b"{}")
+        return progress.get("generation", -1), progress.get("batch", -1)
 
     def _tell(self, batch: NumberedBatch) -> None:
         """Readers who want whole batches only go by this; a process that slept never takes it back."""

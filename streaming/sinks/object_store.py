@@ -96,8 +96,8 @@ class ObjectStore(Place):
             return None
 
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="objects") as pool:
-            said = pool.map(refused, objects.items())
-            return {path: why for path, why in zip(objects, said, strict=True) if why is not None}
+            reasons = pool.map(refused, objects.items())
+            return {path: why for path, why in zip(objects, reasons, strict=True) if why is not None}
 
     def read(self, path: str) -> bytes | None:
         with self._told("read"):
@@ -151,9 +151,9 @@ class ObjectStore(Place):
 def _said(error: Exception) -> str:
     """What the store says, without the request, which may hold parts of a credential."""
     text = str(error)
-    said = _SAID.search(text)
-    if said is not None:
-        return f"{said[1]}: {said[2].rstrip('.')}."
+    match = _SAID.search(text)
+    if match is not None:
+        return f"{match[1]}: {match[2].rstrip('.')}."
     first = re.split(r"\n\s*\n|Debug source", text.strip())[0]
     return " ".join(re.sub(r"\?[^ )]*", "", first).split())[:_TOLD].rstrip(".") + "."
 

@@ -50,8 +50,8 @@ class TableComparison:
             "columns": tables.names(self._columns),
             "staged": self._staged.name,
         }
-        found = cursor.execute("select to_regclass(%s)", (f"pg_temp.{_EXPECTED.as_string(cursor)}",)).fetchone()
-        if found is None or found[0] is None:
+        row = cursor.execute("select to_regclass(%s)", (f"pg_temp.{_EXPECTED.as_string(cursor)}",)).fetchone()
+        if row is None or row[0] is None:
             empty = "create temporary table {expected} on commit drop as select {columns} from {table} with no data"
             cursor.execute(sql.SQL(empty).format(**parts))
         cursor.execute(sql.SQL("insert into {expected} ({columns}) select {columns} from {staged}").format(**parts))

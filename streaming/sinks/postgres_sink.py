@@ -81,8 +81,8 @@ class PostgresSink(Sink):
         columns, key = batch.selected.schema, self._delivered.key
         # Later, a table that is not there was dropped with the rows of the batches before.
         tables.prepare(cursor, self._table, self._place, columns, key, self._staged, may_create=batch.number == 0)
-        told = REASON in tables.columns_there(cursor, self._table)
-        return list(self._apply(cursor, batch, 0, batch.rows.num_rows, told))
+        with_reason = REASON in tables.columns_there(cursor, self._table)
+        return list(self._apply(cursor, batch, 0, batch.rows.num_rows, with_reason))
 
     def values(self, column: str) -> set[str]:
         """What the table holds in a column of text, but for nulls."""
@@ -201,28 +201,30 @@ class PostgresSink(Sink):
         if cursor.rowcount != 1:
             raise FencedError(f"batch {batch.key} was delivered to {self.address} by another process meanwhile.")
 
-    def _apply(self, cursor: Cursor, batch: NumberedBatch, first: int, rows: int, told: bool) -> Iterator[RefusedRow]:
+    def _apply(
+        self, cursor: Cursor, batch: NumberedBatch, first: int, rows: int, with_reason: bool
+    ) -> Iterator[RefusedRow]:
         """Write some rows of a batch, in halves where one of them is refused; gives the refused ones."""
         if not rows:
             return
         try:
             with cursor.connection.transaction():
-                self._write(cursor, batch.part(first, rows), told)
+                self._write(cursor, batch.part(first, rows), with_reason)
         except _OF_A_ROW as error:
             if rows == 1:
                 yield RefusedRow(first, f"{type(error).__name__}: {first_line(error)}")
                 return
             half = rows // 2
-            yield from self._apply(cursor, batch, first, half, told)
-            yield from self._apply(cursor, batch, first + half, rows - half, told)
+            yield from self._apply(cursor, batch, first, half, with_reason)
+            yield from self._apply(cursor, batch, first + half, rows - half, with_reason)
 
-    def _write(self, cursor: Cursor, batch: NumberedBatch, told: bool) -> None:
+    def _write(self, cursor: Cursor, batch: NumberedBatch, with_reason: bool) -> None:
         key, columns = self._delivered.key, batch.selected.column_names
         stage(cursor, batch, self._staged)
         if not key:
             cursor.execute(tables.insert(self._table, columns, self._staged))
             return
-        written = [*columns, REVISION, *([REASON] if told else [])]
+        written = [*columns, REVISION, *([REASON] if with_reason else [])]
         if CHANGE in batch.rows.column_names:
             nulls = any(batch.rows[name].null_count for name in key)
             cursor.execute(tables.delete(self._table, key, self._staged, nulls=nulls))

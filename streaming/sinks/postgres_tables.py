@@ -108,8 +108,8 @@ def prepare(
 
 def is_there(cursor: Cursor[tuple[object, ...]], table: sql.Composable) -> bool:
     """Whether there is a table of that name where the connection looks for it."""
-    found = cursor.execute("select to_regclass(%s)", (table.as_string(cursor),)).fetchone()
-    return found is not None and found[0] is not None
+    row = cursor.execute("select to_regclass(%s)", (table.as_string(cursor),)).fetchone()
+    return row is not None and row[0] is not None
 
 
 def columns_there(cursor: Cursor[tuple[object, ...]], table: sql.Composable) -> list[str]:

@@ -124,8 +124,8 @@ class _RestSink(Sink):
         try:
             return self._client.post(self._target.url, content=body, headers={IDEMPOTENCY_KEY: key})
         except httpx.HTTPError as error:
-            said = str(error) or f"no answer within {self._target.timeout}"
-            raise SinkError(f"{self._target.address} is away: {type(error).__name__}: {said}.") from error
+            reason = str(error) or f"no answer within {self._target.timeout}"
+            raise SinkError(f"{self._target.address} is away: {type(error).__name__}: {reason}.") from error
 
 
 def _told(answer: httpx.Response) -> str:

@@ -55,8 +55,8 @@ class NumberedBatch:
     @property
     def messages(self) -> pa.Table:
         """The rows as a consumer of messages needs them: of changes, also revision, kind and reason."""
-        told = (REVISION, CHANGE, REASON) if CHANGE in self.rows.column_names else ()
-        return self.rows.select([*self.selected.column_names, *told])
+        change_columns = (REVISION, CHANGE, REASON) if CHANGE in self.rows.column_names else ()
+        return self.rows.select([*self.selected.column_names, *change_columns])
 
     def part(self, first: int, rows: int) -> Self:
         """Some of the rows, under the same number."""

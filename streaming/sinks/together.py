@@ -95,10 +95,10 @@ class _TogetherSink(Sink):
             names = self._names(batch)
             contents = dict(zip(names, self._contents(batch), strict=True))
             self._attempts.begin(batch, names, partial(self._database.whole, cursor))
-            said = {name: _NO_CONTENT for name, content in contents.items() if content is None}
-            said |= self._store.put_each({name: content for name, content in contents.items() if content is not None})
-            kept = [position for position, name in enumerate(names) if name not in said]
-            refused = {position: said[name] for position, name in enumerate(names) if name in said}
+            errors = {name: _NO_CONTENT for name, content in contents.items() if content is None}
+            errors |= self._store.put_each({name: content for name, content in contents.items() if content is not None})
+            kept = [position for position, name in enumerate(names) if name not in errors]
+            refused = {position: errors[name] for position, name in enumerate(names) if name in errors}
             for row in self._database.write(cursor, self._rows(batch, names, kept)):
                 refused[kept[row.position]] = row.error
             put_aside([RefusedRow(position, refused[position]) for position in sorted(refused)])
@@ -111,18 +111,18 @@ class _TogetherSink(Sink):
 
     def compare(self, generation: int, expected: Iterable[pa.Table]) -> Comparison | None:
         """The rows by their values, the objects by their names: each named by one row."""
-        found = self._database.compare(generation, (self._without_content(rows) for rows in expected))
-        if found is None:
+        comparison = self._database.compare(generation, (self._without_content(rows) for rows in expected))
+        if comparison is None:
             return None
         named = {self._path(url) for url in self._database.values(self._target.blob)}
         begin = self._layout.begin(self._name)
         there = {path for path in self._store.paths() if path.rpartition("/")[2].startswith(begin)}
         alone = sorted(named ^ there)
         return Comparison(
-            found.records,
-            found.differing + len(alone),
+            comparison.records,
+            comparison.differing + len(alone),
             ("row or object", "rows or objects"),
-            (*found.named, *alone)[:_NAMED],
+            (*comparison.named, *alone)[:_NAMED],
         )
 
     def close(self) -> None:

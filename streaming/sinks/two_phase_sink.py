@@ -110,14 +110,14 @@ class TwoPhaseSink(Sink):
             # All at one time, so that no batch is half committed.
             newest = [held.enter_context(database.alone(generation)) for database in self._databases]
         if len({*newest}) > 1:
-            told = ", ".join(
+            batches = ", ".join(
                 f"{database.address} has batch {number}"
                 for database, number in zip(self._databases, newest, strict=True)
             )
             raise ProgressError(
-                f"the databases of {self._delivered.name!r} do not have the same batches: {told} (-1 for none). One of "
-                "them was put back, or a prepared transaction was ended by hand. Bring it to where the others are; or "
-                "`tidemark redeliver` with `--all` begins anew in each. Nothing was delivered."
+                f"the databases of {self._delivered.name!r} do not have the same batches: {batches} (-1 for none). One "
+                "of them was put back, or a prepared transaction was ended by hand. Bring it to where the others are; "
+                "or `tidemark redeliver` with `--all` begins anew in each. Nothing was delivered."
             )
         return newest[0]
 
@@ -148,14 +148,14 @@ class TwoPhaseSink(Sink):
             for rows in expected:
                 for each in tried:
                     each.expect(rows)
-            found = [each.compared() for each in tried]
+            comparisons = [each.compared() for each in tried]
         return Comparison(
-            found[0].records,
-            sum(each.differing for each in found),
-            found[0].unit,
+            comparisons[0].records,
+            sum(each.differing for each in comparisons),
+            comparisons[0].unit,
             tuple(
                 f"{database.address}: {name}"
-                for database, each in zip(self._databases, found, strict=True)
+                for database, each in zip(self._databases, comparisons, strict=True)
                 for name in each.named
             )[:_NAMED],
         )
@@ -174,14 +174,14 @@ class TwoPhaseSink(Sink):
             taken = NumberedBatch(
                 batch.delivery, batch.generation, batch.number, batch.rows.take(pa.array(kept, pa.int64()))
             )
-            said = {
+            errors = {
                 kept[row.position]: f"{database.address}: {row.error}"
                 for database, cursor in zip(self._databases, cursors, strict=True)
                 for row in database.write(cursor, taken)
             }
-            if not said:
+            if not errors:
                 return [RefusedRow(position, refused[position]) for position in sorted(refused)]
-            refused |= said
+            refused |= errors
             # A row is in none of them where one refuses it.
             for cursor in cursors:
                 cursor.execute(_BACK)

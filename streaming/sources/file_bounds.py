@@ -113,8 +113,8 @@ def _last_end(handle: NativeFile, start: int, stop: int) -> int | None:
     while stop > start:
         begin = max(start, stop - _LOOK_BACK)
         handle.seek(begin)
-        found = max(map(handle.read(stop - begin).rfind, _ENDS))
-        if found >= 0:
-            return begin + found
+        offset = max(map(handle.read(stop - begin).rfind, _ENDS))
+        if offset >= 0:
+            return begin + offset
         stop = begin
     return None

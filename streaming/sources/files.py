@@ -106,8 +106,8 @@ class Files(Source):
         location = self.location(reading.lake)
         add_storage(spark, location)
         if not exists(spark, location):
-            told = f"the landing folder {location!r} does not exist; create it, or correct Files({self.path!r})."
-            raise SourceError(f"{told} Nothing was read.")
+            reason = f"the landing folder {location!r} does not exist; create it, or correct Files({self.path!r})."
+            raise SourceError(f"{reason} Nothing was read.")
 
     def read(self, spark: SparkSession, reading: Reading) -> DataFrame:
         """A streaming frame of `_raw`, text that may be no UTF-8, and `_origin` (path, modification time, size).

@@ -41,9 +41,9 @@ def _copy_waiting(checkpoint: str, recorded: str, there: str, to: str) -> int:
     taken.read_on()
     files, root = storage.resolve(to)
     files.create_dir(root, recursive=True)
-    found = sorted(storage.walked(there, is_visible), key=lambda entry: (entry[1].mtime_ns, entry[0]))
-    modified = taken.modified([name for name, _ in found])
-    waiting = [entry for entry, known in zip(found, modified, strict=True) if known is None]
+    entries = sorted(storage.walked(there, is_visible), key=lambda entry: (entry[1].mtime_ns, entry[0]))
+    modified = taken.modified([name for name, _ in entries])
+    waiting = [entry for entry, modification_time in zip(entries, modified, strict=True) if modification_time is None]
     for name, info in waiting:
         _copy(there, to, name, info)
     return len(waiting)
@@ -63,12 +63,12 @@ def _copy(there: str, to: str, name: str, info: fs.FileInfo) -> None:
     target.move(hidden, f"{place}/{last}")
 
 
-def taken_uri(landing: str, path: str, told: str) -> str:
-    """A file of the landing folder by the URI that Spark's source knows it by, where rows tell it as `told`.
+def taken_uri(landing: str, path: str, origin_path: str) -> str:
+    """A file of the landing folder by the URI that Spark's source knows it by, where rows hold it as `origin_path`.
 
     The folder is declared as `path`; where it was another one when the file was read, the lake was moved since.
     """
-    name, below = path_of(unquote(told)), f"{path_of(landing)}/"
+    name, below = path_of(unquote(origin_path)), f"{path_of(landing)}/"
     if name.startswith(below):
         return _uri(landing, name.removeprefix(below))
     return _uri(landing, name.rpartition(f"/{path.strip('/')}/")[2])

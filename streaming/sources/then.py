@@ -158,8 +158,8 @@ class Then(Source):
         """When the source had the row which it is from."""
         return self._of_either(origin, lambda source, own: source.time_of(own))
 
-    def _of_either(self, origin: Column, told: Callable[[Source, Column], Column]) -> Column:
-        history, live = (told(source, origin[name]) for name, source in self._sources.items())
+    def _of_either(self, origin: Column, column_of: Callable[[Source, Column], Column]) -> Column:
+        history, live = (column_of(source, origin[name]) for name, source in self._sources.items())
         return F.when(origin[HISTORY].isNotNull(), history).otherwise(live)
 
     def describe_batch(self, checkpoint: str, query_batch: int) -> str:
@@ -192,8 +192,8 @@ class Then(Source):
 
     def recorded(self, checkpoint: str, lake: Lake) -> str | None:
         """What the checkpoints of either tell of."""
-        told = (source.recorded(f"{checkpoint}/{name}", lake) for name, source in self._sources.items())
-        return next((place for place in told if place is not None), None)
+        places = (source.recorded(f"{checkpoint}/{name}", lake) for name, source in self._sources.items())
+        return next((place for place in places if place is not None), None)
 
     def move(self, checkpoint: str, recorded: str, there: Lake, to: Lake) -> int:
         """Both go with it, but for a history whose end has come: nothing of it waits any more."""

@@ -71,7 +71,7 @@ def spare_calls(spark: SparkSession) -> None:
     if isinstance(getattr(java, _ASKED_FOR_AGAIN_AND_AGAIN[0]), _RememberedClass):
         return
     for name in _ASKED_FOR_AGAIN_AND_AGAIN:
-        found = getattr(java, name)
-        setattr(java, name, _RememberedClass(found._fqn, found._gateway_client))
+        java_class = getattr(java, name)
+        setattr(java, name, _RememberedClass(java_class._fqn, java_class._gateway_client))
     client = java._gateway_client
     client.converters = [_Lists(java), *client.converters]

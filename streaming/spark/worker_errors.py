@@ -21,7 +21,7 @@ def function_errors() -> Iterator[None]:
     try:
         yield
     except PythonException as error:
-        told = re.search(rf"{FunctionError.__name__}: (.*)", str(error))
-        if told is None:
+        match = re.search(rf"{FunctionError.__name__}: (.*)", str(error))
+        if match is None:
             raise
-        raise FunctionError(told[1]) from error
+        raise FunctionError(match[1]) from error

@@ -52,11 +52,11 @@ def copy_files(source: pa_fs.FileSystem, names: Iterable[str], to: str) -> None:
 def _entries(table: DeltaTable, back_to: int | None) -> list[str]:
     """The names of the entries that the copy needs, newest first."""
     files, newest = files_of(table), table.version()
-    found = files.get_file_info(pa_fs.FileSelector("_delta_log"))
-    matches = [(int(match[1]), info.base_name) for info in found if (match := _ENTRY.match(info.base_name))]
+    log_files = files.get_file_info(pa_fs.FileSelector("_delta_log"))
+    matches = [(int(match[1]), info.base_name) for info in log_files if (match := _ENTRY.match(info.base_name))]
     there = sorted((each for each in matches if each[0] <= newest), reverse=True)
-    told = _newest_with_numbers(files, [version for version, name in there if name.endswith(".json")])
-    until = told if back_to is None else min(told, back_to)
+    version_with_numbers = _newest_with_numbers(files, [version for version, name in there if name.endswith(".json")])
+    until = version_with_numbers if back_to is None else min(version_with_numbers, back_to)
     since = max((version for version, name in there if name.endswith(".parquet") and version <= until), default=0)
     return [name for version, name in there if version >= since]
 

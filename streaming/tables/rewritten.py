@@ -59,23 +59,23 @@ def take_out(
     passes over it. Where another commit came between, the table is looked at anew. The table keeps the `numbers` from
     then on; there is no commit where there is nothing to take out.
     """
-    table, found = DeltaTable(location(uri)), dict[str, int]()
+    table, counts = DeltaTable(location(uri)), dict[str, int]()
     mark = Mark(table.version())
     for attempt in attempts(table):
         with attempt:
             if mark.is_in(table):
                 break
-            found = _files_of_taken(spark, table, uri, split)
-            if found:
-                _rewrite(spark, table, uri, split, list(found), commit_properties(metadata, numbers or {}, mark))
-    if found:
+            counts = _files_of_taken(spark, table, uri, split)
+            if counts:
+                _rewrite(spark, table, uri, split, list(counts), commit_properties(metadata, numbers or {}, mark))
+    if counts:
         table.update_incremental()
         write_checksum(table)
-    return _told(found)
+    return _told(counts)
 
 
-def _told(found: Mapping[str, int]) -> TakenOut:
-    return TakenOut(sum(found.values()), len(found))
+def _told(counts: Mapping[str, int]) -> TakenOut:
+    return TakenOut(sum(counts.values()), len(counts))
 
 
 def take_out_days(
@@ -165,8 +165,8 @@ def _partitions(table: DeltaTable) -> dict[str, tuple[int, dict[str, str | None]
     added = table.get_add_actions(flatten=True)
     columns = [name for name in added.schema.names if name.startswith("partition.")]
     names = [name.removeprefix("partition.") for name in columns]
-    found = {}
+    files = {}
     for path, size, *days in zip(*(added[name].to_pylist() for name in ("path", "size_bytes", *columns)), strict=True):
         texts = (None if day is None else str(day) for day in days)
-        found[str(path)] = (int(size), dict(zip(names, texts, strict=True)))
-    return found
+        files[str(path)] = (int(size), dict(zip(names, texts, strict=True)))
+    return files

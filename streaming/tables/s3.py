@@ -75,17 +75,17 @@ def region() -> str | None:
 def hadoop_settings() -> Mapping[str, str]:
     """What Spark is told of the store; credentials reach it by the environment of its own processes alone."""
     client, where, place = "org.apache.hadoop.fs.s3a.S3A", endpoint(), region()
-    told = {
+    settings = {
         "fs.s3.impl": f"{client}FileSystem",
         "fs.AbstractFileSystem.s3.impl": client,
         # Folders are no objects there: looking whether one is in the way of each new file doubles the requests.
         "fs.s3a.performance.flags": "create,mkdir,delete",
     }
     if where is not None:
-        told |= {"fs.s3a.endpoint": where, "fs.s3a.path.style.access": "true"}
+        settings |= {"fs.s3a.endpoint": where, "fs.s3a.path.style.access": "true"}
     if place is not None:
-        told["fs.s3a.endpoint.region"] = place
-    return {f"spark.hadoop.{name}": value for name, value in told.items()}
+        settings["fs.s3a.endpoint.region"] = place
+    return {f"spark.hadoop.{name}": value for name, value in settings.items()}
 
 
 def file_system() -> fs.FileSystem:
@@ -139,8 +139,8 @@ def read_object(uri: str) -> tuple[bytes, str | None] | None:
 
     store, key = object_store(uri)
     try:
-        found = store.get(key)
-        return bytes(found.bytes()), found.meta["e_tag"]
+        response = store.get(key)
+        return bytes(response.bytes()), response.meta["e_tag"]
     except FileNotFoundError:
         return None
     except BaseError as error:
@@ -167,11 +167,11 @@ def reaching(uri: str) -> Iterator[None]:
 def store_error(uri: str, error: Exception) -> StoreError:
     """The error for what the store, or a client of it, says of a request: without the request, which is signed."""
     text = _DRAWN.sub("", str(error))
-    said = _SAID.search(text)
+    match = _SAID.search(text)
     # Behind it obstore prints the error as it is in its memory, whose last line is a bracket.
     text = text.partition("\n\nDebug source:")[0]
     last = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    why = f"{said[1]}: {said[2].rstrip('.')}" if said else re.sub(r"https?://\S+", "the store", last[-1])[:200]
+    why = f"{match[1]}: {match[2].rstrip('.')}" if match else re.sub(r"https?://\S+", "the store", last[-1])[:200]
     return StoreError(
         f"{uri} cannot be reached ({why}): check that the bucket is there, that AWS_REGION, AWS_ENDPOINT_URL and "
         "credentials are right, and that these may read and write there. Nothing was changed."

@@ -45,8 +45,8 @@ def read_bytes(uri: str) -> bytes | None:
     """The content of a small file, or None where there is none; a store that is away is a `StoreError`."""
     if s3.on_s3(uri):
         # Arrow asks for the size first, and fails where somebody replaces or removes the file before it reads.
-        found = s3.read_object(uri)
-        return None if found is None else found[0]
+        s3_object = s3.read_object(uri)
+        return None if s3_object is None else s3_object[0]
     files, path = resolve(uri)
     try:
         with files.open_input_stream(path) as handle:

@@ -31,12 +31,12 @@ def look(uri: str) -> Seen:
     """
     if not s3.on_s3(uri):
         return Seen(storage.read_bytes(uri))
-    found = s3.read_object(uri)
-    return Seen(None) if found is None else Seen(*found)
+    s3_object = s3.read_object(uri)
+    return Seen(None) if s3_object is None else Seen(*s3_object)
 
 
-def swap(uri: str, content: bytes, seen: Seen, token: str) -> None:
-    """Put a small file in place whole, where it is still what was `seen`; `token` is as in `storage.replace_bytes`.
+def swap(uri: str, content: bytes, snapshot: Seen, token: str) -> None:
+    """Put a small file in place whole, where it is still as in `snapshot`; `token` is as in `storage.replace_bytes`.
 
     No two writers may put the same `content`: by it a writer knows its own, where the store has carried out a request
     whose answer was lost, and refuses the repetition.
@@ -51,7 +51,7 @@ def swap(uri: str, content: bytes, seen: Seen, token: str) -> None:
     from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
     store, name = s3.object_store(uri)
-    mode: Any = "create" if seen.content is None else {"e_tag": seen.tag}
+    mode: Any = "create" if snapshot.content is None else {"e_tag": snapshot.tag}
     try:
         store.put(name, content, mode=mode)
     except (AlreadyExistsError, PreconditionError):

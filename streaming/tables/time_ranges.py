@@ -22,13 +22,13 @@ TimeRange = tuple[datetime, datetime]
 
 def merged(ranges: Iterable[TimeRange]) -> list[TimeRange]:
     """The same instants in as few ranges as possible, in order; those that touch are one."""
-    found: list[TimeRange] = []
+    spans: list[TimeRange] = []
     for start, end in sorted(ranges):
-        if found and start - found[-1][1] <= MICROSECOND:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if spans and start - spans[-1][1] <= MICROSECOND:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            spans.append((start, end))
+    return spans
 
 
 def moved(ranges: Iterable[TimeRange], lower: timedelta, upper: timedelta) -> list[TimeRange]:

@@ -31,11 +31,11 @@ def kept_of(view: Windowed, results: StructType) -> Kept:
     `results` are the types of its values. They do not tell where the view counts rows once or calls a function, where
     an aggregate has no parts, and of a decimal that is made of doubles.
     """
-    told = all(
+    parts_suffice = all(
         each.parts and not (each.in_doubles and isinstance(results[name].dataType, DecimalType))
         for name, each in view.aggregates.items()
     )
-    if view.distinct or view.function is not None or not told:
+    if view.distinct or view.function is not None or not parts_suffice:
         return Kept((all_rows(view),), (F.flatten(F.collect_list(ROWS)).alias(ROWS),), ())
     of_rows: list[Column] = []
     merged: list[Column] = []

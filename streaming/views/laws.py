@@ -100,8 +100,8 @@ def audit_view(
     if kept:
         behind += f"; {len(kept)} days keep numbers of erased rows"
     on_time = closed_results(counted.where("not _late"))
-    told = f"windows: stream = batch, on-time rows{behind}"
-    yield compare("first result", view, first.where(compared_days), on_time, view.columns, told)
+    description = f"windows: stream = batch, on-time rows{behind}"
+    yield compare("first result", view, first.where(compared_days), on_time, view.columns, description)
     if view.late == "drop":
         yield Finding(
             "convergence", view.name, 0, 0, f"not promised: {counts['late']:,} late pairs dropped as declared"

@@ -39,8 +39,8 @@ class OpenWindows:
         rows = open_windows(read_log(spark, self._lake, self._view.of), self._view, batch)
         written = rows.withColumn("_written_at", literal(now))
         uri = create_table(self._lake, self._view, OPEN, written.schema)
-        told = {"through": batch.number}
-        delta.replace_all(written, uri, metadata={**told, "view": self._view.name}, numbers=told)
+        numbers = {"through": batch.number}
+        delta.replace_all(written, uri, metadata={**numbers, "view": self._view.name}, numbers=numbers)
 
     def _is_due(self, every: timedelta, now: datetime) -> bool:
         return self._written_at is None or now - self._written_at >= every

@@ -84,8 +84,8 @@ class WindowedRuntime(OperatorRuntime):
         view = self.operator
         candidates = possibly_in_windows_after(rows, view, watermark).where(has_windows(view))
         last_end = F.unix_micros(F.max(view.window.last_end(F.col(stream.event_time))))
-        found = candidates.agg(last_end).first()
-        latest = None if found is None or found[0] is None else from_micros(found[0])
+        row = candidates.agg(last_end).first()
+        latest = None if row is None or row[0] is None else from_micros(row[0])
         return None if latest is None or latest <= view.window.closed_by(watermark) else latest
 
     def after_batch(self, spark: SparkSession, batch: Batch, now: Callable[[], datetime]) -> None:

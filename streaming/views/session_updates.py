@@ -90,8 +90,8 @@ def sessions_with_late_rows(
     brought = F.collect_set(late_batch).over(same_session)
     # Of the rows that came later, a session takes in those on time, as long as it is open. The late ones are counted
     # with the batch that brought them.
-    known = F.filter(brought, lambda batch: (F.col("_batch") <= batch) | ~F.col("_late"))
-    rows = numbered.withColumn("_known", known).withColumn(_BROUGHT, F.explode("_known"))
+    batches_with_row = F.filter(brought, lambda batch: (F.col("_batch") <= batch) | ~F.col("_late"))
+    rows = numbered.withColumn("_known", batches_with_row).withColumn(_BROUGHT, F.explode("_known"))
     extra = {_NEWEST_LATE: F.max(late_batch), _STAMP: F.max(F.when(F.col("_late"), F.col("_watermark")))}
     sessions = group(rows, view, SESSION, _BROUGHT, extra=extra).where(F.col(_NEWEST_LATE) == F.col(_BROUGHT))
     sessions = _with_publication(sessions, view, before, batches)

@@ -88,12 +88,12 @@ class Updates(ABC):
         if done >= newest.number:
             return 0
         # The last batch that has them tells where the clock was after it.
-        known = batches_after(self._lake, self._view.of, max(done, 0) - 1)
-        batches = [batch for batch in known if done < batch.number <= newest.number]
+        recent_batches = batches_after(self._lake, self._view.of, max(done, 0) - 1)
+        batches = [batch for batch in recent_batches if done < batch.number <= newest.number]
         create_table(self._lake, self._view, UPDATES, self._schema)
         # Older versions had no `_retracted`.
         delta.widen(self._uri, self._schema)
-        before = Position() if done < 0 else Position().after(known[0])
+        before = Position() if done < 0 else Position().after(recent_batches[0])
         brought = any(late_pairs_in(batch, self._view) != 0 for batch in batches)
         return self._follow(table, before, batches, brought, now())
 

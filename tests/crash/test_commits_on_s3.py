@@ -79,9 +79,9 @@ def test_a_lease_on_the_store_keeps_other_machines_of_any_name_out_until_its_hol
             pass
 
         # Silent for longer than the time-out: whoever looked then, and comes second, is refused.
-        seen = look(record)
-        assert seen.content is not None
-        silent = json.loads(seen.content) | {"renewed": (datetime.now(UTC) - 2 * TIMEOUT).isoformat(), "token": "gone"}
+        lease = look(record)
+        assert lease.content is not None
+        silent = json.loads(lease.content) | {"renewed": (datetime.now(UTC) - 2 * TIMEOUT).isoformat(), "token": "gone"}
         storage.replace_bytes(record, json.dumps(silent).encode(), "")
         stale = look(record)
         second.enter_context(take_lease(on_store, beats, "stream"))
@@ -131,10 +131,10 @@ def test_a_small_file_is_read_by_one_request_so_that_nobody_replaces_it_in_betwe
 
 def test_two_that_begin_at_once_do_not_both_get_the_lease(on_store: Lake) -> None:
     record = on_store.checkpoint(beats, "lease.json")
-    seen = look(record)
-    swap(record, b"first", seen, "")
+    snapshot = look(record)
+    swap(record, b"first", snapshot, "")
     with pytest.raises(ChangedMeanwhile):
-        swap(record, b"second", seen, "")
+        swap(record, b"second", snapshot, "")
     swap(record, b"first again", look(record), "")
     assert look(record).content == b"first again"
 
@@ -156,13 +156,13 @@ def test_a_bucket_that_is_not_there_is_told_with_what_to_do_and_without_the_requ
     for ask in (lambda: delta.exists(uri), lambda: swap(uri, b"", Seen(None), "")):
         with pytest.raises(
             StoreError, match=r"lease\.json cannot be reached \(NoSuchBucket: .*check that the bucket"
-        ) as told:
+        ) as error:
             ask()
-        assert "http" not in str(told.value)
+        assert "http" not in str(error.value)
 
 
 def test_spark_is_told_where_the_store_is_and_no_credential(store: tuple[str, Path]) -> None:
-    told = spark_conf(Settings(home="s3://bucket/lake"))
-    assert told["spark.hadoop.fs.s3a.endpoint"] == store[0]
-    assert "hadoop-aws" in told["spark.jars"]
-    assert SECRET_OF_LAKES not in str(told)
+    configuration = spark_conf(Settings(home="s3://bucket/lake"))
+    assert configuration["spark.hadoop.fs.s3a.endpoint"] == store[0]
+    assert "hadoop-aws" in configuration["spark.jars"]
+    assert SECRET_OF_LAKES not in str(configuration)

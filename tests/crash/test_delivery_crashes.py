@@ -77,8 +77,8 @@ def test_every_row_arrives_once_wherever_a_process_is_killed(
         runtime = DeliveryRuntime(delivery, lake, lambda: NOW)
         letters = runtime.dead_letters.pending(0, runtime.standing().delivered)
         assert [json.loads(letter["payload"])["value"] for letter in letters] == dead
-    found = list(audit_deliveries(spark, lake, of))
-    assert [finding.holds and finding.checked > 0 for finding in found] == [True] * 9
+    findings = list(audit_deliveries(spark, lake, of))
+    assert [finding.holds and finding.checked > 0 for finding in findings] == [True] * 9
 
 
 def test_x9_killed_in_mid_batch_all_ids_arrive_and_a_reader_of_committed_rows_sees_each_once(

@@ -52,7 +52,7 @@ FURTHER, MOST_REQUESTS_A_BATCH = 4, 400
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, store: tuple[str, Path]) -> SparkSession:
+def session(spark: SparkSession, store: tuple[str, Path]) -> SparkSession:
     """The session of this process, which knows the store from now on; one of a lake there finds it by itself."""
     add_storage(spark, "s3://any")
     hadoop: Any = spark.sparkContext
@@ -74,12 +74,12 @@ def died(bucket_of_lake: Bucket, tmp_path_factory: pytest.TempPathFactory) -> tu
 
 
 @pytest.fixture(scope="module")
-def lake(told: SparkSession, died: tuple[Lake, str]) -> Lake:
+def lake(session: SparkSession, died: tuple[Lake, str]) -> Lake:
     """The same lake once the scenario has come to its end, with a savepoint of its middle."""
     on_store, _ = died
-    run_scenario(told, on_store, LATER, ("morning",))
+    run_scenario(session, on_store, LATER, ("morning",))
     savepoint(on_store, PIPELINE, "middle", lambda: LATER)
-    run_scenario(told, on_store, LATER)
+    run_scenario(session, on_store, LATER)
     return on_store
 
 
@@ -99,43 +99,43 @@ def arrive(lake: Lake, name: str, seconds: float) -> None:
 
 @pytest.mark.processes
 def test_a_lake_on_s3_whose_stream_was_killed_goes_on_and_keeps_every_law(
-    told: SparkSession, lake: Lake, died: tuple[Lake, str], bucket_of_lake: Bucket, store: tuple[str, Path]
+    session: SparkSession, lake: Lake, died: tuple[Lake, str], bucket_of_lake: Bucket, store: tuple[str, Path]
 ) -> None:
-    assert broken(told, lake) == []
+    assert broken(session, lake) == []
     asleep = log.head(lake, PIPELINE.stream)
     assert asleep is not None
     for number in range(FURTHER):
         arrive(lake, f"further-{number}", 50 + number)
     before = len(store[1].read_text())
-    drain(told, lake, PIPELINE, now=lambda: LATER)
+    drain(session, lake, PIPELINE, now=lambda: LATER)
     further = store[1].read_text()[before:].count(" HTTP/1.1")
     assert 0 < further / FURTHER < MOST_REQUESTS_A_BATCH
     newest = log.head(lake, PIPELINE.stream)
     assert newest is not None and newest.number == asleep.number + FURTHER
     with pytest.raises(FencedError, match="another process has taken over"):
-        append_heartbeat(told, lake, PIPELINE.stream, next_state(asleep), asleep, LATER)
+        append_heartbeat(session, lake, PIPELINE.stream, next_state(asleep), asleep, LATER)
 
     objects = b"".join(bucket_of_lake.content(key, "") for key in bucket_of_lake.names(""))
     assert SECRET_OF_LAKES not in died[1] and SECRET_OF_LAKES.encode() not in objects
 
 
 def test_a_savepoint_there_is_read_restored_in_place_and_forked_to_any_storage(
-    told: SparkSession, lake: Lake, bucket_of_lake: Bucket, tmp_path: Path
+    session: SparkSession, lake: Lake, bucket_of_lake: Bucket, tmp_path: Path
 ) -> None:
     then = lake_as_of(lake, PIPELINE, "middle")
-    with recomputed(told, then, (BY_ID,)) as there:
-        in_the_middle = first_results(told, there)
+    with recomputed(session, then, (BY_ID,)) as there:
+        in_the_middle = first_results(session, there)
     for to in (Lake(f"s3://{bucket_of_lake.name}/forked"), Lake(str(tmp_path / "forked"))):
         assert fork(lake, PIPELINE, "middle", to).waiting["sensors"] >= EVENING
-        assert first_results(told, to) == in_the_middle != []
-        drain(told, to, PIPELINE, end_of_input=True, now=lambda: LATER)
-        assert broken(told, to) == []
-    restore(told, lake, PIPELINE, "middle", lambda: LATER)
-    assert broken(told, lake) == []
+        assert first_results(session, to) == in_the_middle != []
+        drain(session, to, PIPELINE, end_of_input=True, now=lambda: LATER)
+        assert broken(session, to) == []
+    restore(session, lake, PIPELINE, "middle", lambda: LATER)
+    assert broken(session, lake) == []
 
 
 def test_what_is_damaged_there_is_named_and_healed_and_a_person_is_erased(
-    told: SparkSession, lake: Lake, bucket_of_lake: Bucket
+    session: SparkSession, lake: Lake, bucket_of_lake: Bucket
 ) -> None:
     damaged, delivered = Lake(f"s3://{bucket_of_lake.name}/damaged"), replace(PIPELINE, deliveries=(OUT,))
     fork(lake, PIPELINE, "middle", damaged)
@@ -156,16 +156,16 @@ def test_what_is_damaged_there_is_named_and_healed_and_a_person_is_erased(
     }
     assert {each.kind for each in left} == {"data files missing"}
 
-    rebuild(told, damaged, PIPELINE, BY_ID, now=lambda: LATER)
-    drain(told, damaged, delivered, end_of_input=True, now=lambda: LATER)
+    rebuild(session, damaged, PIPELINE, BY_ID, now=lambda: LATER)
+    drain(session, damaged, delivered, end_of_input=True, now=lambda: LATER)
     delivered_to = "damaged/exports/out/"
     files = [bucket_of_lake.content(name, delivered_to) for name in bucket_of_lake.names(delivered_to)]
-    valid = log.read_log(told, damaged, PIPELINE.stream).where("_day is not null").count()
+    valid = log.read_log(session, damaged, PIPELINE.stream).where("_day is not null").count()
     assert sum(content.count(b"\n") for content in files) == valid
-    erase(told, damaged, delivered, Person("id", "b"), now=lambda: LATER)
+    erase(session, damaged, delivered, Person("id", "b"), now=lambda: LATER)
     maintain(damaged, delivered, retention=timedelta(0), entry_retention=timedelta(0))
     assert prove(damaged, delivered, Person("id", "b")).places == ()
-    assert examine(damaged, delivered) == [] and broken(told, damaged) == []
+    assert examine(damaged, delivered) == [] and broken(session, damaged) == []
     assert [table.name for table in drop(damaged, [replace(PIPELINE, operators=(BY_ID,))], "visits")] == [
         "visits",
         "visits_state",
@@ -210,19 +210,21 @@ def test_a_session_that_was_started_without_the_client_of_the_store_takes_files_
     assert DeltaTable(str(tmp_path / "lake/sensors/log")).to_pyarrow_table().num_rows == 1
 
 
-def test_a_lake_on_a_disk_takes_files_of_the_store(told: SparkSession, bucket_of_lake: Bucket, tmp_path: Path) -> None:
+def test_a_lake_on_a_disk_takes_files_of_the_store(
+    session: SparkSession, bucket_of_lake: Bucket, tmp_path: Path
+) -> None:
     source = Files(f"s3a://{bucket_of_lake.name}/elsewhere")
     stream = replace(PIPELINE.stream, source=source)
     here, pipeline = Lake(str(tmp_path / "lake")), Pipeline(stream, (replace(BY_ID, of=stream),))
     with pytest.raises(SourceError, match=r"landing folder 's3a://.*' does not exist"):
-        drain(told, here, pipeline)
+        drain(session, here, pipeline)
     for number in range(2):
         line = json.dumps({"id": "a", "at": at(number).isoformat(), "value": number}).encode()
         bucket_of_lake.put(f"{number} a+b.json", line, "elsewhere/")
-        drain(told, here, pipeline, now=lambda: LATER)
+        drain(session, here, pipeline, now=lambda: LATER)
     # The checkpoint is known by what the log holds, as one of files on this disk is.
     storage.remove_folder(here.checkpoint(stream, "log"))
     heal(here, pipeline)
-    drain(told, here, pipeline, now=lambda: LATER)
-    assert tuples(log.read_log(told, here, stream), "id", "value") == [("a", 0), ("a", 1)]
-    assert [str(finding) for finding in audit(told, here, pipeline) if finding.broken] == []
+    drain(session, here, pipeline, now=lambda: LATER)
+    assert tuples(log.read_log(session, here, stream), "id", "value") == [("a", 0), ("a", 1)]
+    assert [str(finding) for finding in audit(session, here, pipeline) if finding.broken] == []

@@ -75,8 +75,8 @@ def went_on(spark: SparkSession, lake: Lake) -> None:
 def contents(lake: Lake) -> dict[str, list[str]]:
     """What every table of the lake holds, by its place."""
     tables = {str(log.parent.relative_to(lake.root)): delta.open_table(str(log.parent)) for log in logs_in(lake)}
-    found = {place: delta.contents(table).to_pylist() for place, table in tables.items() if table is not None}
-    return {place: sorted(map(repr, rows)) for place, rows in found.items()}
+    rows_by_place = {place: delta.contents(table).to_pylist() for place, table in tables.items() if table is not None}
+    return {place: sorted(map(repr, rows)) for place, rows in rows_by_place.items()}
 
 
 def logs_in(lake: Lake) -> list[Path]:
@@ -94,7 +94,7 @@ def without_notes(tables: Mapping[str, list[str]]) -> dict[str, list[str]]:
 
 
 def broken(spark: SparkSession, lake: Lake) -> list[str]:
-    return [str(found) for found in audit(spark, lake, pipeline) if not found.holds]
+    return [str(finding) for finding in audit(spark, lake, pipeline) if not finding.holds]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     took_in(spark, lake)
     shutil.copytree(lake.root, aside)
     before = contents(lake)
-    assert [told.rows for told in keep_tidy(spark, lake)] == DROPPED
+    assert [retention.rows for retention in keep_tidy(spark, lake)] == DROPPED
     after = contents(lake)
     went_on(spark, lake)
     keep_tidy(spark, lake)
@@ -170,4 +170,4 @@ def test_a_stream_that_goes_on_after_a_kill_loses_nothing_by_the_run_that_finish
     keep_tidy(spark, lake)
     assert broken(spark, lake) == []
     assert without_notes(contents(lake)) == without_notes(kept.later)
-    assert [told.rows for told in kept_days(lake, pipeline)] == DROPPED
+    assert [retention.rows for retention in kept_days(lake, pipeline)] == DROPPED

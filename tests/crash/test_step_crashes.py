@@ -37,13 +37,13 @@ def arrive(spark: SparkSession, lake: Lake, number: int) -> None:
 
 def shown(spark: SparkSession, lake: Lake) -> dict[str, list[tuple[object, ...]]]:
     """The rows of each table, but for when they were written."""
-    found = {}
+    tables = {}
     for operator, names in SHOWN.items():
         for name in names:
             rows = runtime_of(operator, lake).readable[name](spark)
             columns = [column for column in rows.columns if column != "_written_at"]
-            found[f"{operator.name} {name}"] = tuples(rows, *columns)
-    return found
+            tables[f"{operator.name} {name}"] = tuples(rows, *columns)
+    return tables
 
 
 def test_a_step_that_is_killed_after_any_of_its_commits_is_finished_by_the_next_one(

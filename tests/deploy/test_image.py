@@ -93,9 +93,9 @@ def test_a_bare_root_becomes_an_image_that_is_started_as_the_dockerfile_says(tmp
     for path in ("etc/tidemark/image.json", "project/acme.py", "proc/1/cmdline"):
         (root / path).parent.mkdir(parents=True)
         (root / path).touch()
-    said = {"USER": "10001:10001", "WORKDIR": "/project", "ENV": {"HOME": "/tmp"}}
+    instructions = {"USER": "10001:10001", "WORKDIR": "/project", "ENV": {"HOME": "/tmp"}}
     started = {"ENTRYPOINT": '["/usr/bin/tini", "--"]', "CMD": '["tidemark", "status"]'}
-    (root / "etc/tidemark/image.json").write_text(json.dumps(said | started))
+    (root / "etc/tidemark/image.json").write_text(json.dumps(instructions | started))
     of_image("archive").pack(root, "localhost/tidemark-project:1", tmp_path / "image.tar")
     with tarfile.open(tmp_path / "image.tar") as archive:
         files = {member.name: archive.extractfile(member) for member in archive}
@@ -117,7 +117,7 @@ def test_a_bare_root_becomes_an_image_that_is_started_as_the_dockerfile_says(tmp
 
 
 def test_an_executor_is_what_spark_says_in_the_environment_of_its_pod() -> None:
-    said = {
+    environment = {
         "SPARK_EXECUTOR_MEMORY": "2g",
         "SPARK_JAVA_OPT_0": "-Dspark.driver.port=7078",
         "SPARK_JAVA_OPT_1": "-Dname=two words",
@@ -129,7 +129,7 @@ def test_an_executor_is_what_spark_says_in_the_environment_of_its_pod() -> None:
         "SPARK_RESOURCE_PROFILE_ID": "0",
         "SPARK_EXECUTOR_POD_NAME": "tidemark-exec-3",
     }
-    line = of_image("executor").command(said)
+    line = of_image("executor").command(environment)
     assert line[:5] == ["java", "-Dspark.driver.port=7078", "-Dname=two words", "-Xms2g", "-Xmx2g"]
     assert dict(zip(line[8::2], line[9::2], strict=True)) == {
         "--driver-url": "spark://driver",
@@ -141,23 +141,23 @@ def test_an_executor_is_what_spark_says_in_the_environment_of_its_pod() -> None:
         "--podName": "tidemark-exec-3",
     }
     with pytest.raises(KeyError, match="SPARK_DRIVER_URL"):
-        of_image("executor").command({name: value for name, value in said.items() if name != "SPARK_DRIVER_URL"})
+        of_image("executor").command({name: value for name, value in environment.items() if name != "SPARK_DRIVER_URL"})
 
 
 def test_a_stream_is_down_where_nothing_will_start_it_by_itself() -> None:
     check = of_image("stream_is_up")
-    said = {}
+    problems = {}
     for state in get_args(State):
         others = {"pipeline": "visits", "state": "failed", "why": "its own affair"}
         document = {"pipelines": [others, {"pipeline": "orders", "state": state, "why": "the disk is full"}]}
-        said[state] = check.problem(document, "orders")
-    assert {state for state, problem in said.items() if problem} == {"failed", "stopped"}
-    assert said["failed"] == "orders is failed: the disk is full"
+        problems[state] = check.problem(document, "orders")
+    assert {state for state, problem in problems.items() if problem} == {"failed", "stopped"}
+    assert problems["failed"] == "orders is failed: the disk is full"
 
 
 def test_the_wheel_has_nothing_of_it_and_the_readmes_name_it() -> None:
-    found = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
-    assert not any(fnmatch("deploy", pattern) for pattern in found["include"])
+    discovery = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+    assert not any(fnmatch("deploy", pattern) for pattern in discovery["include"])
     assert "| `deploy/` |" in (PROJECT / "README.md").read_text()
     readme = (DEPLOY / "README.md").read_text()
     for folder in sorted({path.parent for path in FILES} - {DEPLOY}):

@@ -118,23 +118,26 @@ def test_every_command_and_option_that_is_used_exists() -> None:
         if command[0] == "tidemark":
             assert used <= options(command[1]), command
         elif command[0] in ("dagster", "dagster-daemon"):
-            (known,) = (known for words, known in dagster.items() if command[: len(words)] == [*words])
-            assert used <= {option for each in known.params for option in each.opts}, command
+            (subcommand,) = (subcommand for words, subcommand in dagster.items() if command[: len(words)] == [*words])
+            assert used <= {option for each in subcommand.params for option in each.opts}, command
 
 
 def test_every_variable_that_is_set_is_one_that_somebody_reads() -> None:
-    known = {f"TIDEMARK_{name.upper()}" for name in Settings.model_fields} | {"DAGSTER_HOME", "DAGSTER_CURRENT_IMAGE"}
+    variables = {f"TIDEMARK_{name.upper()}" for name in Settings.model_fields} | {
+        "DAGSTER_HOME",
+        "DAGSTER_CURRENT_IMAGE",
+    }
     for name, place in (("TIDEMARK_JARS", "spark/jars.py"), ("TIDEMARK_PROJECT", "lake/project.py")):
         assert f'"{name}"' in (PROJECT / "streaming" / place).read_text()
-        known.add(name)
+        variables.add(name)
     assert "AWS_ACCESS_KEY_ID" in (PROJECT / "streaming" / "sinks" / "objects.py").read_text()
     assert "AWS_REGION" in (PROJECT / "streaming" / "tables" / "s3.py").read_text()
-    known |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"}
-    known |= {*VARIABLE.findall((DEPLOY / "dagster" / "dagster.yaml").read_text())}
-    known |= {*VARIABLE.findall((DEPLOY / "dagster" / "workspace.yaml").read_text())}
+    variables |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"}
+    variables |= {*VARIABLE.findall((DEPLOY / "dagster" / "dagster.yaml").read_text())}
+    variables |= {*VARIABLE.findall((DEPLOY / "dagster" / "workspace.yaml").read_text())}
     for path in FILES:
         for name in VARIABLE.findall(path.read_text()):
-            assert name in known or name.startswith(PREFIXES), f"{name} in {path.name}"
+            assert name in variables or name.startswith(PREFIXES), f"{name} in {path.name}"
 
 
 def test_secrets_are_references_only() -> None:

@@ -88,11 +88,11 @@ _reading = st.tuples(
 
 
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seen=st.lists(_reading, min_size=20, max_size=120))
-def test_w10_equals_w9_on_any_input(spark: SparkSession, seen: list[tuple[str, int, float | None]]) -> None:
+@given(measurements=st.lists(_reading, min_size=20, max_size=120))
+def test_w10_equals_w9_on_any_input(spark: SparkSession, measurements: list[tuple[str, int, float | None]]) -> None:
     rows = [
         {"id": key, "temperature": value, "event_time": T0 + timedelta(milliseconds=offset)}
-        for key, offset, value in seen
+        for key, offset, value in measurements
     ]
     log = static_log(spark, temperatures, TYPES, rows)
 
@@ -100,7 +100,7 @@ def test_w10_equals_w9_on_any_input(spark: SparkSession, seen: list[tuple[str, i
         tuples(aggregate(pairs(log, view), view), *view.columns) for view in (extremes_of_all_rows, extremes)
     )
     assert in_full == kept
-    assert len(kept) == len({(key, offset // 5000) for key, offset, _ in seen})
+    assert len(kept) == len({(key, offset // 5000) for key, offset, _ in measurements})
 
 
 def test_w11_the_median_lies_between_the_middle_two_and_the_mode_is_the_smallest_of_the_most_frequent(

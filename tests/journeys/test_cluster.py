@@ -118,8 +118,8 @@ def test_a_driver_ships_what_executors_need_and_a_worker_killed_in_mid_batch_cha
         cluster.kill("worker")
         assert not (commits / "5").exists()
         cluster.start()
-        said, _ = driver.communicate(timeout=300)
-    assert driver.returncode == 0, said
+        output, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, output
     assert shipped.counted(spark) == [(name, at(number), number + 1) for name in "ab" for number in range(len(FILES))]
 
 
@@ -130,6 +130,6 @@ def test_what_a_driver_ships_reaches_the_containers_of_yarn(
     shipped = Shipped(tmp_path, monkeypatch, FILES[:1])
     with Yarn(tmp_path / "yarn") as cluster:
         driver = shipped.driver(cluster.environment)
-        said, _ = driver.communicate(timeout=300)
-    assert driver.returncode == 0, said
+        output, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, output
     assert shipped.counted(spark) == [(name, at(0), 1) for name in "ab"]

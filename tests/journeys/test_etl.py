@@ -92,8 +92,8 @@ def test_e18_a_payload_is_valid_or_rejected_with_all_its_reasons_and_its_bytes(s
 
     rows = log.read_log(spark, lake, records.records)
     assert tuples(log.valid(rows), "id", "ts", "_rejected") == [("a", 1, None)]
-    found = log.rejected(rows).orderBy("_origin.position").collect()
-    assert [(bytes(row["_raw"]).decode(), row["_rejected"]) for row in found] == [
+    rejections = log.rejected(rows).orderBy("_origin.position").collect()
+    assert [(bytes(row["_raw"]).decode(), row["_rejected"]) for row in rejections] == [
         ('{"id":"a"}', ["required: ts is missing"]),
         (
             '{"id":1,"ts":"x"}',
@@ -104,8 +104,8 @@ def test_e18_a_payload_is_valid_or_rejected_with_all_its_reasons_and_its_bytes(s
         ),
         ("{oops", ["json: the payload is not one JSON object"]),
     ]
-    assert [row["_origin"]["path"].endswith("/landing/records/0000.json") for row in found] == [True] * 3
-    assert len({row["_origin"]["position"] for row in found}) == 3
+    assert [row["_origin"]["path"].endswith("/landing/records/0000.json") for row in rejections] == [True] * 3
+    assert len({row["_origin"]["position"] for row in rejections}) == 3
     assert (drained.queries["log"].rows, drained.queries["log"].rejected) == (4, 3)
 
 

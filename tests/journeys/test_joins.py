@@ -152,14 +152,14 @@ def test_j9_temperatures_that_were_asked_for_meet_the_events_of_their_city_and_t
 def test_j11_streams_of_different_speed_lose_nothing_and_their_skew_is_told_until_they_are_together(
     spark: SparkSession, lake: Lake
 ) -> None:
-    told: list[ProcessStatus] = []
+    statuses: list[ProcessStatus] = []
 
     def judged() -> AlertStatus:
         run = Run(spark, lake, tokens.pipeline, lambda: NOW, lambda query, written, batch: None)
-        reporter = Reporter(run, Watch(lambda: NOW), lambda: NOW, lambda measures: None, told.append)
+        reporter = Reporter(run, Watch(lambda: NOW), lambda: NOW, lambda measures: None, statuses.append)
         reporter.begin()
         reporter.end()
-        overview = Overview(tokens.pipeline, "running", NOW, "", None, 0, (), told[-1])
+        overview = Overview(tokens.pipeline, "running", NOW, "", None, 0, (), statuses[-1])
         return next(each for each in evaluate(overview, Limits(), NOW) if each.name == "stream_clocks_are_together")
 
     # The fast side is taken in one file per batch, as it is declared, and the slow one stands where it was.
@@ -171,7 +171,7 @@ def test_j11_streams_of_different_speed_lose_nothing_and_their_skew_is_told_unti
     skewed = judged()
     assert (skewed.passed, skewed.numbers) == (False, {"watermark_skew_seconds": 3 * HOUR})
     assert skewed.text == "used is 180 min behind issued, with which merged joins it"
-    assert told[-1].watermark == told[-1].watermarks["used"] == at(-10)
+    assert statuses[-1].watermark == statuses[-1].watermarks["used"] == at(-10)
 
     land_all(lake, tokens.used, [token(text, text, "token_b") for text in hours[1:]])
     drain(spark, lake, tokens.pipeline, now=lambda: NOW)

@@ -96,9 +96,9 @@ def test_s9_a_group_says_where_the_first_start_begins_and_the_checkpoint_where_e
     run(spark, lake, from_earliest)
 
     assert values(spark, lake, from_earliest) == [4, 5, 6, 7, 8, 9]
-    told = waiting(lake, from_earliest.stream).warning
-    assert "start='earliest' is declared, and the stream goes on where it is" in told
-    assert "What the log holds is not read twice".lower() in told.lower()
+    warning = waiting(lake, from_earliest.stream).warning
+    assert "start='earliest' is declared, and the stream goes on where it is" in warning
+    assert "What the log holds is not read twice".lower() in warning.lower()
     assert waiting(lake, of_group.stream).warning == ""
 
 

@@ -86,12 +86,12 @@ def test_a_broker_that_is_not_trusted_and_a_password_that_is_not_right_are_told_
     stranger = {**trusting, "ssl.ca.location": str(self_signed(tmp_path))}
     forgotten = {**trusting, "sasl.password": f"not {SECRET}"}
     no_file = {**trusting, "ssl.ca.location": "nowhere.pem"}
-    for options, told in (
+    for options, reason in (
         (stranger, r"certificate verify failed.*Name the PEM file of who signed .* in ssl\.ca\.location"),
         (forgotten, r"Authentication failed.*Correct sasl\.username, sasl\.password and sasl\.mechanism"),
         (no_file, r"no client of Kafka can be made \(.*ssl\.ca\.location failed.*correct the options\."),
     ):
-        with pytest.raises(SourceError, match=told) as refused:
+        with pytest.raises(SourceError, match=reason) as refused:
             run(spark, lake, encrypted(kafka, options))
         assert SECRET not in str(refused.value)
 

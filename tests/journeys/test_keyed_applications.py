@@ -47,8 +47,8 @@ def counts(spark: SparkSession, lake: Lake, keyed: Any) -> list[tuple[Any, ...]]
 
 
 def test_k4_word_count_per_event(spark: SparkSession, counted: Lake) -> None:
-    found = counts(spark, counted, word_counts.word_counts)
-    assert [row for row in found if row[0] in ("to", "be", "or", "not")] == [
+    token_counts = counts(spark, counted, word_counts.word_counts)
+    assert [row for row in token_counts if row[0] in ("to", "be", "or", "not")] == [
         ("be", 1),
         ("be", 2),
         ("not", 1),
@@ -56,7 +56,7 @@ def test_k4_word_count_per_event(spark: SparkSession, counted: Lake) -> None:
         ("to", 1),
         ("to", 2),
     ]
-    assert not [row for row in found if not row[0].strip()], "empty tokens are none"
+    assert not [row for row in token_counts if not row[0].strip()], "empty tokens are none"
 
 
 def test_k5_hashtag_count_without_regard_to_case(spark: SparkSession, counted: Lake) -> None:
@@ -101,10 +101,10 @@ def test_what_pieces_of_the_library_keep_is_what_they_find_on_spark(spark: Spark
     for piece in PIECES:
         expected = testing.play(piece, *map(rows, DRAWN), end_of_input=True)
         assert expected.results, piece.name
-        for to, found in expected.outputs.items():
+        for to, output in expected.outputs.items():
             table = DeltaTable(lake.table(piece, to)).to_pyarrow_table().drop_columns(["_written_at", "_day"])
             stored = [tuple(row.values()) for row in table.to_pylist()]
-            assert sorted(map(in_instants, stored), key=repr) == sorted(map(in_instants, found), key=repr), to
+            assert sorted(map(in_instants, stored), key=repr) == sorted(map(in_instants, output), key=repr), to
 
 
 def in_instants(value: Any) -> Any:

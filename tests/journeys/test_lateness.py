@@ -32,9 +32,9 @@ def test_l8_without_delay_slight_disorder_is_late_and_the_profile_suggests_the_d
     assert tuples(late, "id", "event_time", "window_end", "_watermark") == [("a", at(4.5), at(5), at(5))]
     assert tuples(read_first(spark, lake, hasty_counts), *FIRST) == [("a", at(5), 1)]
 
-    found = profile(spark, lake, hasty_counts, complete=1.0)
-    assert (found.recommended, found.needed.total) == ("1 second", 3)
-    assert [(outcome.delay.total_seconds(), outcome.late) for outcome in found.outcomes] == [(0, 1), (1, 0)]
+    lateness = profile(spark, lake, hasty_counts, complete=1.0)
+    assert (lateness.recommended, lateness.needed.total) == ("1 second", 3)
+    assert [(outcome.delay.total_seconds(), outcome.late) for outcome in lateness.outcomes] == [(0, 1), (1, 0)]
 
     # Watermark 4 after the second batch, 5 after the last: now the window waits for a@4.5.
     run(spark, lake, patient, *map(readings, ("a@4", "a@5", "a@4.5", "a@6")))
@@ -75,8 +75,8 @@ def test_l10_a_feed_shifted_by_up_to_seven_seconds_is_split_and_corrected_as_an_
     )
     drain(spark, lake, late_counts.pipeline, end_of_input=True, now=lambda: NOW)
     view = late_counts.count_by_sensor
-    found = late_pairs(log.read_log(spark, lake, late_counts.readings), view)
-    assert tuples(found, "id", "event_time") == sorted((id_, at(time / 1000)) for id_, time in late)
+    pairs = late_pairs(log.read_log(spark, lake, late_counts.readings), view)
+    assert tuples(pairs, "id", "event_time") == sorted((id_, at(time / 1000)) for id_, time in late)
     assert tuples(read_first(spark, lake, view), *FIRST) == counted(on_time)
 
     correct(spark, lake, view, [T0.date()], lambda: NOW)

@@ -117,8 +117,8 @@ def test_a1_ordered_lookup_keeps_the_order_of_the_input_and_has_a_default(spark:
     golden = [("s1", "room_1"), ("s2", "UNKNOWN ROOM"), ("s1", "room_1")]
     for lookup in (asked.rooms, asked.blocking):
         assert rows(spark, asked.lake, lookup, "sensor", "room") == golden
-        told = rows(spark, asked.lake, lookup, "_asked_at", "_attempt", "_cached", "_error", "_version")
-        assert [row[1:] for row in told] == [(1, False, None, 1)] * 3
+        answers = rows(spark, asked.lake, lookup, "_asked_at", "_attempt", "_cached", "_error", "_version")
+        assert [row[1:] for row in answers] == [(1, False, None, 1)] * 3
     assert tuples(runtime_of(asked.rooms, asked.lake).readable["current"](spark), "_at") == [(at(n),) for n in range(3)]
 
 

@@ -111,8 +111,8 @@ def test_o4_from_two_partitions_to_five_keyed_functions_go_on_as_if_nothing_had_
         run(spark, lake, pipeline, payloads(after))
     for keyed in (jumps, hot, sums):
         played = play(keyed, rows(before), rows(after))
-        found = tuples(runtime_of(keyed, lake).readable["current"](spark).drop("_written_at", "_day"))
-        assert sorted(found, key=repr) == sorted(played.results, key=repr), keyed.name
+        results = tuples(runtime_of(keyed, lake).readable["current"](spark).drop("_written_at", "_day"))
+        assert sorted(results, key=repr) == sorted(played.results, key=repr), keyed.name
         assert state_of(lake, keyed) == {key[0]: state for key, state in played.state.items()}, keyed.name
     assert state_of(lake, hot)["b"] == {"hits": 2}
 

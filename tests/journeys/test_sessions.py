@@ -77,14 +77,14 @@ def timeline(text: str) -> list[dict[str, Any]]:
 
 def closed_sessions(rows: list[dict[str, Any]], watermark: float) -> list[tuple[str, datetime, datetime, int, int]]:
     """Key, bounds, number of clicks and last number of every session that is over at `watermark`, by plain Python."""
-    found: list[list[Any]] = []
+    spans: list[list[Any]] = []
     for row in sorted(rows, key=lambda row: (row["id"], row["timestamp"])):
         second = at(row["timestamp"] / 1000 - T0.timestamp())
-        if found and found[-1][0] == row["id"] and second <= found[-1][2]:
-            found[-1][2:] = [second + GAP, found[-1][3] + 1, row["number"]]
+        if spans and spans[-1][0] == row["id"] and second <= spans[-1][2]:
+            spans[-1][2:] = [second + GAP, spans[-1][3] + 1, row["number"]]
         else:
-            found.append([row["id"], second, second + GAP, 1, row["number"]])
-    return [tuple(session) for session in found if session[2] <= at(watermark)]
+            spans.append([row["id"], second, second + GAP, 1, row["number"]])
+    return [tuple(session) for session in spans if session[2] <= at(watermark)]
 
 
 def correct_what_is_due(spark: SparkSession, lake: Lake, view: Windowed) -> list[date]:
@@ -219,6 +219,6 @@ def test_rows_of_one_instant_that_two_batches_share_are_on_time_and_in_one_sessi
     run(spark, lake, Pipeline(in_order, (view,)), timeline("b@0=1 a@10=1"), timeline("a@10=2 b@10=2 a@15=3"))
     assert tuples(read_first(spark, lake, view)) == []
     run(spark, lake, Pipeline(in_order, (view,)), end_of_input=True)
-    found = tuples(read_first(spark, lake, view), "id", "window_start", "window_end", "clicks")
-    assert found == [("a", at(10), at(25), 3), ("b", at(0), at(20), 2)]
+    results = tuples(read_first(spark, lake, view), "id", "window_start", "window_end", "clicks")
+    assert results == [("a", at(10), at(25), 3), ("b", at(0), at(20), 2)]
     assert [sum((batch.late or {}).values()) for batch in log.read_batches(lake, in_order)] == [0, 0, 0]

@@ -25,17 +25,17 @@ ARCHIVES = sorted((Path(__file__).parents[1] / "support" / "lakes").glob("*.tar.
 
 def contents(spark: SparkSession, lake: Lake) -> dict[str, list[tuple[object, ...]]]:
     """All that people read of it, and all state, but for the moments at which it was written."""
-    found = dict[str, list[tuple[object, ...]]]()
+    tables = dict[str, list[tuple[object, ...]]]()
     for operator in pipeline.operators:
         for what, read in runtime_of(operator, lake).readable.items():
             # What is not declared, such as updates, is not there.
             with suppress(ViewError):
                 rows = tuples(read(spark).drop("_written_at"))
-                found[f"{operator.name} {what}"] = sorted(rows, key=repr)
-        assert found[f"{operator.name} current"]
+                tables[f"{operator.name} {what}"] = sorted(rows, key=repr)
+        assert tables[f"{operator.name} current"]
     delivered = sorted(Path(lake.root, "exports").rglob("*.jsonl*"))
-    found["delivered"] = sorted((line,) for path in delivered for line in path.read_text().splitlines())
-    return found
+    tables["delivered"] = sorted((line,) for path in delivered for line in path.read_text().splitlines())
+    return tables
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.gz"))

@@ -37,12 +37,12 @@ HOUR = 3600.0
 
 def rows(timeline: str) -> list[dict[str, Any]]:
     """Rows in the notation `k@2=v`: key (`-` for null), seconds after T0, value."""
-    found = []
+    payloads = []
     for entry in timeline.split():
         key, _, rest = entry.partition("@")
         seconds, _, value = rest.partition("=")
-        found.append({"k": None if key == "-" else key, "at": at(float(seconds)).isoformat(), "v": value})
-    return found
+        payloads.append({"k": None if key == "-" else key, "at": at(float(seconds)).isoformat(), "v": value})
+    return payloads
 
 
 @pytest.fixture(scope="module")

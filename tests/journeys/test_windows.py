@@ -99,17 +99,17 @@ def shaped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lak
 
 
 def test_w3_hours_from_a_quarter_past_begin_at_a_quarter_past(spark: SparkSession, shaped: Lake) -> None:
-    found = results(spark, shaped, window_shapes.from_quarter_past, "window_start", "window_end", "readings", of="w3")
+    hours = results(spark, shaped, window_shapes.from_quarter_past, "window_start", "window_end", "readings", of="w3")
 
     quarter = 15 * MINUTE
-    assert found == [(at(quarter - HOUR), at(quarter), 1), (at(quarter), at(quarter + HOUR), 1)]
+    assert hours == [(at(quarter - HOUR), at(quarter), 1), (at(quarter), at(quarter + HOUR), 1)]
 
 
 def test_w4_an_hour_every_quarter_holds_each_reading_four_times(spark: SparkSession, shaped: Lake) -> None:
-    found = results(spark, shaped, window_shapes.last_hour, "window_end", "mean", of="w4")
+    hours = results(spark, shaped, window_shapes.last_hour, "window_end", "mean", of="w4")
 
     ends = [at(10 * HOUR + minutes * MINUTE) for minutes in (15, 30, 45, 60, 75)]
-    assert found == [(ends[0], 10.0), (ends[1], 20.0), (ends[2], 20.0), (ends[3], 20.0), (ends[4], 30.0)]
+    assert hours == [(ends[0], 10.0), (ends[1], 20.0), (ends[2], 20.0), (ends[3], 20.0), (ends[4], 30.0)]
 
 
 def test_w5_readings_in_the_gaps_between_windows_are_counted_as_unassigned_and_stay_in_the_log(
@@ -122,8 +122,8 @@ def test_w5_readings_in_the_gaps_between_windows_are_counted_as_unassigned_and_s
         (at(15), at(25), 1),
     ]
     assert tuples(unassigned(rows, view).where("id = 'w5'"), "event_time") == [(at(10),), (at(14.999),)]
-    told = {batch.number: batch.unassigned or {} for batch in log.read_batches(shaped, window_shapes.shapes)}
-    assert (told[1]["ten_of_fifteen"], told[1]["half_minutes"]) == (2, 0)
+    counts = {batch.number: batch.unassigned or {} for batch in log.read_batches(shaped, window_shapes.shapes)}
+    assert (counts[1]["ten_of_fifteen"], counts[1]["half_minutes"]) == (2, 0)
 
 
 def test_w20_a_custom_assigner_of_half_minutes_rounds_down(spark: SparkSession, shaped: Lake) -> None:
@@ -138,17 +138,17 @@ def test_w20_a_custom_assigner_of_half_minutes_rounds_down(spark: SparkSession, 
 
 
 def test_w23_five_seconds_of_event_time_is_one_declaration(spark: SparkSession, shaped: Lake) -> None:
-    found = results(spark, shaped, window_shapes.five_seconds, "window_end", "readings", of="w5")
+    windows = results(spark, shaped, window_shapes.five_seconds, "window_end", "readings", of="w5")
 
-    assert found == [(at(10), 1), (at(15), 2), (at(20), 1)]
+    assert windows == [(at(10), 1), (at(15), 2), (at(20), 1)]
 
 
 @pytest.fixture(scope="module")
 def travelled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake after vehicles at intersection x and an accident at loc1."""
     lake = new_lake(tmp_path_factory, "travelled")
-    seen = [("x", "vehicle", 60), ("x", "vehicle", 299.999), ("x", "vehicle", 300), ("loc1", "accident", 150)]
-    rows = [{"location": location, "kind": kind, "at": clock(at(second))} for location, kind, second in seen]
+    events = [("x", "vehicle", 60), ("x", "vehicle", 299.999), ("x", "vehicle", 300), ("loc1", "accident", 150)]
+    rows = [{"location": location, "kind": kind, "at": clock(at(second))} for location, kind, second in events]
     run(spark, lake, traffic.pipeline, rows, end_of_input=True)
     return lake
 
@@ -161,9 +161,9 @@ def test_w12_vehicles_are_counted_per_five_minutes_and_all_events_per_ten(spark:
 
 
 def test_w14_an_accident_is_recent_for_five_minutes(spark: SparkSession, travelled: Lake) -> None:
-    found = results(spark, travelled, traffic.recent_accidents, "location", "window_end", "accidents")
+    windows = results(spark, travelled, traffic.recent_accidents, "location", "window_end", "accidents")
 
-    assert found == [("loc1", at(minute * MINUTE), 1) for minute in (3, 4, 5, 6, 7)]
+    assert windows == [("loc1", at(minute * MINUTE), 1) for minute in (3, 4, 5, 6, 7)]
 
 
 def test_w13_segments_of_registered_types_become_one_row_per_type_source_and_five_minutes(
@@ -194,8 +194,8 @@ def test_w13_segments_of_registered_types_become_one_row_per_type_source_and_fiv
 def read(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake after the page views of W6 and those of a reader of news."""
 
-    def views(*seen: tuple[str, str, float]) -> list[dict[str, Any]]:
-        return [{"user": user, "article": article, "at": clock(at(m * MINUTE))} for user, article, m in seen]
+    def views(*entries: tuple[str, str, float]) -> list[dict[str, Any]]:
+        return [{"user": user, "article": article, "at": clock(at(m * MINUTE))} for user, article, m in entries]
 
     lake = new_lake(tmp_path_factory, "read")
     run(
@@ -213,25 +213,25 @@ def read(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 def test_w6_rows_exactly_one_gap_apart_are_one_session_and_a_millisecond_more_makes_two(
     spark: SparkSession, read: Lake
 ) -> None:
-    found = results(spark, read, page_views.visits, "window_start", "window_end", "views", of="a")
+    visits = results(spark, read, page_views.visits, "window_start", "window_end", "views", of="a")
 
     third = at(30 * MINUTE + 0.001)
-    assert found == [(at(0), at(30 * MINUTE), 2), (third, third + timedelta(minutes=15), 1)]
+    assert visits == [(at(0), at(30 * MINUTE), 2), (third, third + timedelta(minutes=15), 1)]
 
 
 def test_w6_a_row_between_two_sessions_bridges_them(spark: SparkSession, read: Lake) -> None:
-    found = results(spark, read, page_views.visits, "window_start", "window_end", "views", of="bridge")
+    visits = results(spark, read, page_views.visits, "window_start", "window_end", "views", of="bridge")
 
-    assert found == [(at(0), at(35 * MINUTE), 3)]
+    assert visits == [(at(0), at(35 * MINUTE), 3)]
 
 
 def test_w25_articles_are_counted_per_user_and_sitting_and_the_gap_is_a_parameter(
     spark: SparkSession, read: Lake
 ) -> None:
-    found = results(spark, read, page_views.sittings(), "window_start", "window_end", "articles", of="reader")
+    sittings = results(spark, read, page_views.sittings(), "window_start", "window_end", "articles", of="reader")
 
     # 5, 35 and 65 are exactly half an hour apart, 96 is not.
-    assert found == [(at(5 * MINUTE), at(95 * MINUTE), 2), (at(96 * MINUTE), at(126 * MINUTE), 1)]
+    assert sittings == [(at(5 * MINUTE), at(95 * MINUTE), 2), (at(96 * MINUTE), at(126 * MINUTE), 1)]
     assert page_views.sittings("31 minutes").window != page_views.sittings().window
 
 
@@ -239,9 +239,9 @@ def test_w21_sums_over_all_integers_keep_one_number_per_window(spark: SparkSessi
     rows = [{"n": i, "due": clock(at((i - 1) * 0.1))} for i in range(1, 201)]
     run(spark, lake, integers.pipeline, rows[:70], rows[70:], end_of_input=True)
 
-    found = results(spark, lake, integers.sums, "window_end", "sum", "integers")
-    assert found == [(at(5), 1275, 50), (at(10), 3775, 50), (at(15), 6275, 50), (at(20), 8775, 50)]
-    assert sum(total for _, total, _ in found) == 200 * 201 // 2
+    sums = results(spark, lake, integers.sums, "window_end", "sum", "integers")
+    assert sums == [(at(5), 1275, 50), (at(10), 3775, 50), (at(15), 6275, 50), (at(20), 8775, 50)]
+    assert sum(total for _, total, _ in sums) == 200 * 201 // 2
     # What is kept of an open window does not grow with its rows.
     assert integers.sums.function is None and not integers.sums.distinct
 
@@ -262,13 +262,13 @@ def test_w2_averages_over_the_time_of_ingestion_are_the_same_when_the_view_is_bu
     spark: SparkSession, arrived: Lake
 ) -> None:
     view, columns = arrivals.mean_by_second, arrivals.mean_by_second.columns
-    found = results(spark, arrived, view, *columns)
-    assert found == [("a", at(0), at(1), 50.0), ("a", at(3), at(4), 10.0)]
+    averages = results(spark, arrived, view, *columns)
+    assert averages == [("a", at(0), at(1), 50.0), ("a", at(3), at(4), 10.0)]
 
     shutil.rmtree(arrived.first(view))
     drain(spark, arrived, arrivals.pipeline, now=lambda: at(86_400))
 
-    assert results(spark, arrived, view, *columns) == found
+    assert results(spark, arrived, view, *columns) == averages
 
 
 def test_w24_a_second_without_a_reading_is_a_row_of_zero_for_as_long_as_the_clock_goes_on(
@@ -335,8 +335,8 @@ def test_w22_profit_per_month_and_two_seconds_of_arrival(spark: SparkSession, la
         (2.0, sale("June", 7)),
     )
 
-    found = results(spark, lake, sales.profit_by_month, "month", "window_end", "profit", "sales")
-    assert found == [("July", at(2), 5, 1), ("June", at(2), 30, 2), ("June", at(4), 7, 1)]
+    profits = results(spark, lake, sales.profit_by_month, "month", "window_end", "profit", "sales")
+    assert profits == [("July", at(2), 5, 1), ("June", at(2), 30, 2), ("June", at(4), 7, 1)]
     rejected = log.rejected(log.read_log(spark, lake, sales.sales))
     assert sorted(reasons[0].partition(":")[0] for (reasons,) in tuples(rejected, "_rejected")) == [
         "five_fields",

@@ -189,33 +189,33 @@ def interval_joined(of: Meeting, kind: str) -> dict[str, set[tuple[int | None, i
         for side in (of.lefts, of.rights)
     ]
     clock = at(min(of.lefts.clock, of.rights.clock))
-    found = oracle.pairs(rows[0], rows[1], LOWER, UPPER)
-    pairs: set[tuple[int | None, int | None]] = {(one.n, other.n) for one, other in found}
-    told, lonely = set[tuple[int | None, int | None]](), set[tuple[int | None, int | None]]()
+    matches = oracle.pairs(rows[0], rows[1], LOWER, UPPER)
+    pairs: set[tuple[int | None, int | None]] = {(one.n, other.n) for one, other in matches}
+    orphans, lonely = set[tuple[int | None, int | None]](), set[tuple[int | None, int | None]]()
     if kind != "inner":
-        alone, still = oracle.unmatched(rows[0], lambda row: {b for a, b in found if a == row}, UPPER, clock)
-        told, lonely = {(row.n, None) for row in alone}, {(row.n, None) for row in still}
+        alone, still = oracle.unmatched(rows[0], lambda row: {b for a, b in matches if a == row}, UPPER, clock)
+        orphans, lonely = {(row.n, None) for row in alone}, {(row.n, None) for row in still}
     if kind == "outer":
-        alone, still = oracle.unmatched(rows[1], lambda row: {a for a, b in found if b == row}, -LOWER, clock)
-        told, lonely = told | {(None, row.n) for row in alone}, lonely | {(None, row.n) for row in still}
-    return {"pairs": pairs, "unmatched": told, "current": pairs | lonely}
+        alone, still = oracle.unmatched(rows[1], lambda row: {a for a, b in matches if b == row}, -LOWER, clock)
+        orphans, lonely = orphans | {(None, row.n) for row in alone}, lonely | {(None, row.n) for row in still}
+    return {"pairs": pairs, "unmatched": orphans, "current": pairs | lonely}
 
 
 def in_windows(of: Meeting, operator: TwoSided, *, late: bool) -> Result:
     """Results of windows that both clocks have passed: key, start, end, values; `late`: with late rows."""
     if operator is visits:
-        found = windows_oracle.sessions(of.lefts, of.rights, 3, windows_oracle.unequal, late=late)
+        results = windows_oracle.sessions(of.lefts, of.rights, 3, windows_oracle.unequal, late=late)
     else:
         size, slide, lists = (10, 5, windows_oracle.outer) if operator is joined else (10, 10, windows_oracle.unequal)
         windows = windows_oracle.sliding(size, slide)
-        found = windows_oracle.fixed(of.lefts, of.rights, windows, lists, late=late)
-    return [(key, at(start), at(end), *values) for key, start, end, values in found]
+        results = windows_oracle.fixed(of.lefts, of.rights, windows, lists, late=late)
+    return [(key, at(start), at(end), *values) for key, start, end, values in results]
 
 
 def of_both(of: Meeting) -> Result:
     """What the function of both streams says: key, time, text."""
-    told = by_one_clock({"lefts": of.left, "rights": of.right})
-    return [(key, at(when), text) for key, lines in told.items() for when, text in lines]
+    lines_by_key = by_one_clock({"lefts": of.left, "rights": of.right})
+    return [(key, at(when), text) for key, lines in lines_by_key.items() for when, text in lines]
 
 
 def by_rules(of: Meeting) -> Result:

@@ -58,10 +58,10 @@ def pieces(batches: Sequence[Batch], chance: random.Random) -> list[Sequence[Bat
 def rows(uri: str) -> list[str]:
     """The rows as text, sorted; a list that is kept as state has no order of its own."""
     table = DeltaTable(uri).to_pyarrow_table()
-    told = sorted(set(table.column_names) - {"_written_at"})
+    columns = sorted(set(table.column_names) - {"_written_at"})
     return sorted(
         str({name: sorted(map(str, value)) if isinstance(value, list) else value for name, value in row.items()})
-        for row in table.select(told).to_pylist()
+        for row in table.select(columns).to_pylist()
     )
 
 

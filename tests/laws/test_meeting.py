@@ -102,7 +102,7 @@ def test_meetings_have_late_rows_on_both_sides_that_change_something_and_a_silen
         assert any(stamp is not None and row.at < stamp for side in sides for row, stamp in side.stamped())
     for operator in (joined, grouped, visits):
         assert any(in_windows(of, operator, late=True) != in_windows(of, operator, late=False) for of in meetings)
-    told = [interval_joined(of, "outer") for of in meetings]
-    assert any(each["unmatched"] - each["current"] for each in told) and all(each["pairs"] for each in told)
+    joins = [interval_joined(of, "outer") for of in meetings]
+    assert any(each["unmatched"] - each["current"] for each in joins) and all(each["pairs"] for each in joins)
     assert any(len(of.left) != len(of.right) for of in meetings)
     assert all(of_both(of) and by_rules(of) for of in meetings)

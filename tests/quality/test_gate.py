@@ -103,8 +103,8 @@ def test_it_opens_on_the_judged_versions_and_on_no_other(
     )
     version = pins.versions()["orders_per_day"]
     assert version is not None
-    found = verdicts_for(shop, TABLE, version)["unique_key"]
-    assert (found.outcome, found.observed, found.run_id) == ("passed", "0 rows", "run-1")
+    key_verdict = verdicts_for(shop, TABLE, version)["unique_key"]
+    assert (key_verdict.outcome, key_verdict.observed, key_verdict.run_id) == ("passed", "0 rows", "run-1")
     assert DeltaTable(shop.verdicts()).version() == 1  # one commit per suite run
     assert Pins.from_json(pins.to_json()) == pins
 

@@ -50,8 +50,8 @@ def test_every_expectation_has_one_finding_in_order_and_says_what_it_saw(hours: 
 
     findings = run_suite(lambda: hours, suite)
 
-    seen = [(finding.expectation.name, finding.outcome, finding.observed) for finding in findings]
-    assert seen[:11] == [
+    outcomes = [(finding.expectation.name, finding.outcome, finding.observed) for finding in findings]
+    assert outcomes[:11] == [
         ("hour_positive", "passed", "0 rows"),
         (
             "flights_positive",
@@ -69,13 +69,13 @@ def test_every_expectation_has_one_finding_in_order_and_says_what_it_saw(hours: 
         ("fewer_rejected", "failed", "1 of 4 rows (25.00%), such as bad"),
         ("every_origin", "failed", "1 rows, such as origin=LGA"),
     ]
-    assert [(name, outcome) for name, outcome, _ in seen[11:]] == [
+    assert [(name, outcome) for name, outcome, _ in outcomes[11:]] == [
         ("no_such_column", "could_not_run"),
         ("crashes", "could_not_run"),
         ("type_of_nope", "could_not_run"),
     ]
-    assert "nope" in seen[11][2]
-    assert "boom" in seen[12][2]
+    assert "nope" in outcomes[11][2]
+    assert "boom" in outcomes[12][2]
     # The number in what was observed: of rows that break it, or none.
     assert [finding.value for finding in findings[:6]] == [0, 2, 1, 0, None, None]
     assert [finding.value for finding in findings[7:11]] == [1, 1, 1, 1]

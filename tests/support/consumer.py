@@ -36,12 +36,12 @@ class Consumer:
 
 def current_rows(spark: SparkSession, lake: Lake, operator: Operator, columns: tuple[str, ...]) -> set[str]:
     """What such a consumer should hold: the current results, each as JSON."""
-    found = runtime_of(operator, lake).readable["current"](spark).select(*columns).toArrow().to_pylist()
+    rows = runtime_of(operator, lake).readable["current"](spark).select(*columns).toArrow().to_pylist()
     plain = [
         {
             name: value.isoformat().replace("+00:00", "Z") if hasattr(value, "isoformat") else value
             for name, value in row.items()
         }
-        for row in found
+        for row in rows
     ]
     return {json.dumps(row, sort_keys=True) for row in plain}

@@ -71,22 +71,22 @@ def rewritten_head(lake: Lake, change: Callable[[dict[str, Any]], None]) -> None
     actions = [json.loads(line) for line in entry.read_text().splitlines()]
     for action in actions:
         if "commitInfo" in action:
-            said = json.loads(action["commitInfo"]["userMetadata"])
-            change(said)
-            action["commitInfo"]["userMetadata"] = json.dumps(said)
+            metadata = json.loads(action["commitInfo"]["userMetadata"])
+            change(metadata)
+            action["commitInfo"]["userMetadata"] = json.dumps(metadata)
     entry.write_text("\n".join(map(json.dumps, actions)))
 
 
-def late_clock(said: dict[str, Any]) -> None:
-    said["after"]["closed_to"] = said["after"]["watermark"] + 200 * 365 * 86_400_000_000
+def late_clock(metadata: dict[str, Any]) -> None:
+    metadata["after"]["closed_to"] = metadata["after"]["watermark"] + 200 * 365 * 86_400_000_000
 
 
-def hurried_clock(said: dict[str, Any]) -> None:
-    said["summary"]["processed_at"] += 100 * 365 * 86_400_000_000
+def hurried_clock(metadata: dict[str, Any]) -> None:
+    metadata["summary"]["processed_at"] += 100 * 365 * 86_400_000_000
 
 
-def skipped_number(said: dict[str, Any]) -> None:
-    said["batch"] += 1
+def skipped_number(metadata: dict[str, Any]) -> None:
+    metadata["batch"] += 1
 
 
 def archive_that_is_ahead(lake: Lake) -> None:
@@ -97,9 +97,9 @@ def archive_that_is_ahead(lake: Lake) -> None:
 
 
 def left_lease(lake: Lake) -> None:
-    said = {"host": os.uname().nodename, "process": 1, "what": "stream", "since": NOW.isoformat(), "token": "t"}
+    lease = {"host": os.uname().nodename, "process": 1, "what": "stream", "since": NOW.isoformat(), "token": "t"}
     path = Path(lake.checkpoint(readings, "lease.json"))
-    path.write_text(json.dumps({**said, "renewed": NOW.isoformat()}))
+    path.write_text(json.dumps({**lease, "renewed": NOW.isoformat()}))
 
 
 def abandoned_attempt(lake: Lake) -> None:

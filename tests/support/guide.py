@@ -56,14 +56,14 @@ def execute(step: Step, folder: Path, environment: Mapping[str, str], typist: Ty
     The typist types those of `tidemark` that ask nothing more of the shell than that they may fail; the others, and
     what calls `tidemark` itself, start it as a process of its own.
     """
-    told = []
+    outputs = []
     for is_typed, lines in groupby(step.text.splitlines(), lambda line: _TYPED.match(line) is not None):
         if is_typed:
-            told += [_typed(line, folder, typist) for line in lines]
+            outputs += [_typed(line, folder, typist) for line in lines]
         else:
             text, folder = _in_a_shell("\n".join(lines), folder, environment)
-            told.append(text)
-    return "\n".join(told), folder
+            outputs.append(text)
+    return "\n".join(outputs), folder
 
 
 def _typed(line: str, folder: Path, typist: Typist) -> str:
@@ -76,12 +76,12 @@ def _in_a_shell(text: str, folder: Path, environment: Mapping[str, str]) -> tupl
     return printed(folder, commands, environment), Path(where.read_text().strip())
 
 
-def missing(expected: str, told: str) -> list[str]:
+def missing(expected: str, output: str) -> list[str]:
     """The lines of a block `text` that were not printed in their order, but for white space and rules; `...` is any.
 
     A line of the guide may be a part of a line that was printed, and the next line another part of it.
     """
-    rest = " ".join(told.split())
+    rest = " ".join(output.split())
     absent = []
     for line in (" ".join(line.split()) for line in expected.splitlines()):
         # The rules of tables and `...` say nothing.

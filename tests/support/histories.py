@@ -44,8 +44,8 @@ def grow_corrections(lake: Lake, view: Windowed, through: int) -> None:
     """Make the table of corrections hold as many commits, each of which corrects the first day anew."""
     uri, day = lake.corrections(view), T0.date().isoformat()
     for number in range(_created(uri), through + 1):
-        told = {"through": {day: number}, "view": view.name}
-        _write_entry(uri, number + 1, told, {f"corrected.{day}": number})
+        metadata = {"through": {day: number}, "view": view.name}
+        _write_entry(uri, number + 1, metadata, {f"corrected.{day}": number})
         _checkpoint(uri, number, through)
 
 
@@ -61,9 +61,9 @@ def _checkpoint(uri: str, number: int, through: int) -> None:
         DeltaTable(uri).create_checkpoint()
 
 
-def _write_entry(uri: str, version: int, told: Mapping[str, Any], numbers: Mapping[str, int]) -> None:
+def _write_entry(uri: str, version: int, metadata: Mapping[str, Any], numbers: Mapping[str, int]) -> None:
     written_at = int((NOW - timedelta(days=1)).timestamp() * 1000) + version
-    info = {"timestamp": written_at, "operation": "WRITE", "userMetadata": json.dumps(told)}
+    info = {"timestamp": written_at, "operation": "WRITE", "userMetadata": json.dumps(metadata)}
     actions = [{"commitInfo": info}, *({"txn": {"appId": name, "version": at}} for name, at in numbers.items())]
     entry = Path(uri, "_delta_log", f"{version:020}.json")
     entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))

@@ -132,8 +132,8 @@ class Broker(LocalKafka, Administered):
     def let_in(self) -> None:
         """From now on `ROOT` may come by the `SECRET`, which the broker knows salted and hashed."""
         kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        told = UserScramCredentialUpsertion(ROOT, kind, SECRET.encode())
-        _done(self.admin.alter_user_scram_credentials([told]))
+        credential = UserScramCredentialUpsertion(ROOT, kind, SECRET.encode())
+        _done(self.admin.alter_user_scram_credentials([credential]))
 
     def allow(self, topic: str) -> None:
         """Let the user read a topic."""

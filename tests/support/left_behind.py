@@ -67,11 +67,11 @@ def left(spark: SparkSession, lake: Lake) -> Left:
 
 def rows(uri: str) -> list[dict[str, Any]]:
     """The rows of a table but for what may differ, in an order of their own."""
-    found = [
+    records = [
         {name: value for name, value in row.items() if name not in WHEN}
         for row in DeltaTable(location(uri)).to_pyarrow_table().to_pylist()
     ]
-    for row in found:
+    for row in records:
         if row.get("_origin"):
             row["_origin"]["path"] = PurePosixPath(row["_origin"]["path"]).name
-    return sorted(found, key=repr)
+    return sorted(records, key=repr)

@@ -50,7 +50,7 @@ def received(broker: Administered, topic: str, *, committed: bool = True) -> lis
     consumer = Consumer({**config, "isolation.level": isolation, "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     at = dict.fromkeys(partitions, 0)
-    found: dict[int, list[Received]] = {partition: [] for partition in partitions}
+    records: dict[int, list[Received]] = {partition: [] for partition in partitions}
     while any(at[partition] < ends[partition] for partition in partitions):
         assert time.monotonic() < deadline, f"{topic} cannot be read to its end"
         message = consumer.poll(1)
@@ -64,7 +64,7 @@ def received(broker: Administered, topic: str, *, committed: bool = True) -> lis
             continue
         at[partition] = offset + 1
         kind, millis = message.timestamp()
-        found[partition].append(
+        records[partition].append(
             Received(
                 partition,
                 message.key(),
@@ -76,4 +76,4 @@ def received(broker: Administered, topic: str, *, committed: bool = True) -> lis
             )
         )
     consumer.close()
-    return [record for partition in partitions for record in found[partition]]
+    return [record for partition in partitions for record in records[partition]]

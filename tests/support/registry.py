@@ -16,18 +16,18 @@ def registry(schemas: Mapping[int, str], of: str | None = None) -> Iterator[str]
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             identity = self.path.partition("?")[0].rpartition("/")[2]
-            known = identity.isdigit() and int(identity) in schemas
-            told = {} if of is None else {"schemaType": of}
-            self.answer({"schema": schemas[int(identity)], **told} if known else None, 404)
+            has_schema = identity.isdigit() and int(identity) in schemas
+            schema_type = {} if of is None else {"schemaType": of}
+            self.answer({"schema": schemas[int(identity)], **schema_type} if has_schema else None, 404)
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]
             same = [identity for identity, schema in schemas.items() if json.loads(schema) == json.loads(asked)]
             self.answer({"id": same[0]} if same else None, 409)
 
-        def answer(self, found: object, otherwise: int) -> None:
-            content = json.dumps(found or {"error_code": otherwise, "message": "not found"}).encode()
-            self.send_response(200 if found else otherwise)
+        def answer(self, body: object, otherwise: int) -> None:
+            content = json.dumps(body or {"error_code": otherwise, "message": "not found"}).encode()
+            self.send_response(200 if body else otherwise)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -73,8 +73,8 @@ class Standalone:
         while self._alive() < len(self._workers):
             ended = [each for each in (self._master, *self._workers) if each is None or each.poll() is not None]
             if ended or time.monotonic() > deadline:
-                said = "\n".join(log.read_text()[-1500:] for log in self._folder.glob("*.log"))
-                raise RuntimeError(f"the cluster does not start:\n{said}")
+                logs = "\n".join(log.read_text()[-1500:] for log in self._folder.glob("*.log"))
+                raise RuntimeError(f"the cluster does not start:\n{logs}")
             time.sleep(0.1)
 
     def kill(self, victim: str) -> None:
@@ -92,10 +92,10 @@ class Standalone:
             self._workers[-1] = None
         else:
             worker = self._workers[-1]
-            found = [] if worker is None else executors(worker.pid)
-            if not found:
+            processes = [] if worker is None else executors(worker.pid)
+            if not processes:
                 raise LookupError("the worker has no executor")
-            for executor in found:
+            for executor in processes:
                 executor.kill()
 
     @property
@@ -130,19 +130,19 @@ class Standalone:
         if not pages:
             return -1
         with suppress(OSError, ValueError), urllib.request.urlopen(f"{pages[-1]}/json/", timeout=5) as page:
-            told: dict[str, Any] = json.load(page)
-            return sum(worker["state"] == "ALIVE" for worker in told["workers"])
+            status: dict[str, Any] = json.load(page)
+            return sum(worker["state"] == "ALIVE" for worker in status["workers"])
         return -1
 
 
 def executors(pid: int) -> list[psutil.Process]:
     """The executors among all that a process has started."""
-    found = []
+    processes = []
     for child in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
-                found.append(child)
-    return found
+                processes.append(child)
+    return processes
 
 
 def _kill(process: subprocess.Popen[bytes] | None) -> None:

@@ -97,8 +97,8 @@ class Yarn:
         while not self._is_ready():
             ended = [process for process in self._processes if process.poll() is not None]
             if ended or time.monotonic() > deadline:
-                said = "\n".join(log.read_text()[-3000:] for log in sorted(self._folder.glob("*.log")))
-                raise RuntimeError(f"the YARN cluster does not start:\n{said}")
+                logs = "\n".join(log.read_text()[-3000:] for log in sorted(self._folder.glob("*.log")))
+                raise RuntimeError(f"the YARN cluster does not start:\n{logs}")
             time.sleep(0.1)
 
     def _end(self) -> None:

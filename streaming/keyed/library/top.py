@@ -24,8 +24,8 @@ class _Rank:
         if item is None or value is None:
             return
         before = key.ranking or []
-        known = next((entry["value"] for entry in before if entry["item"] == item), None)
-        if known is not None and value <= known:
+        best = next((entry["value"] for entry in before if entry["item"] == item), None)
+        if best is not None and value <= best:
             return
         others = [entry for entry in before if entry["item"] != item]
         # Of equal values the one that came first is ahead.

@@ -33,15 +33,15 @@ def heal(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now) 
         LeaseError: the pipeline runs.
     """
     # Before the lease is taken, which replaces the record of a holder that is gone.
-    found = examine(lake, pipeline, now)
-    if any(ailment.kind == FORBIDDEN for ailment in found):
-        return [], found
+    ailments = examine(lake, pipeline, now)
+    if any(ailment.kind == FORBIDDEN for ailment in ailments):
+        return [], ailments
     with take_lease(lake, pipeline, "doctor"):
-        for ailment in found:
+        for ailment in ailments:
             if ailment.heal is not None:
                 ailment.heal()
     left = examine(lake, pipeline, now)
-    return [ailment for ailment in found if ailment.heal is not None and ailment not in left], left
+    return [ailment for ailment in ailments if ailment.heal is not None and ailment not in left], left
 
 
 def _examine(lake: Lake, pipeline: Pipeline, now: datetime) -> Iterator[Ailment]:

@@ -51,8 +51,8 @@ def _forbidden(root: Path) -> Iterator[str]:
             if _is_forbidden(folder, os.R_OK | os.X_OK):
                 continue
         try:
-            with os.scandir(folder) as found:
-                entries = list(found)
+            with os.scandir(folder) as scan:
+                entries = list(scan)
         except FileNotFoundError:
             continue
         for entry in entries:

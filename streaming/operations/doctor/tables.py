@@ -28,11 +28,14 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of the pipeline: `way_out` is where its rows come from if it is lost; `told`: its commits say whose."""
+    """A table of the pipeline.
+
+    `way_out`: where its rows come from if it is lost. `has_metadata`: its commits say whose it is.
+    """
 
     uri: str
     way_out: str
-    told: bool
+    has_metadata: bool
 
 
 def examine_tables(lake: Lake, pipeline: Pipeline, now: datetime) -> Iterator[Ailment]:
@@ -55,7 +58,7 @@ def examine_tables(lake: Lake, pipeline: Pipeline, now: datetime) -> Iterator[Ai
         yield from _missing(table, opened, files)
         yield from _left(table, opened, files, now)
         yield from _settings(table, opened)
-        if table.told:
+        if table.has_metadata:
             yield from _foreign(table, opened)
 
 
@@ -70,9 +73,9 @@ def _tables(lake: Lake, pipeline: Pipeline) -> Iterator[_Table]:
     for operator in pipeline.operators:
         way_out = made_again(operator)
         # What was built anew has the numbers of a generation, and the commits of another table.
-        told = ready_generation(lake, operator) is None
+        has_metadata = ready_generation(lake, operator) is None
         for spec in operator.tables:
-            yield _Table(lake.table(operator, spec.suffix), way_out, told)
+            yield _Table(lake.table(operator, spec.suffix), way_out, has_metadata)
     for delivery in pipeline.deliveries:
         way_out = f"remove it and begin anew with `tidemark redeliver {pipeline.name} {delivery.name} --all`"
         for suffix in (PROGRESS, DEAD, CHANGES):

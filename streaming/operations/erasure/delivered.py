@@ -65,7 +65,7 @@ def tell_deliveries(
     """
     logs = {table.removesuffix("/log") for table, removed in erasure.tables.items() if removed.rows}
     touched = {*erasure.streams, *erasure.generations, *logs}
-    told, to_tell = [], []
+    recipients, to_tell = [], []
     for delivery in pipeline.deliveries:
         runtime = DeliveryRuntime(delivery, lake, now, pipeline.name)
         if runtime.ledger.read() is None or not _sources(delivery) & touched:
@@ -80,8 +80,8 @@ def tell_deliveries(
             take_out(spark, changes, person.split(), {"erasure": erasure.id})
             # What was sent is told by rows that are gone now.
             runtime.begin_anew(again=False)
-        told.append(delivery.name)
-    return tuple(told), tuple(to_tell)
+        recipients.append(delivery.name)
+    return tuple(recipients), tuple(to_tell)
 
 
 def _deliver(

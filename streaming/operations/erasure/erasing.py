@@ -100,9 +100,9 @@ def erase(
             drop_savepoint(lake, pipeline, name)
         erasure = (begun or Erasure.begun(pipeline, person, now())).write(lake)
         listener("looking through the logs")
-        found = in_logs(spark, lake, pipeline, person)
-        erasure = _noted(spark, lake, pipeline, person, found, erasure, keep_numbers).write(lake)
-        for table, split in _theirs(spark, lake, pipeline, found):
+        occurrences = in_logs(spark, lake, pipeline, person)
+        erasure = _noted(spark, lake, pipeline, person, occurrences, erasure, keep_numbers).write(lake)
+        for table, split in _theirs(spark, lake, pipeline, occurrences):
             listener(f"taking rows out of {table}")
             erasure = taken_out(spark, lake, erasure, table, split)
         rebuilt = [each for each in affected(pipeline, erasure.streams) if each.name not in erasure.kept]
@@ -111,7 +111,7 @@ def erase(
                 listener(f"{operator.name} is computed anew")
                 rebuild_held(spark, lake, operator, now)
         listener("telling deliveries")
-        told, to_tell = tell_deliveries(spark, lake, pipeline, erasure, person, now)
+        recipients, to_tell = tell_deliveries(spark, lake, pipeline, erasure, person, now)
         for table in _others(spark, lake, pipeline, person, erasure):
             erasure = taken_out(spark, lake, erasure, table, person.split())
         listener("removing history")
@@ -123,7 +123,7 @@ def erase(
             drop_savepoint(lake, pipeline, name)
         erasure = _proved(lake, pipeline, person, erasure, listener)
         erasure = replace(erasure, done_at=now()).write(lake)
-    return Erased(erasure, tuple(each.name for each in rebuilt), told, to_tell)
+    return Erased(erasure, tuple(each.name for each in rebuilt), recipients, to_tell)
 
 
 def _savepoints_to_drop(lake: Lake, pipeline: Pipeline, with_savepoints: bool) -> list[str]:
@@ -155,24 +155,24 @@ def _noted(
     lake: Lake,
     pipeline: Pipeline,
     person: Person,
-    found: list[InLog],
+    occurrences: list[InLog],
     erasure: Erasure,
     keep_numbers: bool,
 ) -> Erasure:
     """What is about to be taken out is noted where the audit looks for it, and in the record."""
-    for each in found:
+    for each in occurrences:
         archive_batches(lake, each.stream)
         if each.by_batch:
             note_erased(lake, each.stream, erasure.id, each.by_batch)
-    streams = dict.fromkeys([*erasure.streams, *(each.stream.name for each in found if each.valid)])
+    streams = dict.fromkeys([*erasure.streams, *(each.stream.name for each in occurrences if each.valid)])
     kept, generations = dict(erasure.kept), dict(erasure.generations)
     for operator in affected(pipeline, streams):
         table = delta.open_table(lake.table(operator))
-        newly = any(each.valid and each.stream in operator.reads for each in found)
+        newly = any(each.valid and each.stream in operator.reads for each in occurrences)
         if table is None or not newly:
             continue
         if keep_numbers and isinstance(operator, Windowed) and can_be_kept(lake, operator, person):
-            in_view = next(each for each in found if each.stream == operator.of)
+            in_view = next(each for each in occurrences if each.stream == operator.of)
             days = days_touched(operator, in_view, read_log(spark, lake, operator.of))
             keep_days(lake, operator, days)
             kept[operator.name] = sorted({*kept.get(operator.name, []), *(day.isoformat() for day in days)})
@@ -181,9 +181,11 @@ def _noted(
     return replace(erasure, streams=tuple(streams), kept=kept, generations=generations)
 
 
-def _theirs(spark: SparkSession, lake: Lake, pipeline: Pipeline, found: list[InLog]) -> Iterator[tuple[str, Split]]:
+def _theirs(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, occurrences: list[InLog]
+) -> Iterator[tuple[str, Split]]:
     """The tables of enrichments, then the logs that their rows came from, with what is to be taken out of each."""
-    for each in found:
+    for each in occurrences:
         for operator in pipeline.operators:
             if operator.never_rebuilt and operator.reads[0] == each.stream and each.valid:
                 keys = each.split.taken(read_log(spark, lake, each.stream)).select(BATCH, ORIGIN)

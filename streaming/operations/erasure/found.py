@@ -75,19 +75,19 @@ def _in_log(spark: SparkSession, lake: Lake, pipeline: Pipeline, stream: Stream,
 
 
 def _split(log: DataFrame, person: Person, has_repairs: bool) -> Split:
-    own, told = person.matches(log, texts=()), person.matches(log)
+    own, mention = person.matches(log, texts=()), person.matches(log)
     is_rejected = F.col(DAY).isNull() & F.col("_rejected").isNotNull()
-    of_person = F.when(is_rejected, told).otherwise(own)
+    of_person = F.when(is_rejected, mention).otherwise(own)
     if not has_repairs:
         return Split(lambda rows: rows.where(of_person), lambda rows: rows.where(~of_person))
     repairs = repaired(log).select(
         F.to_json(place(F.col(ORIGIN))).alias(_PLACE), F.col(ORIGIN)[REPAIRS].alias(BATCH), own.alias("theirs")
     )
-    known = {(row[_PLACE], row[BATCH]): row["theirs"] for row in repairs.collect()}
-    theirs = [_key(place_, batch) for (place_, batch), is_theirs in known.items() if is_theirs]
-    others = [_key(place_, batch) for (place_, batch), is_theirs in known.items() if not is_theirs]
+    ownership = {(row[_PLACE], row[BATCH]): row["theirs"] for row in repairs.collect()}
+    theirs = [_key(place_, batch) for (place_, batch), is_theirs in ownership.items() if is_theirs]
+    others = [_key(place_, batch) for (place_, batch), is_theirs in ownership.items() if not is_theirs]
     key = F.concat_ws("@", F.to_json(place(F.col(ORIGIN))), F.col(BATCH).cast("string"))
-    is_taken: Column = F.when(is_rejected, (told | key.isin(theirs)) & ~key.isin(others)).otherwise(own)
+    is_taken: Column = F.when(is_rejected, (mention | key.isin(theirs)) & ~key.isin(others)).otherwise(own)
     return Split(lambda rows: rows.where(is_taken), lambda rows: rows.where(~is_taken))
 
 
@@ -124,9 +124,9 @@ def can_be_kept(lake: Lake, operator: Operator, person: Person) -> bool:
     )
 
 
-def days_touched(view: Windowed, found: InLog, log: DataFrame) -> set[date]:
+def days_touched(view: Windowed, occurrence: InLog, log: DataFrame) -> set[date]:
     """The days of the windows that rows of a person are in."""
-    of_person = pairs(found.split.taken(log), view)
+    of_person = pairs(occurrence.split.taken(log), view)
     return {row["day"] for row in of_person.select(F.to_date(f"{WINDOW}.start").alias("day")).distinct().collect()}
 
 

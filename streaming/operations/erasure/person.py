@@ -48,8 +48,8 @@ class Person:
                 parts.append(F.col(f"`{field.name}`").cast("string") == self.value)
             elif isinstance(field.dataType, StructType | ArrayType | MapType) and field.name != ORIGIN:
                 parts.append(F.to_json(F.struct(F.col(f"`{field.name}`"))).rlike(self._field))
-        told = (F.coalesce(part, F.lit(False)) for part in parts)
-        return reduce(Column.__or__, told, F.lit(False))
+        conditions = (F.coalesce(part, F.lit(False)) for part in parts)
+        return reduce(Column.__or__, conditions, F.lit(False))
 
     def split(self) -> Split:
         """Rows of the person, and all others."""

@@ -45,14 +45,14 @@ def preview_erasure(
         ErasureError: no stream has the column.
     """
     check_known(pipeline, person)
-    found = in_logs(spark, lake, pipeline, person)
-    rows = {f"{each.stream.name}/log": each.valid + each.rejected for each in found}
+    occurrences = in_logs(spark, lake, pipeline, person)
+    rows = {f"{each.stream.name}/log": each.valid + each.rejected for each in occurrences}
     for table in tables_of(lake, pipeline):
         if table not in rows and table.rpartition("/")[2] not in WITHOUT_ROWS:
             uri = lake.path(table)
             if person.is_told_by(delta.read(spark, uri)):
                 rows[table] = to_be_taken(spark, uri, person.split()).rows
-    rebuilt = affected(pipeline, [each.stream.name for each in found if each.valid])
+    rebuilt = affected(pipeline, [each.stream.name for each in occurrences if each.valid])
     kept = [operator.name for operator in rebuilt if keep_numbers and can_be_kept(lake, operator, person)]
     return ErasurePreview(
         {table: count for table, count in rows.items() if count},

@@ -49,16 +49,16 @@ def prove(lake: Lake, pipeline: Pipeline, person: Person) -> Proof:
             if path.startswith("_delta_log/") and not _CHECKPOINT.match(path):
                 entries += 1
                 with below.open_input_stream(path) as entry:
-                    found = person.is_in_statistics(entry.read().decode("utf-8", "replace"))
+                    has_person = person.is_in_statistics(entry.read().decode("utf-8", "replace"))
             elif path.endswith(".parquet"):
                 checkpoint = path.startswith("_delta_log/")
                 files, entries = files + (not checkpoint), entries + checkpoint
                 with below.open_input_file(path) as handle:
                     rows = pq.ParquetFile(handle)
-                    found = any(_holds(person, batch, checkpoint) for batch in rows.iter_batches(10_000))
+                    has_person = any(_holds(person, batch, checkpoint) for batch in rows.iter_batches(10_000))
             else:
                 continue
-            if found:
+            if has_person:
                 places.append(f"{table}/{path}")
     return Proof(len(tables), files, entries, tuple(places))
 

@@ -110,11 +110,11 @@ class Erasure:
 
     def write(self, lake: Lake) -> Erasure:
         """Put it into the table, in place of what was there of it; returns it."""
-        told: dict[str, Any] = {name: getattr(self, name) for name in ("streams", "generations", "kept", "checked")}
+        details: dict[str, Any] = {name: getattr(self, name) for name in ("streams", "generations", "kept", "checked")}
         row = {name: getattr(self, name) for name in _SCHEMA.names if name != "told"}
-        told["tables"] = {name: asdict(removed) for name, removed in self.tables.items()}
-        told["under_way"] = None if self.under_way is None else asdict(self.under_way)
-        rows = pa.Table.from_pylist([{**row, "told": json.dumps(told)}], _SCHEMA)
+        details["tables"] = {name: asdict(removed) for name, removed in self.tables.items()}
+        details["under_way"] = None if self.under_way is None else asdict(self.under_way)
+        rows = pa.Table.from_pylist([{**row, "told": json.dumps(details)}], _SCHEMA)
         uri = _place(lake)
         if delta.exists(uri):
             write_deltalake(location(uri), rows, mode="overwrite", predicate=f"id = '{self.id}'")
@@ -132,14 +132,14 @@ def erasures(lake: Lake) -> list[Erasure]:
 
 
 def _erasure(row: Mapping[str, Any]) -> Erasure:
-    told = json.loads(row["told"])
-    tables = {name: Removed(**removed) for name, removed in told.pop("tables").items()}
-    told["streams"] = tuple(told["streams"])
+    details = json.loads(row["told"])
+    tables = {name: Removed(**removed) for name, removed in details.pop("tables").items()}
+    details["streams"] = tuple(details["streams"])
     # An older release noted none.
-    under_way = told.pop("under_way", None)
+    under_way = details.pop("under_way", None)
     if under_way is not None:
-        told["under_way"] = UnderWay(**{**under_way, "removed": Removed(**under_way["removed"])})
-    return Erasure(**{name: value for name, value in row.items() if name != "told"}, **told, tables=tables)
+        details["under_way"] = UnderWay(**{**under_way, "removed": Removed(**under_way["removed"])})
+    return Erasure(**{name: value for name, value in row.items() if name != "told"}, **details, tables=tables)
 
 
 def _digest(salt: str, person: Person) -> str:

@@ -126,8 +126,8 @@ def _taken_out(spark: SparkSession, lake: Lake, stream: Stream, before: date) ->
     repaired = _repaired(spark, lake, stream, before)
     # The rejected rows of which they are the repair would come back as rejected.
     split = Split(lambda rows: rows.where(_is_one(repaired)), lambda rows: rows.where(~_is_one(repaired)))
-    told = {"retention": {"before": before.isoformat()}}
-    files = take_out_days(spark, uri, before, split if repaired else None, told, dropped_number(before))
+    metadata = {"retention": {"before": before.isoformat()}}
+    files = take_out_days(spark, uri, before, split if repaired else None, metadata, dropped_number(before))
     noted = dropped_rows(lake, stream, before)
     earlier = {} if there is None else dropped_rows(lake, stream, there)
     rows = sum(each["valid"] for each in noted.values()) - sum(each["valid"] for each in earlier.values())

@@ -113,16 +113,16 @@ def _needed(
 ) -> Limit:
     runtime, who = runtime_of(operator, lake), f"{operator.kind_name} {operator.name!r}"
     waiting = min((entry.day for entry in runtime.plan(spark)), default=None) if spark is not None else None
-    known = {name: day for name, (day, _) in horizons.items() if day is not None}
-    since = {name: day if waiting is None else min(day, waiting) for name, day in known.items()}
+    first_days = {name: day for name, (day, _) in horizons.items() if day is not None}
+    since = {name: day if waiting is None else min(day, waiting) for name, day in first_days.items()}
     day = runtime.needs_since(spark, stream, since)
     if day is None:
-        open_ended = next((each.name for each in operator.reads if each.name not in known), None)
+        open_ended = next((each.name for each in operator.reads if each.name not in first_days), None)
         if open_ended is None:
             return None, f"{who} {runtime.why_all(stream)}"
         why = horizons[open_ended][1]
         return None, f"{who} brings it together with stream {open_ended!r}, of which rows of any day may come: {why}"
-    if waiting is not None and waiting < known[stream.name]:
+    if waiting is not None and waiting < first_days[stream.name]:
         return day, f"{who} waits for the correction of {waiting}"
     return day, f"{who} may still need rows from {day} on"
 

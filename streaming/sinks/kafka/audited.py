@@ -33,8 +33,8 @@ class AuditedTopics:
             return None
         should = ([self._of_record(record) for record in self._records(rows)] for rows in expected)
         # Without transactions a batch may come again.
-        found = compare_every(should, map(self._of_message, self._messages()), may_be_twice=self._layout.named)
-        return found if all(map(self._reader.keeps_every_record, self._topics)) else None
+        comparison = compare_every(should, map(self._of_message, self._messages()), may_be_twice=self._layout.named)
+        return comparison if all(map(self._reader.keeps_every_record, self._topics)) else None
 
     def _compare_newest(self, expected: Iterable[pa.Table]) -> Comparison | None:
         should: dict[bytes | None, int] = {}
@@ -48,8 +48,8 @@ class AuditedTopics:
             if revision >= newest.get(key, (-1, None))[0]:
                 newest[key] = revision, digest
         there = {key: digest for key, (_, digest) in newest.items() if digest is not None}
-        found = compare_newest(should, there)
-        return found if all(map(self._reader.keeps_every_key, self._topics)) else None
+        comparison = compare_newest(should, there)
+        return comparison if all(map(self._reader.keeps_every_key, self._topics)) else None
 
     def _records(self, rows: pa.Table) -> Iterator[Record]:
         batch = NumberedBatch(self._delivered.name, 0, 0, rows)

@@ -33,8 +33,8 @@ class Printed(NamedTuple):
 def digest_of(key: bytes | None, value: bytes | None, place: str, headers: Iterable[tuple[str, bytes | None]]) -> int:
     """The BLAKE2b digest, of 64 bits, of a record; `place` is its topic, with its partition where a row names it."""
     hashed = blake2b(digest_size=_BYTES)
-    told = [(name.encode(), content) for name, content in sorted(headers, key=lambda header: header[0])]
-    for part in (place.encode(), key, value, *(each for header in told for each in header)):
+    pairs = [(name.encode(), content) for name, content in sorted(headers, key=lambda header: header[0])]
+    for part in (place.encode(), key, value, *(each for header in pairs for each in header)):
         # The length before each part, so that no two records are the same bytes; null is not empty.
         hashed.update(b"-" if part is None else b"%d:%b" % (len(part), part))
     return int.from_bytes(hashed.digest())
@@ -53,9 +53,9 @@ def compare_every(
         pieces.append(np.array([record.digest or 0 for record in piece], np.uint64))
         keys.append(pa.array([record.key for record in piece], pa.binary()))
     expected = np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
-    found = np.sort(np.frombuffer(array("Q", (record.digest or 0 for record in there)), np.uint64))
+    actual = np.sort(np.frombuffer(array("Q", (record.digest or 0 for record in there)), np.uint64))
     digests, first, wanted = np.unique(expected, return_index=True, return_counts=True)
-    had = np.searchsorted(found, digests, "right") - np.searchsorted(found, digests, "left")
+    had = np.searchsorted(actual, digests, "right") - np.searchsorted(actual, digests, "left")
     lacking, more = np.maximum(wanted - had, 0), np.maximum(had - wanted, 0) * (not may_be_twice)
     differing = int((lacking + more).sum())
     all_keys = pa.chunked_array(keys, pa.binary())

@@ -47,11 +47,11 @@ class RecordProducer:
     def partitions(self, topic: str) -> int:
         """How many partitions the topic has now; 0 where there is none of that name."""
         with self._translated(), _telling(self._producer):
-            found = self._producer.list_topics(topic, timeout=_ANSWERS_WITHIN).topics[topic]
+            metadata = self._producer.list_topics(topic, timeout=_ANSWERS_WITHIN).topics[topic]
             missing = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
-            if found.error is not None and found.error.code() not in missing:
-                raise KafkaException(found.error)
-        return len(found.partitions)
+            if metadata.error is not None and metadata.error.code() not in missing:
+                raise KafkaException(metadata.error)
+        return len(metadata.partitions)
 
     def begin(self) -> None:
         """Begin a transaction, where there are transactions."""

@@ -138,11 +138,11 @@ class ProgressTopic:
         return newest
 
     def _take(self, value: str | bytes | None, newest: dict[int, int]) -> None:
-        told = json.loads(value or b"{}")
+        progress = json.loads(value or b"{}")
         # Somebody may have declared one topic for several deliveries.
-        if told.get("delivery") == self._delivered.name:
-            check_own(self._delivered, told["identity"], self._address, f"topic {self.name!r}")
-            newest[told["generation"]] = told["batch"]
+        if progress.get("delivery") == self._delivered.name:
+            check_own(self._delivered, progress["identity"], self._address, f"topic {self.name!r}")
+            newest[progress["generation"]] = progress["batch"]
 
     def _offset(self, place: TopicPartition, spec: OffsetSpec) -> int:
         # Rows of open transactions count: what is behind them may be ours.

@@ -84,10 +84,10 @@ class TopicReader:
 
     def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
         """By partition; behind the last record, where no transaction is open before it."""
-        found = self._admin.list_topics(topic, timeout=_ANSWERS_WITHIN).topics[topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        asked = {TopicPartition(topic, number): spec for number in found.partitions}
+        metadata = self._admin.list_topics(topic, timeout=_ANSWERS_WITHIN).topics[topic]
+        if metadata.error is not None:
+            raise KafkaException(metadata.error)
+        asked = {TopicPartition(topic, number): spec for number in metadata.partitions}
         futures = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
         return {place.partition: int(future.result(_ANSWERS_WITHIN).offset) for place, future in futures.items()}
 

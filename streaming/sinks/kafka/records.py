@@ -64,11 +64,12 @@ def records_of(
     rows = batch.rows
     topics, partitions = _column(rows, layout.topic_column), _column(rows, layout.partition)
     named = [layout.topic if topic is None else plain_text(topic) for topic in topics]
-    told = (CHANGE, REVISION, REASON) if CHANGE in rows.column_names else ()
+    change_columns = (CHANGE, REVISION, REASON) if CHANGE in rows.column_names else ()
     headers = [
-        (name, _column(rows, column)) for name, column in (*layout.headers.items(), *zip(told, told, strict=True))
+        (name, _column(rows, column))
+        for name, column in (*layout.headers.items(), *zip(change_columns, change_columns, strict=True))
     ]
-    changes = _column(rows, CHANGE if told else None)
+    changes = _column(rows, CHANGE if change_columns else None)
     selected = [name for name in batch.selected.column_names if name not in layout.columns]
     values = encode([topic or "" for topic in named], rows.select(selected))
     columns = zip(named, partitions, keys(rows, key), values, _times(rows), changes, strict=True)

@@ -65,7 +65,7 @@ def take_batch(
     plan = planned_ranges(reading.checkpoint, query_batch)
     ids = _ids(plan, topics)
     held = {partition: memory.of(ids[partition[0]], partition[1]) or () for partition in plan}
-    known = {partition: within(held[partition], bounds) for partition, bounds in plan.items()}
+    duplicates = {partition: within(held[partition], bounds) for partition, bounds in plan.items()}
     lost = _lost(source, client, reading, plan, held)
 
     def remember(written: DataFrame, counts: Mapping[str, int]) -> Memory:
@@ -77,7 +77,7 @@ def take_batch(
         expected = {
             partition: tuple(
                 piece
-                for new in without(plan[partition], known[partition])
+                for new in without(plan[partition], duplicates[partition])
                 for piece in without(new, lost.get(partition, ()))
             )
             for partition in plan
@@ -85,7 +85,7 @@ def take_batch(
         gaps = count_gaps(written, expected, counts, client)
         return _after(memory, query, source.start, plan, ids, gaps, lost).to_json()
 
-    return Taken(_located(rows, ids, known), remember)
+    return Taken(_located(rows, ids, duplicates), remember)
 
 
 def _ids(plan: Plan, there: Mapping[str, Topic]) -> dict[str, str]:
@@ -107,7 +107,7 @@ def _lost(
     return lost
 
 
-def _located(rows: DataFrame, ids: Mapping[str, str], known: Mapping[Partition, Ranges]) -> DataFrame:
+def _located(rows: DataFrame, ids: Mapping[str, str], duplicates: Mapping[Partition, Ranges]) -> DataFrame:
     origin = F.col("_origin")
     names = F.create_map(*(F.lit(text) for pair in sorted(ids.items()) for text in pair))
     fields = ("partition", "offset", "timestamp", "key", "headers")
@@ -116,7 +116,7 @@ def _located(rows: DataFrame, ids: Mapping[str, str], known: Mapping[Partition, 
         names[origin["topic"]].alias("topic_id"),
         *(origin[field].alias(field) for field in fields),
     )
-    held = [_is_in(origin, partition, ranges) for partition, ranges in known.items() if ranges]
+    held = [_is_in(origin, partition, ranges) for partition, ranges in duplicates.items() if ranges]
     new = rows.where(~reduce(operator.or_, held)) if held else rows
     return new.withColumn("_origin", whole)
 

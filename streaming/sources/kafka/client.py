@@ -82,13 +82,13 @@ class KafkaClient:
         wanted = sorted(set(names))
         if not wanted:
             return {}
-        found = self._answers(
+        descriptions = self._answers(
             lambda within: self._admin.describe_topics(TopicCollection(wanted), request_timeout=within),
             missing=KafkaError.UNKNOWN_TOPIC_OR_PART,
         )
         return {
             name: Topic(name, str(topic.topic_id), tuple(sorted(entry.id for entry in topic.partitions)))
-            for name, topic in found.items()
+            for name, topic in descriptions.items()
         }
 
     def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -134,10 +134,10 @@ class KafkaClient:
         if not asked:
             return {}
         specs = {TopicPartition(*partition): spec for partition, spec in asked.items()}
-        found = self._answers(
+        offsets = self._answers(
             lambda within: self._admin.list_offsets(specs, isolation_level=self._isolation, request_timeout=within)
         )
-        return {(place.topic, place.partition): answer.offset for place, answer in found.items()}
+        return {(place.topic, place.partition): answer.offset for place, answer in offsets.items()}
 
     def _answers(
         self, ask: Callable[[float], Mapping[_Key, Future[Any]]], missing: int | None = None

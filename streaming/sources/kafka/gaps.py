@@ -31,10 +31,10 @@ def count_gaps(
     fewer = {
         partition: ranges for partition, ranges in expected.items() if counts.get(name_of(partition), 0) < size(ranges)
     }
-    found = _offsets(written, list(fewer))
+    offsets = _offsets(written, list(fewer))
     gaps = {}
     for partition, ranges in fewer.items():
-        runs = [run for run in missing_runs(found[partition], ranges) if run[1] - run[0] > 1]
+        runs = [run for run in missing_runs(offsets[partition], ranges) if run[1] - run[0] > 1]
         hidden = [run for run in runs[:_LOOKED_AT] if _holds_a_row(client, partition, run)]
         gaps[partition] = size(tuple(runs)) - size(tuple(hidden))
     return {partition: number for partition, number in gaps.items() if number}
@@ -58,8 +58,8 @@ def _offsets(written: DataFrame, partitions: list[Partition]) -> dict[Partition,
     origin = F.col("_origin")
     name = F.concat_ws("-", origin["topic"], origin["partition"]).alias("name")
     table = written.select(name, origin["offset"].alias("offset")).where(F.col("name").isin(names)).toArrow()
-    found, offsets = table["name"].to_numpy(), table["offset"].to_numpy()
-    return {partition: offsets[found == name_of(partition)] for partition in partitions}
+    row_names, offsets = table["name"].to_numpy(), table["offset"].to_numpy()
+    return {partition: offsets[row_names == name_of(partition)] for partition in partitions}
 
 
 def _holds_a_row(client: KafkaClient, partition: Partition, run: tuple[int, int]) -> bool:

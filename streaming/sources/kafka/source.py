@@ -163,8 +163,8 @@ class Kafka(Source):
             .load()
         )
         headers = F.col("headers") if self.headers else F.lit(None).cast("array<struct<key: string, value: binary>>")
-        told = F.struct("topic", "partition", "offset", "timestamp", "key", headers.alias("headers"))
-        return rows.select(F.col("value").alias("_raw"), told.alias("_origin"))
+        origin = F.struct("topic", "partition", "offset", "timestamp", "key", headers.alias("headers"))
+        return rows.select(F.col("value").alias("_raw"), origin.alias("_origin"))
 
     def _first_offsets(self, reading: Reading, topics: Mapping[str, Topic]) -> str:
         if has_begun(reading.checkpoint) or not topics:

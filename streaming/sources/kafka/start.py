@@ -102,21 +102,21 @@ def first_offsets(
 
 
 def _declared(client: KafkaClient, partitions: list[Partition], start: Start) -> dict[Partition, int]:
-    found: Mapping[Partition, int | None]
+    offsets: Mapping[Partition, int | None]
     match start:
         case "earliest":
             return client.earliest(partitions)
         case "latest":
             return client.ends(partitions)
         case datetime():
-            found, otherwise = client.from_instant(partitions, start), "latest"
+            offsets, otherwise = client.from_instant(partitions, start), "latest"
         case CommittedOffsets():
-            found, otherwise = client.committed(start.group, partitions), start.otherwise
+            offsets, otherwise = client.committed(start.group, partitions), start.otherwise
         case _:
-            found, otherwise = _given(client, partitions, start), "earliest"
-    missing = [partition for partition in partitions if found.get(partition) is None]
+            offsets, otherwise = _given(client, partitions, start), "earliest"
+    missing = [partition for partition in partitions if offsets.get(partition) is None]
     others = client.ends(missing) if otherwise == "latest" else client.earliest(missing)
-    return {**{partition: offset for partition, offset in found.items() if offset is not None}, **others}
+    return {**{partition: offset for partition, offset in offsets.items() if offset is not None}, **others}
 
 
 def _given(client: KafkaClient, partitions: list[Partition], start: Mapping[int | str, int]) -> dict[Partition, int]:

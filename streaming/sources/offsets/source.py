@@ -143,8 +143,8 @@ class OffsetSource(Source):
             self.check_there(spark, reading)
         except SourceError as error:
             return error
-        told = re.search(r"SourceError: ([^\n]+)", text)
-        return SourceError(told[1]) if told else None
+        match = re.search(r"SourceError: ([^\n]+)", text)
+        return SourceError(match[1]) if match else None
 
     def backlog(self, lake: Lake, checkpoint: str) -> Callable[[Memory], SourceBacklog]:
         """Counts what is in no batch of the query."""

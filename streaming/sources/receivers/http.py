@@ -110,8 +110,8 @@ class HttpPoll(Connector):
                     )
                 return self._body(answer), answer.headers
         except httpx.HTTPError as error:
-            said = str(error) or f"no answer within {self.timeout}"
-            raise ReceiverError(f"{self.address} is away: {type(error).__name__}: {said}.") from error
+            reason = str(error) or f"no answer within {self.timeout}"
+            raise ReceiverError(f"{self.address} is away: {type(error).__name__}: {reason}.") from error
 
     def _body(self, answer: httpx.Response) -> bytes:
         body = bytearray()

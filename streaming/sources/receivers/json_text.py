@@ -11,27 +11,27 @@ _DECODER = json.JSONDecoder()
 
 def elements(text: str) -> list[str]:
     """The texts of the elements of an array; `text` has to be a valid one."""
-    found: list[str] = []
+    texts: list[str] = []
     at = _behind(text, 0, "[")
     while text[at] != "]":
         end = _end(text, at)
-        found.append(text[at:end])
+        texts.append(text[at:end])
         at = _behind(text, end, ",")
-    return found
+    return texts
 
 
 def members(text: str) -> dict[str, str]:
     """The texts of the values of an object, by name; `text` has to be a valid one."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     at = _behind(text, 0, "{")
     while text[at] != "}":
         end = _end(text, at)
         name = json.loads(text[at:end])
         at = _behind(text, end, ":")
         end = _end(text, at)
-        found[name] = text[at:end]
+        texts[name] = text[at:end]
         at = _behind(text, end, ",")
-    return found
+    return texts
 
 
 def _behind(text: str, at: int, sign: str) -> int:

@@ -33,10 +33,10 @@ class _Client:
         if self.silent_since is None or self._token is None:
             return self._cutter.take(chunk)
         self._said += chunk
-        said, line_end, rest = self._said.partition(b"\n")
+        line, line_end, rest = self._said.partition(b"\n")
         if not line_end:
-            return None if len(said) > _LONGEST_TOKEN else Received()
-        if not is_told(said.removesuffix(b"\r"), self._token):
+            return None if len(line) > _LONGEST_TOKEN else Received()
+        if not is_told(line.removesuffix(b"\r"), self._token):
             return None
         self.silent_since, self._said = None, b""
         return self._cutter.take(rest)

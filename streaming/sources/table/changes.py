@@ -117,22 +117,22 @@ class ChangeReader(OffsetReader):
         """
         columns = {name: rows[name].to_pylist() for name in rows.column_names}
         keys = zip(*(columns[name] for name in self._key), strict=True)
-        found: dict[tuple[Any, ...], tuple[int, tuple[Any, ...]]] = {}
+        rows_by_key: dict[tuple[Any, ...], tuple[int, tuple[Any, ...]]] = {}
         for place, (key, row) in enumerate(zip(keys, zip(*columns.values(), strict=True), strict=True)):
-            if key in found:
+            if key in rows_by_key:
                 raise SourceError(
                     f"version {version} of the table {self._uri!r} has several rows with {', '.join(self._key)} = "
                     f"{key!r}, so which of them changed is not to be told; name columns in changes_by that no two rows "
                     "have in common, or remove the row that is too many."
                 )
-            found[key] = (place, row)
-        return found
+            rows_by_key[key] = (place, row)
+        return rows_by_key
 
     def _written(self, version: int) -> datetime:
         """When the version was committed; where its entry was cleaned away, when its newest file was written."""
         table = self._at(version)
-        told = written_at(history.actions_of(table, version))
-        return told or EPOCH + max(table.get_add_actions()["modification_time"].to_pylist(), default=0) * MILLISECOND
+        time = written_at(history.actions_of(table, version))
+        return time or EPOCH + max(table.get_add_actions()["modification_time"].to_pylist(), default=0) * MILLISECOND
 
     def _files_at(self, version: int) -> list[str]:
         return [] if version == delta.BEFORE else self._at(version).file_uris()

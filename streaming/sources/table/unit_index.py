@@ -41,9 +41,9 @@ class UnitIndex:
         return Counter(self._found)
 
     def _counts(self, table: DeltaTable, path: str) -> Counter[int]:
-        known = self._counted.get(path)
-        if known is not None:
-            return known
+        counter = self._counted.get(path)
+        if counter is not None:
+            return counter
         column = as_numbers(read_columns(storage.files_of(table), path, [self._rows.unit])[self._rows.unit])
         counts = pc.value_counts(column).to_pylist()
         return Counter({entry["values"]: entry["counts"] for entry in counts if entry["values"] is not None})

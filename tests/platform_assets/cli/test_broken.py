@@ -45,8 +45,8 @@ def test_status_names_a_broken_module_that_is_the_only_one(shop: Path, tidemark:
 
 def test_no_day_of_a_log_goes_while_a_module_is_broken_whose_streams_may_follow_it(shop: Path, lake: Lake) -> None:
     kept = replace(beats, retention="2 days")
-    (told,) = drop_old_days(_no_session, lake, Pipeline(kept, (replace(by_id, of=kept),)))
-    assert (told.rows, told.keeps) == (
+    (retention,) = drop_old_days(_no_session, lake, Pipeline(kept, (replace(by_id, of=kept),)))
+    assert (retention.rows, retention.keeps) == (
         0,
         "a stream of a module that cannot be used may follow it: module shop.bad is broken: "
         f"{shop / 'bad.py'}:2: ZeroDivisionError: division by zero",

@@ -24,60 +24,64 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_3(
 ) -> None:
     run(spark, lake, pipeline, FIRST, SECOND, [*CLOSING, *BROKEN], LATE_ON_1)
 
-    code, told = tidemark("run flights --end-of-input")
-    assert (code, "Next: tidemark correct flights" in told) == (0, True)
-    code, told = tidemark("show flights late")
-    assert (code, told.count("2013-01-01 10:30:00")) == (0, 1)
-    code, told = tidemark("show flights rejected")
-    assert (code, "json: " in told) == (0, True)
-    code, told = tidemark("repair flights --preview")
-    assert (code, "1 rejected row: 0 would pass, 1 would stay rejected. Nothing was written" in told) == (0, True)
-    code, told = tidemark("repair flights")
-    assert (code, "0 repaired, 1 stay rejected" in told, "Next: tidemark show flights rejected" in told) == (
+    code, output = tidemark("run flights --end-of-input")
+    assert (code, "Next: tidemark correct flights" in output) == (0, True)
+    code, output = tidemark("show flights late")
+    assert (code, output.count("2013-01-01 10:30:00")) == (0, 1)
+    code, output = tidemark("show flights rejected")
+    assert (code, "json: " in output) == (0, True)
+    code, output = tidemark("repair flights --preview")
+    assert (code, "1 rejected row: 0 would pass, 1 would stay rejected. Nothing was written" in output) == (0, True)
+    code, output = tidemark("repair flights")
+    assert (code, "0 repaired, 1 stay rejected" in output, "Next: tidemark show flights rejected" in output) == (
         0,
         True,
         True,
     )
-    code, told = tidemark("lateness flights --delay 3days --complete 0.5")
-    assert (code, "15 min (declared)" in told, "3 d" in told, "Next: tidemark lateness flights" in told) == (
+    code, output = tidemark("lateness flights --delay 3days --complete 0.5")
+    assert (code, "15 min (declared)" in output, "3 d" in output, "Next: tidemark lateness flights" in output) == (
         0,
         True,
         True,
         True,
     )
     assert Path(lake.report("lateness_departures_by_origin.png")).read_bytes().startswith(b"\x89PNG")
-    code, told = tidemark("show flights clock")
+    code, output = tidemark("show flights clock")
     # The late row was stamped with the watermark of CLOSING; the end of input closed the last windows.
     stamped = "source 2013-01-04 09:45:00 2013-01-04 09:45:00 2013-01-01 10:30:00 1"
-    assert (code, stamped in told) == (0, True), told
-    assert told.count("heartbeat") == 1
-    code, told = tidemark("show flights corrections")
-    assert (code, "ViewError" in told, "Next" in told) == (1, True, False)
-    code, told = tidemark("correct flights")
-    assert (code, "2013-01-01: 1 window corrected" in told) == (0, True)
-    code, told = tidemark("correct flights")
-    assert (code, "no day has late pairs that are not corrected yet" in told) == (0, True)
-    code, told = tidemark("show flights corrections")
-    assert (code, "Next: tidemark audit flights" in told) == (0, True)
+    assert (code, stamped in output) == (0, True), output
+    assert output.count("heartbeat") == 1
+    code, output = tidemark("show flights corrections")
+    assert (code, "ViewError" in output, "Next" in output) == (1, True, False)
+    code, output = tidemark("correct flights")
+    assert (code, "2013-01-01: 1 window corrected" in output) == (0, True)
+    code, output = tidemark("correct flights")
+    assert (code, "no day has late pairs that are not corrected yet" in output) == (0, True)
+    code, output = tidemark("show flights corrections")
+    assert (code, "Next: tidemark audit flights" in output) == (0, True)
     for table in ("log", "first", "current"):
-        code, told = tidemark(f"show flights {table} --limit 1")
-        assert (code, "and more; --limit 10" in told) == (0, True)
-    code, told = tidemark("audit flights")
-    assert (code, "every law holds" in told) == (0, True)
+        code, output = tidemark(f"show flights {table} --limit 1")
+        assert (code, "and more; --limit 10" in output) == (0, True)
+    code, output = tidemark("audit flights")
+    assert (code, "every law holds" in output) == (0, True)
 
     land(pipeline.stream.source.location(lake), FIRST, name="0000.json")
     land_all(lake, pipeline.stream, [{**LATE_ON_1[0], "gate": "B2"}])
-    code, told = tidemark("run flights")
-    assert (code, "Fields that nobody declared: gate (1 rows)." in told) == (0, True)
-    assert "delivered again under the same name, after it was read: 0000.json. A file is read once" in told
-    code, told = tidemark("audit flights")
-    assert (code, "0000.json was ingested with" in told, "as a new file under a new name" in told) == (3, True, True)
+    code, output = tidemark("run flights")
+    assert (code, "Fields that nobody declared: gate (1 rows)." in output) == (0, True)
+    assert "delivered again under the same name, after it was read: 0000.json. A file is read once" in output
+    code, output = tidemark("audit flights")
+    assert (code, "0000.json was ingested with" in output, "as a new file under a new name" in output) == (
+        3,
+        True,
+        True,
+    )
 
     table = DeltaTable(lake.first(departures_by_origin))
     table.alter.set_table_properties({"delta.appendOnly": "false"})
     table.delete("origin = 'EWR'")
-    code, told = tidemark("audit flights")
-    assert (code, "a law is broken" in told) == (3, True)
+    code, output = tidemark("audit flights")
+    assert (code, "a law is broken" in output) == (3, True)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +110,14 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_3(
 def test_an_error_is_one_sentence_without_a_trace_that_names_the_lake(
     command: str, error: str, lake: Lake, tidemark: Tidemark
 ) -> None:
-    code, told = tidemark(command)
+    code, output = tidemark(command)
 
     assert code == 1
-    assert error.replace("{lake}", lake.root) in told
-    assert "Traceback" not in told
+    assert error.replace("{lake}", lake.root) in output
+    assert "Traceback" not in output
 
 
 def test_a_new_pipeline_is_written_and_nothing_is_overwritten(tidemark: Tidemark, lake: Lake) -> None:
     assert tidemark(f"new stream clicks --folder {lake.root}")[0] == 0
-    code, told = tidemark(f"new stream clicks --folder {lake.root}")
-    assert (code, "clicks" in told, "Traceback" in told) == (1, True, False)
+    code, output = tidemark(f"new stream clicks --folder {lake.root}")
+    assert (code, "clicks" in output, "Traceback" in output) == (1, True, False)

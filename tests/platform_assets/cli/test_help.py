@@ -41,8 +41,8 @@ def test_help_names_every_command_without_java_and_imports_none_of_them(argument
 def test_every_command_is_there_and_says_the_same_in_the_list_and_by_itself(name: str) -> None:
     group = Commands(name="tidemark")
     listed = group.get_command(None, name)
-    found, command, rest = group.resolve_command(None, [name, "--x"])
-    assert listed is not None and listed.help and (found, rest) == (name, ["--x"])
+    command_name, command, rest = group.resolve_command(None, [name, "--x"])
+    assert listed is not None and listed.help and (command_name, rest) == (name, ["--x"])
     assert command.help.startswith(listed.help)
 
 

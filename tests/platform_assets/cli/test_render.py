@@ -26,8 +26,8 @@ def test_a_report_shows_the_columns_that_fit_and_names_the_others() -> None:
     print_table(console, pa.table({f"measure_of_a_day_{number}": [1.5, 2.25] for number in range(6)}), "wide")
     assert widest(text) <= 80
     assert "measure_of_a_day_2" in text.getvalue().splitlines()[2]
-    said = " ".join(text.getvalue().split())
-    assert "its files also have measure_of_a_day_3, measure_of_a_day_4, measure_of_a_day_5." in said
+    output = " ".join(text.getvalue().split())
+    assert "its files also have measure_of_a_day_3, measure_of_a_day_4, measure_of_a_day_5." in output
 
 
 def test_a_report_with_one_column_that_is_too_wide_is_printed_in_blocks() -> None:

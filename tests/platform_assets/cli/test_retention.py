@@ -22,8 +22,8 @@ from tests.support.feeds import land_all
 def retention_in(typed: Typed) -> dict[str, Any]:
     code, out, _ = typed("status flights --json")
     assert code == 0
-    (told,) = json.loads(out)["retention"]
-    return dict(told)
+    (retention,) = json.loads(out)["retention"]
+    return dict(retention)
 
 
 def test_maintenance_drops_old_days_and_says_what_stays(
@@ -58,8 +58,8 @@ def test_maintenance_drops_old_days_and_says_what_stays(
     assert code == 0 and f"flights: nothing to drop; what follows stays: {reason}" in text
     code, text = tidemark("status flights")
     assert code == 0 and f"before 2013-01-04 are dropped, results stay; the log is kept from then on: {reason}" in text
-    told = retention_in(typed)
-    assert (told["kept_from"], told["dropped_rows"], told["droppable_days"]) == ("2013-01-04", 9, 0)
+    retention = retention_in(typed)
+    assert (retention["kept_from"], retention["dropped_rows"], retention["droppable_days"]) == ("2013-01-04", 9, 0)
     code, text = tidemark("show flights log")
     assert code == 0 and "9 rows of days before 2013-01-04 are dropped, results stay" in text
     code, text = tidemark("audit flights")

@@ -29,7 +29,7 @@ def picture() -> bytes:
 def test_the_chart_is_short_enough_to_be_shown_at_once_and_links_lead_to_the_files(picture: bytes) -> None:
     with dg.instance_for_test() as instance:
         links = file_links(instance, "run-1", {"delays.csv": b"day\n1\n", "delays.png": picture})
-        told = {
+        metadata = {
             name: str(value.value)
             for name, value in (links | chart_metadata(instance, "run-1", "delays.png", picture)).items()
         }
@@ -37,9 +37,9 @@ def test_the_chart_is_short_enough_to_be_shown_at_once_and_links_lead_to_the_fil
             client = TestClient(DagsterWebserver(workspace).create_asgi_app())
             served = {
                 name: client.get(address).content
-                for name, address in re.findall(r"\[([^]]+)]\(([^)]+)\)", f"{told['files']} {told['chart']}")
+                for name, address in re.findall(r"\[([^]]+)]\(([^)]+)\)", f"{metadata['files']} {metadata['chart']}")
             }
-    assert all(len(text) < SHOWN_AT_ONCE for text in told.values())
+    assert all(len(text) < SHOWN_AT_ONCE for text in metadata.values())
     assert (served["delays.csv"], served["delays.png"]) == (b"day\n1\n", picture)
     assert served["delays"].startswith(b"\x89PNG") and len(served["delays"]) < len(picture)
 

@@ -78,7 +78,7 @@ def test_every_table_of_a_running_stream_is_told_with_what_concerns_it(
     assert (view["state_rows"], view["state_megabytes"], view["batch_seconds"]) == (7, 1.0, 0.4)
     assert (view["batches_behind"], view["watermark_lag_seconds"]) == (3, 90)
     current = materialized(instance, keys.current_keys(by_id)[0])
-    assert [(told["state"], told["batch_seconds"]) for told in current] == [("running", 0.4)]
+    assert [(metadata["state"], metadata["batch_seconds"]) for metadata in current] == [("running", 0.4)]
     (waiting,) = instance.fetch_observations(keys.source_key(pipeline.stream), limit=10).records
     assert waiting.event_log_entry.asset_observation is not None
     assert waiting.event_log_entry.asset_observation.metadata["backlog_files"].value == 7
@@ -94,16 +94,16 @@ def test_a_day_of_a_stream_that_restarts_all_the_time_is_at_most_300_events_a_ta
     now = [at(0)]
     monkeypatch.setattr("platform_assets.events.stream_events.utc_now", lambda: now[0])
     events = StreamEvents(instance, lake, pipeline)
-    told: list[datetime] = []
-    monkeypatch.setattr(events, "report", lambda seen, now: told.append(now))
+    times: list[datetime] = []
+    monkeypatch.setattr(events, "report", lambda overview, now: times.append(now))
     while now[0] < at(86_400):
         if (now[0] - at(0)) % timedelta(minutes=2) == timedelta():
             status = SupervisorStatus(state="running", since=now[0], supervisor=1, host="vm")
             events.on_state(status)
         events.look(now[0])
         now[0] += timedelta(seconds=30)
-    assert timedelta() < max(later - earlier for earlier, later in pairwise(told)) <= REPORTED_EVERY
-    assert 288 <= len(told) <= 300
+    assert timedelta() < max(later - earlier for earlier, later in pairwise(times)) <= REPORTED_EVERY
+    assert 288 <= len(times) <= 300
 
 
 def test_an_alert_is_told_when_it_is_raised_and_when_it_is_over_and_not_in_between(
@@ -123,14 +123,14 @@ def test_an_alert_is_told_when_it_is_raised_and_when_it_is_over_and_not_in_betwe
 
 def test_an_alert_tells_its_numbers_which_dagster_plots(instance: dg.DagsterInstance) -> None:
     report_alerts(instance, seen(), at(60))
-    told: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name in ALERTS:
         evaluation = last_evaluation(instance, dg.AssetCheckKey(keys.log_key(pipeline.stream), name))
         assert evaluation is not None
         for label, entry in evaluation.metadata.items():
             assert isinstance(entry, dg.IntMetadataValue | dg.FloatMetadataValue) and entry.value is not None
-            told[label] = entry.value
-    assert told == {
+            numbers[label] = entry.value
+    assert numbers == {
         "seconds_since_it_moved": 60.0,
         "rejected_share": 0.02,
         "backlog_files": 7,
@@ -145,12 +145,12 @@ def test_a_stream_that_has_started_is_told_again_once_it_has_rates(
 ) -> None:
     monkeypatch.setattr("platform_assets.events.stream_events.utc_now", lambda: at(0))
     events = StreamEvents(instance, lake, pipeline)
-    told: list[datetime] = []
-    monkeypatch.setattr(events, "report", lambda seen, now: told.append(now))
+    times: list[datetime] = []
+    monkeypatch.setattr(events, "report", lambda overview, now: times.append(now))
     events.on_state(SupervisorStatus(state="running", since=at(0), supervisor=1, host="vm"))
     for second in range(10, 600, 10):
         events.look(at(second))
-    assert told == [at(0), at(60), at(360)]
+    assert times == [at(0), at(60), at(360)]
 
 
 class Chat(HTTPServer):

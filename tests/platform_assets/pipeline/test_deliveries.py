@@ -70,10 +70,10 @@ def test_checks_tell_a_changed_row_and_dead_letters_with_their_number(
     land_all(lake, flights, FIRST)
     assert platform.resolve_job_def("flights_drain").execute_in_process(instance=instance).success
     refused = rows(postgres, "select count(*) from departures")[0][0]
-    told = last_evaluation(instance, dg.AssetCheckKey(key, "no_dead_letters"))
-    assert told is not None
-    assert not told.passed
-    assert told.metadata["dead_letters"].value == 3 - refused > 0
+    evaluation = last_evaluation(instance, dg.AssetCheckKey(key, "no_dead_letters"))
+    assert evaluation is not None
+    assert not evaluation.passed
+    assert evaluation.metadata["dead_letters"].value == 3 - refused > 0
 
     def checked() -> dict[str, dg.AssetCheckEvaluation]:
         result = platform.resolve_job_def("flights_reconciliation").execute_in_process(instance=instance)
@@ -99,11 +99,11 @@ def test_a_drain_tells_what_arrived_and_what_waits(
     assert job.execute_in_process(instance=instance).success
     arrived = instance.get_latest_materialization_event(dg.AssetKey(["flights", "lines"]))
     assert arrived is not None and arrived.asset_materialization is not None
-    told = {name: value.value for name, value in arrived.asset_materialization.metadata.items()}
-    assert (told["delivered_rows"], told["dead_letters"], told["units_behind"]) == (3, 0, 0)
+    metadata = {name: value.value for name, value in arrived.asset_materialization.metadata.items()}
+    assert (metadata["delivered_rows"], metadata["dead_letters"], metadata["units_behind"]) == (3, 0, 0)
     assert instance.get_latest_materialization_event(dg.AssetKey(["flights", "away"])) is None
-    seen = instance.fetch_observations(dg.AssetKey(["flights", "away"]), limit=1).records
-    assert "is away: ConnectError" in str(seen[0].asset_observation.metadata["waiting"].value)
+    observations = instance.fetch_observations(dg.AssetKey(["flights", "away"]), limit=1).records
+    assert "is away: ConnectError" in str(observations[0].asset_observation.metadata["waiting"].value)
 
 
 def test_chosen_days_of_a_delivery_are_partitions_that_are_delivered_again_in_one_run(
@@ -133,8 +133,8 @@ def test_chosen_days_of_a_delivery_are_partitions_that_are_delivered_again_in_on
     job = platform.resolve_implicit_global_asset_job_def()
     ends = {"dagster/asset_partition_range_start": "2013-01-01", "dagster/asset_partition_range_end": "2013-01-02"}
     done = job.execute_in_process(instance=instance, asset_selection=[key], tags=ends)
-    told = {event.partition for event in done.get_asset_materialization_events() if event.asset_key == key}
-    assert told == {"2013-01-01", "2013-01-02"}
+    partitions = {event.partition for event in done.get_asset_materialization_events() if event.asset_key == key}
+    assert partitions == {"2013-01-01", "2013-01-02"}
     assert rows(postgres, query) == [(day, carrier if day < "2013-01-03" else "??") for day, carrier in whole]
 
     run(postgres, "alter table departures rename to gone", "create table departures (flight bigint)")

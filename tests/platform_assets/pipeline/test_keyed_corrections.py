@@ -55,5 +55,5 @@ def test_activity_sessions_are_corrected_by_day_and_reports_read_what_is_current
         assert corrected.partition_key == at(0).date().isoformat()
         assert waiting(instance, lake, told) is None
     sources = Sources(spark, lake, PIPELINE, pin(lake, PIPELINE))
-    found = tuples(sources.current(told), "_at", "said", "_corrected")
-    assert found == [(at(1), "3", False), (at(2), "34", True), (at(20), "3", False)]
+    rows = tuples(sources.current(told), "_at", "said", "_corrected")
+    assert rows == [(at(1), "3", False), (at(2), "34", True), (at(20), "3", False)]

@@ -167,9 +167,9 @@ def test_a_stream_is_launched_kept_and_ended_from_dagster(dagster: Dagster) -> N
         return None if run is None else run.status
 
     dagster.wait_for(lambda: status() == dg.DagsterRunStatus.CANCELED, "cancel")
-    (told,) = instance.fetch_materializations(log_key(beats), limit=1).records
-    assert told.asset_materialization is not None
-    assert told.asset_materialization.metadata["state"].value == "stopped"
+    (record,) = instance.fetch_materializations(log_key(beats), limit=1).records
+    assert record.asset_materialization is not None
+    assert record.asset_materialization.metadata["state"].value == "stopped"
 
 
 def test_late_data_are_corrected_and_the_report_follows_without_anybody_asking(

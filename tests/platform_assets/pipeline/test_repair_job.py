@@ -45,13 +45,13 @@ def test_the_job_previews_unless_told_to_write_and_the_log_counts_a_repaired_row
     before = delta.version_of(lake.log(pipeline.stream))
     assert rejected_share(spark, lake).endswith("rejected=4, rows_read=10")
 
-    told = metadata(run(platform, instance, None))
-    assert (told["examined"], told["would_pass"]) == (4, 3)
-    assert "| EWR | 2013-01-03 10:00:00 to 2013-01-03 11:00:00 | 1 | flights none -> 1;" in told["preview"]
+    report = metadata(run(platform, instance, None))
+    assert (report["examined"], report["would_pass"]) == (4, 3)
+    assert "| EWR | 2013-01-03 10:00:00 to 2013-01-03 11:00:00 | 1 | flights none -> 1;" in report["preview"]
     assert delta.version_of(lake.log(pipeline.stream)) == before
 
-    told = metadata(run(platform, instance, repair_config(pipeline, preview=False)))
-    assert (told["examined"], told["repaired"]) == (4, 3)
+    report = metadata(run(platform, instance, repair_config(pipeline, preview=False)))
+    assert (report["examined"], report["repaired"]) == (4, 3)
     assert materialized(instance)["newest_batch"] == getattr(head(lake, pipeline.stream), "number", None)
     left = observed(instance, rejected_key(pipeline.stream))
     assert left["dagster/row_count"] == 1 and "| json | 1 |" in left["reasons"]
@@ -59,8 +59,8 @@ def test_the_job_previews_unless_told_to_write_and_the_log_counts_a_repaired_row
     assert waiting(instance, lake, departures_by_origin) is None
     assert rejected_share(spark, lake).endswith("rejected=1, rows_read=10")
 
-    told = metadata(run(platform, instance, repair_config(pipeline, preview=False)))
-    assert (told["examined"], told["repaired"]) == (1, 0)
+    report = metadata(run(platform, instance, repair_config(pipeline, preview=False)))
+    assert (report["examined"], report["repaired"]) == (1, 0)
 
 
 def test_repaired_rows_are_told_of_the_log_to_which_they_came_back(
@@ -83,9 +83,9 @@ def test_repaired_rows_are_told_of_the_log_to_which_they_came_back(
     done = job.execute_in_process(run_config=repair_config(house, preview=False), instance=instance)
     assert (metadata(done)["examined"], metadata(done)["repaired"]) == (2, 1)
     assert instance.get_latest_materialization_event(log_key(rooms)) is None
-    told = instance.get_latest_materialization_event(log_key(yards))
-    assert told is not None and told.asset_materialization is not None
-    assert told.asset_materialization.metadata["newest_batch"].value == 1
+    event = instance.get_latest_materialization_event(log_key(yards))
+    assert event is not None and event.asset_materialization is not None
+    assert event.asset_materialization.metadata["newest_batch"].value == 1
     assert observed(instance, rejected_key(yards))["dagster/row_count"] == 0
 
 

@@ -53,8 +53,8 @@ def observed(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, Any]:
 def current(instance: dg.DagsterInstance) -> tuple[int, int]:
     """How many results are current, and how many of them stand for a first one."""
     (key,) = current_keys(departures_by_origin)
-    told = metadata(instance, key)
-    return told["dagster/row_count"], told["corrected_rows"]
+    counts = metadata(instance, key)
+    return counts["dagster/row_count"], counts["corrected_rows"]
 
 
 def computed_from(metadata: dict[str, Any], column: str) -> set[tuple[str, str]]:
@@ -88,8 +88,8 @@ def described_columns_are_those_of_the_tables(platform: dg.Definitions, instance
             continue
         types = {column.name: column.type for column in declared.columns}
         for column in written["dagster/column_schema"].value.columns:
-            known = types.pop(column.name)
-            assert known in (column.type, UNKNOWN_TYPE) or column.type.startswith(known), (key, column)
+            schema_type = types.pop(column.name)
+            assert schema_type in (column.type, UNKNOWN_TYPE) or column.type.startswith(schema_type), (key, column)
         assert types == {}, key
         compared += 1
     assert compared == 4
@@ -103,8 +103,8 @@ def failed_checks(result: dg.ExecuteInProcessResult) -> dict[str, str | None]:
 
 def reason(result: dg.ExecuteInProcessResult) -> str:
     failures = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
-    (told,) = (failure.description for failure in failures if failure is not None and failure.description)
-    return str(told)
+    (description,) = (failure.description for failure in failures if failure is not None and failure.description)
+    return str(description)
 
 
 def test_drain_correct_publish_and_a_second_run_changes_nothing(
@@ -205,7 +205,7 @@ def test_a_check_that_cannot_run_is_an_error_and_says_so(
     too_early = run(platform, instance, "on_time_performance")
     assert not too_early.success
     suites = suites_for(pipeline)
-    told = failed_checks(too_early)
-    assert {expectation.name for suite in suites.values() for expectation in suite.expectations} <= told.keys()
-    assert str(told["rejected_share"]).startswith("could not run: pipeline 'flights' has no table")
+    failures = failed_checks(too_early)
+    assert {expectation.name for suite in suites.values() for expectation in suite.expectations} <= failures.keys()
+    assert str(failures["rejected_share"]).startswith("could not run: pipeline 'flights' has no table")
     assert delta.version_of(lake.report("on_time_performance")) is None

@@ -35,9 +35,13 @@ def test_a_savepoint_is_taken_restored_forked_and_dropped_by_jobs_that_tell_what
 
     land(flights.source.location(lake), FIRST)
     drain(spark, lake, pipeline)
-    told = run("savepoint", name="early")
-    (record,) = told["savepoints"].records
-    assert (told["savepoint"], record.data["name"], record.data["batches"]) == ("early", "early", "batch 0 of flights")
+    metadata = run("savepoint", name="early")
+    (record,) = metadata["savepoints"].records
+    assert (metadata["savepoint"], record.data["name"], record.data["batches"]) == (
+        "early",
+        "early",
+        "batch 0 of flights",
+    )
     assert (
         record.data["age_seconds"] >= 0 and record.data["bytes"] > 0 and "flights/log at version" in record.data["pins"]
     )

@@ -142,13 +142,13 @@ def test_what_lands_is_drained_once_for_each_backlog(timeline: Timeline) -> None
     nothing = dg.SkipReason("nothing waits for flights")
     assert timeline.arrivals() == nothing  # there is no landing folder yet
     land_all(timeline.lake, pipeline.stream, FIRST)
-    key, told = asked_for()
-    assert (told["backlog_files"], told["backlog_bytes"] > 0) == (1, True)
+    key, metadata = asked_for()
+    assert (metadata["backlog_files"], metadata["backlog_bytes"] > 0) == (1, True)
     # A drain that failed is not asked for again, until there is more.
     assert asked_for()[0] == key
     land_all(timeline.lake, pipeline.stream, SECOND)
-    more, told = asked_for()
-    assert (more != key, told["backlog_files"]) == (True, 2)
+    more, metadata = asked_for()
+    assert (more != key, metadata["backlog_files"]) == (True, 2)
     timeline.instance.create_run_for_job(
         timeline.platform.resolve_job_def("flights_drain"),
         status=dg.DagsterRunStatus.STARTED,

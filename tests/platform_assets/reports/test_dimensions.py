@@ -125,16 +125,16 @@ def test_a_csv_file_has_the_types_that_are_declared_and_only_what_is_empty_is_nu
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("order_id,place\na,Nauen\n", "'shop'.* does not exist in CSV file"),
         ("order_id,shop\na,Nauen,7\n", "Expected 2 columns, got 3: a,Nauen,7"),
         ("order_id,shop\na,Nauen\n,Ulm\n", "column 'order_id' is empty in row 2, and declared not null"),
     ],
 )
-def test_a_file_that_is_not_what_is_declared_is_refused_with_the_row(lake: Lake, text: str, said: str) -> None:
+def test_a_file_that_is_not_what_is_declared_is_refused_with_the_row(lake: Lake, text: str, reason: str) -> None:
     put(lake, text)
-    with pytest.raises(DimensionError, match=f"'dimensions/shops.csv' is not what .*{said}"):
+    with pytest.raises(DimensionError, match=f"'dimensions/shops.csv' is not what .*{reason}"):
         land_dimension(lake, SHOPS)
     assert newest_pin(lake, SHOPS) is None
 

@@ -80,8 +80,8 @@ def test_first_and_current_stand_side_by_side_weighted_by_the_flights_that_left(
     assert done.png is not None
     assert Path(done.png).read_bytes().startswith(b"\x89PNG")
     assert all(Path(path).is_file() for paths in done.files.values() for path in paths)
-    found = bias(rows)
-    assert found == Bias(first=pytest.approx(6.2), current=pytest.approx(38.714, abs=1e-3))
+    delays = bias(rows)
+    assert delays == Bias(first=pytest.approx(6.2), current=pytest.approx(38.714, abs=1e-3))
     assert draw(done.tables["on_time_performance"]).get_suptitle() == (
         "First results said 6.2 minutes mean delay, the truth is 38.7"
     )

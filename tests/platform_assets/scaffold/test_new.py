@@ -77,14 +77,14 @@ def test_names_that_are_imported_in_another_way_are_not_touched(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "reason"),
     [
         ("pipeline = make()\n", "does not declare its pipeline as .* Write it there yourself:\n\nby_day = Windowed"),
         ("pipeline = Pipeline(stream=orders, views=VIEWS)\n", "does not declare its pipeline as"),
         ("by_day = 1\npipeline = Pipeline(stream=orders, views=())\n", "has a 'by_day' already; choose another name"),
     ],
 )
-def test_a_module_that_cannot_be_added_to_stays_as_it_is(tmp_path: Path, source: str, said: str) -> None:
-    with pytest.raises(DeclarationError, match=said):
+def test_a_module_that_cannot_be_added_to_stays_as_it_is(tmp_path: Path, source: str, reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
         added(tmp_path, source)
     assert (tmp_path / "orders.py").read_text() == source

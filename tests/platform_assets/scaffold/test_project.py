@@ -74,15 +74,15 @@ def typist(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 def test_every_command_of_the_guide_prints_what_the_guide_says(
     environment: dict[str, str], typist: Typist, tmp_path: Path
 ) -> None:
-    folder, told = tmp_path, ""
+    folder, output = tmp_path, ""
     snippets: list[guide.Step] = []
     for step in guide.steps((CHECKOUT / "GUIDE.md").read_text(encoding="utf-8")):
         if step.kind == "bash":
             guide.run_each(snippets, folder, environment)
             snippets.clear()
-            told, folder = guide.execute(step, folder, environment, typist)
+            output, folder = guide.execute(step, folder, environment, typist)
         elif step.kind == "text":
-            assert guide.missing(step.text, told) == [], f"line {step.line}; printed was:\n{told}"
+            assert guide.missing(step.text, output) == [], f"line {step.line}; printed was:\n{output}"
         elif step.kind == "python" and not guide.take(step, folder):
             snippets.append(step)
     guide.run_each(snippets, folder, environment)

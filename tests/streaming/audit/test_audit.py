@@ -111,14 +111,14 @@ def test_a_stream_that_goes_on_during_the_audit_breaks_no_law_of_it(spark: Spark
     run(spark, lake, pipeline, readings("a@7"))
 
     laws = audit(spark, lake, pipeline)
-    seen = [next(laws)]
+    all_findings = [next(laws)]
     # From here on the lake has another batch, late rows, windows more, and the correction of them all.
     run(spark, lake, pipeline, readings("a@2, b@36"), readings("a@46"))
     correct(spark, lake, count_by_sensor, [T0.date()], lambda: NOW)
-    seen += laws
+    all_findings += laws
 
-    assert [finding for finding in seen if not finding.holds] == []
-    (convergence,) = (finding for finding in seen if finding.law == "convergence")
+    assert [finding for finding in all_findings if not finding.holds] == []
+    (convergence,) = (finding for finding in all_findings if finding.law == "convergence")
     assert "1 days wait" in convergence.compared, "the correction that waited when the audit began"
     assert [finding for finding in findings(spark, lake) if not finding.holds] == []
 

@@ -50,9 +50,9 @@ def test_a_changed_row_of_a_database_is_found(spark: SparkSession, lake: Lake, p
 
     assert (contents(spark, lake, delivery).checked, contents(spark, lake, delivery).broken) == (2, 0)
     run(postgres, "update r set value = 9 where id = 'far'")
-    found = contents(spark, lake, delivery)
-    assert (found.checked, found.broken) == (2, 1)
-    assert found.advice.startswith("not as sent: 1 row of 127.0.0.1/")
+    finding = contents(spark, lake, delivery)
+    assert (finding.checked, finding.broken) == (2, 1)
+    assert finding.advice.startswith("not as sent: 1 row of 127.0.0.1/")
 
 
 def test_of_a_key_the_newest_row_counts_and_the_changed_key_is_named(
@@ -64,9 +64,9 @@ def test_of_a_key_the_newest_row_counts_and_the_changed_key_is_named(
     assert rows(postgres, "select id, value from r order by 1") == [("a", 3), ("b", 2)]
     assert contents(spark, lake, delivery).holds
     run(postgres, "update r set value = 7 where id = 'b'")
-    found = contents(spark, lake, delivery)
-    assert (found.checked, found.broken) == (2, 1)
-    assert "such as (b)" in found.advice
+    finding = contents(spark, lake, delivery)
+    assert (finding.checked, finding.broken) == (2, 1)
+    assert "such as (b)" in finding.advice
 
 
 def test_a_consumer_of_what_is_current_holds_what_is_current(spark: SparkSession, lake: Lake, postgres: str) -> None:
@@ -94,9 +94,9 @@ def test_a_changed_file_is_found_by_its_folder(kind: type[FileTarget], spark: Sp
     assert contents(spark, lake, other).holds, "the same rows, by an older layout"
     first, *_, last = sorted(path for path in Path(lake.root, "out").rglob("readings-out-*"))
     last.write_bytes(first.read_bytes())
-    found = contents(spark, lake, delivery)
-    assert (found.checked, found.broken) == (4, 1)
-    assert found.advice.startswith("not as sent: 1 folder of out, such as 2026-01-01--01. ")
+    finding = contents(spark, lake, delivery)
+    assert (finding.checked, finding.broken) == (4, 1)
+    assert finding.advice.startswith("not as sent: 1 folder of out, such as 2026-01-01--01. ")
 
 
 def test_a_changed_object_is_found_and_of_a_new_generation_only_its_own_are_read(
@@ -131,9 +131,9 @@ def test_a_record_of_a_topic_that_came_twice_is_found_and_those_of_others_are_pa
 
     (again,) = (record for record in received(kafka, "audited") if record.key == b"far")
     kafka.send("audited", [Message(again.value, again.key)], partition=1)
-    found = contents(spark, lake, delivery)
-    assert (found.checked, found.broken) == (5, 1)
-    assert "1 record of" in found.advice and "such as far" in found.advice
+    finding = contents(spark, lake, delivery)
+    assert (finding.checked, finding.broken) == (5, 1)
+    assert "1 record of" in finding.advice and "such as far" in finding.advice
     kafka.remove_before("audited", 1, 1)
     assert "the target cannot be read back" in contents(spark, lake, delivery).compared
 
@@ -152,9 +152,9 @@ def test_a_consumer_of_a_topic_of_what_is_current_holds_what_is_current(
     assert (contents(spark, lake, delivery).checked, contents(spark, lake, delivery).broken) == (2, 0)
     last = received(kafka, "audited-sums")[-1]
     kafka.send("audited-sums", [Message(None, last.key, headers=[("_revision", b"99999999")])])
-    found = contents(spark, lake, delivery)
-    assert (found.checked, found.broken) == (2, 1)
-    assert "1 key of" in found.advice
+    finding = contents(spark, lake, delivery)
+    assert (finding.checked, finding.broken) == (2, 1)
+    assert "1 key of" in finding.advice
 
 
 def test_what_cannot_be_compared_is_told_with_the_reason(

@@ -66,10 +66,10 @@ def _arrived(rows: list[Row]) -> list[Row]:
 
 
 def _label_at(rows: list[Row], choose: Callable[[list[int]], int], place: int) -> str | None:
-    known = [row for row in rows if row["value"] is not None]
-    if not known:
+    non_null_rows = [row for row in rows if row["value"] is not None]
+    if not non_null_rows:
         return None
-    return [row["label"] for row in known if row["value"] == choose(_values(known))][place]
+    return [row["label"] for row in non_null_rows if row["value"] == choose(_values(non_null_rows))][place]
 
 
 # What is declared, and what it means for rows in order of event time, then of arrival.
@@ -125,13 +125,13 @@ def sampled() -> list[Row]:
     return chance.sample(rows, len(rows))
 
 
-def check(found: list[SparkRow], rows: list[Row], names: Iterable[str]) -> None:
+def check(results: list[SparkRow], rows: list[Row], names: Iterable[str]) -> None:
     """The results are what plain Python says of the rows."""
     groups: dict[tuple[str, int], list[Row]] = {}
     for row in sorted(rows, key=lambda row: (row["at"], row["_batch"], row["position"])):
         groups.setdefault((row["key"], (row["at"] - T0) // timedelta(seconds=10)), []).append(row)
-    assert len(found) == len(groups) > 50
-    for result in found:
+    assert len(results) == len(groups) > 50
+    for result in results:
         window = int(result["window_start"].timestamp() - T0.timestamp()) // 10
         members = groups[result["key"], window]
         for name in names:
@@ -170,12 +170,12 @@ def test_a_function_gets_all_rows_of_a_window_in_order_and_gives_none_one_or_man
         by=("key",),
         function=WindowFunction(rises, returns="risen_at timestamp, by double"),
     )
-    seen = [("a", 3, 5), ("a", 1, 1), ("a", 2, 4), ("a", 12, 9), ("b", 1, 2), ("b", 2, 1), (None, 4, 1), (None, 5, 3)]
-    rows = [{"key": key, "at": at(second), "value": value} for key, second, value in seen]
+    events = [("a", 3, 5), ("a", 1, 1), ("a", 2, 4), ("a", 12, 9), ("b", 1, 2), ("b", 2, 1), (None, 4, 1), (None, 5, 3)]
+    rows = [{"key": key, "at": at(second), "value": value} for key, second, value in events]
 
-    found = aggregate(pairs(static_log(spark, samples, TYPES, rows), view), view)
+    results = aggregate(pairs(static_log(spark, samples, TYPES, rows), view), view)
 
-    assert tuples(found, "key", "window_end", "risen_at", "by") == [
+    assert tuples(results, "key", "window_end", "risen_at", "by") == [
         (None, at(10), at(5), 2.0),
         ("a", at(10), at(2), 3.0),
         ("a", at(10), at(3), 1.0),

@@ -32,8 +32,8 @@ HOURLY = Windowed(
 
 
 def column(columns: tuple[ColumnSpec, ...], name: str) -> ColumnSpec:
-    (found,) = [spec for spec in columns if spec.name == name]
-    return found
+    (column_spec,) = [spec for spec in columns if spec.name == name]
+    return column_spec
 
 
 def sources(columns: tuple[ColumnSpec, ...], name: str) -> list[str]:

@@ -213,6 +213,6 @@ def test_a_declaration_is_a_value_that_nobody_can_change() -> None:
 
 
 def test_every_declared_pipeline_is_found_by_its_name() -> None:
-    found = declared_pipelines()
-    assert "flights" in found
-    assert {name: find_pipeline(name).name for name in found} == {name: name for name in found}
+    pipelines = declared_pipelines()
+    assert "flights" in pipelines
+    assert {name: find_pipeline(name).name for name in pipelines} == {name: name for name in pipelines}

@@ -36,7 +36,7 @@ def test_a_delivery_is_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reason"),
     [
         ({"name": "Out"}, "'Out' cannot name a delivery"),
         ({"of": "readings"}, "a stream, a view or another delivery"),
@@ -53,8 +53,8 @@ def test_a_delivery_is_a_value() -> None:
         ({"every": "now"}, "'now' is not an interval"),
     ],
 )
-def test_what_cannot_be_delivered_is_refused(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
+def test_what_cannot_be_delivered_is_refused(changed: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
         Delivery(**{**GIVEN, **changed})
 
 
@@ -66,14 +66,14 @@ def test_x16_asking_for_more_than_the_target_promises_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("delivery", "told"),
+    ("delivery", "reason"),
     [
         (Delivery("out", replace(readings, name="others"), OUT), "which pipeline 'readings' does not have as it is"),
         (Delivery("by_id", readings, OUT), "delivery name 'by_id' of pipeline 'readings' is taken"),
     ],
 )
-def test_a_pipeline_refuses_deliveries_of_what_it_does_not_have(delivery: Delivery, told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
+def test_a_pipeline_refuses_deliveries_of_what_it_does_not_have(delivery: Delivery, reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
         pipeline(delivery)
 
 

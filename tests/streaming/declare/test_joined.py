@@ -84,7 +84,7 @@ def test_what_changes_no_row_is_not_in_the_fingerprint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reason"),
     [
         ({"name": "Paid"}, "'Paid' cannot name a join"),
         ({"left": "orders"}, "left of join 'paid' is 'orders', a str; write the stream"),
@@ -112,8 +112,8 @@ def test_what_changes_no_row_is_not_in_the_fingerprint() -> None:
         ({"every": "now"}, "'now' is not an interval"),
     ],
 )
-def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
+def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
         Joined(**{**GIVEN, **changed})
 
 

@@ -73,13 +73,13 @@ def test_the_same_batch_failing_the_same_way_a_third_time_ends_every_strategy(st
 
 
 def test_failures_that_differ_only_by_where_spark_ran_what_failed_are_the_same() -> None:
-    said = (
+    template = (
         "org.apache.spark.SparkException: Job aborted due to stage failure: Task {} in stage {} failed 1 times, most "
         "recent failure: Lost task {} in stage {} (TID {}) (host executor driver): {}"
     )
     overflow, division = "java.lang.ArithmeticException: 7 overflows", "java.lang.ArithmeticException: 8 overflows"
     first, again, other = (
-        Failure(at(0), timedelta(), said.format(*place, why), "beats.by_id 17")
+        Failure(at(0), timedelta(), template.format(*place, why), "beats.by_id 17")
         for *place, why in (
             (0, "1203.0", "0.0", "1203.0", 8821, overflow),
             (1, "12.0", "1.0", "12.0", 33, overflow),

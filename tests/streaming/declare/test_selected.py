@@ -82,7 +82,7 @@ def test_what_changes_no_row_is_not_in_the_fingerprint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reason"),
     [
         ({"name": "Lines"}, "'Lines' cannot name a selection"),
         ({"of": "orders"}, "the stream that it reads, or a tuple of several"),
@@ -113,8 +113,8 @@ def test_what_changes_no_row_is_not_in_the_fingerprint() -> None:
         ({"every": "now"}, "'now' is not an interval"),
     ],
 )
-def test_what_cannot_be_selected_is_refused(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
+def test_what_cannot_be_selected_is_refused(changed: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
         Selected(**{**GIVEN, **changed})
 
 

@@ -79,7 +79,7 @@ def joined(**given: Any) -> WindowJoined:
 
 
 @pytest.mark.parametrize(
-    ("declare", "told"),
+    ("declare", "reason"),
     [
         (lambda: joined(on=()), "on of window join 'bought' names no key, so that every row would meet every other"),
         (lambda: joined(on="visitor"), "write a tuple of the columns that both streams have"),
@@ -102,7 +102,7 @@ def joined(**given: Any) -> WindowJoined:
         (lambda: CoGrouped("c", clicks, orders, ON, HOUR, "n bigint", nothing, version=0), "is no version"),
     ],
 )
-def test_what_cannot_be_is_refused(declare: Callable[[], TwoSided], told: str) -> None:
+def test_what_cannot_be_is_refused(declare: Callable[[], TwoSided], reason: str) -> None:
     with pytest.raises(DeclarationError) as refused:
         declare()
-    assert told in str(refused.value)
+    assert reason in str(refused.value)

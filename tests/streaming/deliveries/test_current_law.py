@@ -63,8 +63,8 @@ def test_a_consumer_that_applies_all_changes_holds_what_is_current_at_any_quiet_
         ]
         assert sorted(held, key=str) == sorted(there, key=str)
     assert corrected > 1
-    found = [finding for finding in audit(spark, lake, pipeline(counts, merged)) if finding.law == "delivery"]
-    assert [(finding.subject, finding.holds, finding.checked > 0) for finding in found] == [
+    findings = [finding for finding in audit(spark, lake, pipeline(counts, merged)) if finding.law == "delivery"]
+    assert [(finding.subject, finding.holds, finding.checked > 0) for finding in findings] == [
         *(("counts", True, True), ("counts", True, True), ("merged", True, True), ("merged", True, True))
     ]
-    assert found[-1].compared == "results that are current = rows in the target"
+    assert findings[-1].compared == "results that are current = rows in the target"

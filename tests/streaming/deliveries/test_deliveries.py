@@ -150,9 +150,9 @@ def test_a_delivery_whose_target_was_never_there_is_audited_as_one_that_has_not_
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streaming.service.delivering._PATIENCE", 0.1)
-    told = Delivery("told", by_id, Postgres("t", connection="host=127.0.0.1 port=1"), what="current")
-    assert list(drained(spark, lake, told, [reading("a", 1, 1), reading("a", 60, 2)]).waiting) == ["told"]
-    assert [finding.compared for finding in audit_delivery(spark, lake, told)] == ["nothing is delivered yet"]
+    delivery = Delivery("told", by_id, Postgres("t", connection="host=127.0.0.1 port=1"), what="current")
+    assert list(drained(spark, lake, delivery, [reading("a", 1, 1), reading("a", 60, 2)]).waiting) == ["told"]
+    assert [finding.compared for finding in audit_delivery(spark, lake, delivery)] == ["nothing is delivered yet"]
 
 
 def test_x3_exactly_once_though_the_process_dies_between_the_transaction_and_its_note(
@@ -212,9 +212,9 @@ def test_dead_letters_keep_payload_error_place_and_attempt_and_arrive_once_after
     courier.deliver()
 
     def dead() -> list[tuple[Any, ...]]:
-        found = courier.runtime.dead_letters.pending(0, 10)
+        letters = courier.runtime.dead_letters.pending(0, 10)
         return [
-            (json.loads(each["payload"])["id"], each["attempt"], each["origin"], each["error"][:12]) for each in found
+            (json.loads(each["payload"])["id"], each["attempt"], each["origin"], each["error"][:12]) for each in letters
         ]
 
     assert dead() == [
@@ -283,8 +283,8 @@ def test_another_condition_is_refused_until_it_is_said_what_is_meant(spark: Spar
     courier.runtime.begin_anew(again=True)
     courier.deliver()
     assert values(lake) == [[1, 2], [3], [2, 3]]
-    found = list(audit_delivery(spark, lake, other))
-    assert [(finding.checked, finding.broken) for finding in found] == [(2, 0), (5, 0)]
+    findings = list(audit_delivery(spark, lake, other))
+    assert [(finding.checked, finding.broken) for finding in findings] == [(2, 0), (5, 0)]
 
 
 def test_a_view_that_was_built_anew_is_refused_until_it_is_said_what_is_meant(spark: SparkSession, lake: Lake) -> None:
@@ -313,18 +313,18 @@ def test_what_is_current_arrives_as_upserts_with_revision_and_reason_and_what_va
     assert courier.deliver() == 0
     correct(spark, lake, visits, [date(2026, 1, 1)], lambda: NOW)
     courier.deliver()
-    told = [
+    changes = [
         [
             (row["_change"], row["_reason"], row["_revision"], row["readings"], row["window_start"][17:19])
             for row in rows
         ]
         for rows in delivered(lake)
     ]
-    assert told[0] == [("upsert", "first", 0, 1, "00"), ("upsert", "first", 0, 1, "12")]
-    assert sorted(told[1], key=str) == [
-        ("delete", "correction", told[1][0][2], None, "00"),
-        ("delete", "correction", told[1][0][2], None, "12"),
-        ("upsert", "correction", told[1][0][2], 3, "00"),
+    assert changes[0] == [("upsert", "first", 0, 1, "00"), ("upsert", "first", 0, 1, "12")]
+    assert sorted(changes[1], key=str) == [
+        ("delete", "correction", changes[1][0][2], None, "00"),
+        ("delete", "correction", changes[1][0][2], None, "12"),
+        ("upsert", "correction", changes[1][0][2], 3, "00"),
     ]
     ingested(spark, lake, [reading("b", 61), reading("b", 80)])
     few = replace(current, name="few", to=JsonLines("few", by="none"), where="readings < 2")

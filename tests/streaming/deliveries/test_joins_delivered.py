@@ -91,12 +91,12 @@ class Told(Consumer):
 
     def revisions(self, *columns: str) -> list[list[tuple[Any, ...]]]:
         """Change, reason and `columns` of what each revision told."""
-        told: dict[int, list[tuple[Any, ...]]] = {}
+        changes: dict[int, list[tuple[Any, ...]]] = {}
         for path in sorted(self.folder.glob("*.json")):
             for row in map(json.loads, path.read_text().splitlines()):
                 entry = (row["_change"], row["_reason"], *(row[name] for name in columns))
-                told.setdefault(row["_revision"], []).append(entry)
-        return [sorted(told[revision], key=str) for revision in sorted(told)]
+                changes.setdefault(row["_revision"], []).append(entry)
+        return [sorted(changes[revision], key=str) for revision in sorted(changes)]
 
 
 def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_late(
@@ -121,7 +121,7 @@ def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_l
     }
     by_click = Delivery("by_click", paid, Postgres("by_click", ("click",), postgres), "current", ("click", "ad"))
     deliveries = (*out.values(), by_click)
-    told = {name: Told(lake, delivery) for name, delivery in out.items()}
+    consumers = {name: Told(lake, delivery) for name, delivery in out.items()}
     couriers = [Courier(spark, lake, delivery) for delivery in deliveries]
 
     def moment() -> dict[str, set[str]]:
@@ -129,7 +129,7 @@ def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_l
         for operator in OPERATORS:
             correct(spark, lake, operator, lambda: NOW)
         assert sum(courier.deliver() for courier in couriers) >= 1
-        held = {name: consumer.holds() for name, consumer in told.items()}
+        held = {name: consumer.holds() for name, consumer in consumers.items()}
         assert held == {of.name: current_rows(spark, lake, of, SELECTED[of.name]) for of in OPERATORS}
         pairs = runtime_of(paid, lake).readable["current"](spark)
         assert sorted(rows(postgres, "select click, ad from by_click"), key=str) == sorted(
@@ -146,7 +146,7 @@ def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_l
     land(lake, clicks, "k@2=2")
     land(lake, ads, "k@3=7 m@2=6")
     moment()
-    alone, late = told["paid"].revisions("click", "ad")
+    alone, late = consumers["paid"].revisions("click", "ad")
     assert alone == [("upsert", "first", 1, None), ("upsert", "first", 3, None)]
     assert late == [
         ("delete", "correction", 1, None),
@@ -156,9 +156,9 @@ def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_l
         ("upsert", "correction", 2, 7),
         ("upsert", "correction", 3, 6),
     ]
-    _, late = told["met"].revisions("click", "ad")
+    _, late = consumers["met"].revisions("click", "ad")
     assert late == [(*_CORRECTED, 1, 7), (*_CORRECTED, 2, 7), (*_CORRECTED, None, 6)]
-    _, late = told["visits"].revisions("clicks", "ads")
+    _, late = consumers["visits"].revisions("clicks", "ads")
     assert late == [("delete", "correction", [1], []), (*_CORRECTED, [1, 2], [7]), (*_CORRECTED, [], [6])]
 
     land(lake, clicks, "k@90=10")
@@ -166,8 +166,8 @@ def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_l
     moment()
     assert [courier.deliver() for courier in couriers] == [0, 0, 0, 0]
     checked = Pipeline(name="shop", streams=(clicks, ads), operators=OPERATORS, deliveries=deliveries)
-    found = list(audit_deliveries(spark, lake, checked))
-    assert found and [finding for finding in found if not finding.holds] == []
+    findings = list(audit_deliveries(spark, lake, checked))
+    assert findings and [finding for finding in findings if not finding.holds] == []
 
 
 def test_a_result_is_known_by_a_text_unless_the_delivery_has_a_key() -> None:

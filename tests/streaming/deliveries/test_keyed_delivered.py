@@ -51,8 +51,8 @@ def test_each_output_arrives_once_in_the_order_of_steps_and_times(spark: SparkSe
     assert arrived(lake, "negatives") == [{"id": "a", "temperature": -1.0, "late": False}]
     ((failed, error),) = (row.values() for row in arrived(lake, "failures"))
     assert failed == "b" and "thirteen" in error
-    found = list(audit_deliveries(spark, lake, pipeline))
-    assert found and all(finding.holds for finding in found)
+    findings = list(audit_deliveries(spark, lake, pipeline))
+    assert findings and all(finding.holds for finding in findings)
 
 
 def test_state_is_no_output() -> None:

@@ -58,7 +58,7 @@ BEHIND, BEFORE = (" ", "x", "{}", "}", "\t", ",", "//c"), (" ", "\ufeff", "[", "
 def payloads(number: int) -> list[bytes]:
     """Objects of odd values, many of them damaged at an end; and lines of the laws' feeds."""
     drawn = random.Random(number)
-    found = [line for feed in generated(feeds(), 2) for line in feed.lines()]
+    lines = [line for feed in generated(feeds(), 2) for line in feed.lines()]
     for _ in range(number):
         fields = (
             f'"{name}":{drawn.choice(("", "", "", " "))}{drawn.choice(drawn.choice((VALUES, DECLARED[name])))}'
@@ -74,8 +74,8 @@ def payloads(number: int) -> list[bytes]:
             text = drawn.choice(BEFORE) + text
         elif damage < 0.12:
             text = text[:-1]
-        found.append(text.encode())
-    return list(dict.fromkeys(found))
+        lines.append(text.encode())
+    return list(dict.fromkeys(lines))
 
 
 def test_what_is_read_once_is_what_the_careful_reading_says(
@@ -88,13 +88,13 @@ def test_what_is_read_once_is_what_the_careful_reading_says(
         format, frame = Json(SCHEMA), raw
         for columns in format.stages:
             frame = frame.withColumns(columns)
-        told = [column.name for column in format.columns]
+        names = [column.name for column in format.columns]
         # A reason against no column is no reason, whichever way it is written.
-        wrong = [F.col(f"_wrong.`{name}`").alias(f"{name}_wrong") for name in told]
+        wrong = [F.col(f"_wrong.`{name}`").alias(f"{name}_wrong") for name in names]
         once = F.col("_careful").isNull().alias("once")
-        rows = frame.select("_raw", once, *told, "_unreadable", *wrong, "_unknown").collect()
-        found = {bytes(row["_raw"]): str([row[name] for name in row.__fields__[2:]]) for row in rows}
-        return found, sum(row["once"] for row in rows)
+        rows = frame.select("_raw", once, *names, "_unreadable", *wrong, "_unknown").collect()
+        texts = {bytes(row["_raw"]): str([row[name] for name in row.__fields__[2:]]) for row in rows}
+        return texts, sum(row["once"] for row in rows)
 
     quick, once = read()
     assert once > 500

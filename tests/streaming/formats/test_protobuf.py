@@ -190,14 +190,14 @@ def test_a_number_without_a_name_in_an_enum_of_proto2_reads_as_not_sent_and_keep
     good = {
         must + raw_field(1, 0, b"\0") + of_a_day[b"\3"]: {"state": "OPEN", "before": [], "by_day": {"x": "PAID"}},
     }
-    said = "(a number without a name)"
+    note = "(a number without a name)"
     unknown = {
-        must + raw_field(1, 0, seven): frozenset({f"state {said}"}),
-        must + raw_field(2, 0, b"\3") + raw_field(2, 0, seven): frozenset({f"before {said}"}),
-        must + raw_field(2, 2, b"\2\3\7"): frozenset({f"before {said}"}),
-        must + of_a_day[seven]: frozenset({f"by_day {said}"}),
-        must + raw_field(4, 2, b"\2" + raw_field(1, 0, seven)) * 2: frozenset({f"parts.state {said}"}),
-        must + raw_field(1, 0, seven) + raw_field(9, 0, seven): frozenset({f"state {said}", "#9"}),
+        must + raw_field(1, 0, seven): frozenset({f"state {note}"}),
+        must + raw_field(2, 0, b"\3") + raw_field(2, 0, seven): frozenset({f"before {note}"}),
+        must + raw_field(2, 2, b"\2\3\7"): frozenset({f"before {note}"}),
+        must + of_a_day[seven]: frozenset({f"by_day {note}"}),
+        must + raw_field(4, 2, b"\2" + raw_field(1, 0, seven)) * 2: frozenset({f"parts.state {note}"}),
+        must + raw_field(1, 0, seven) + raw_field(9, 0, seven): frozenset({f"state {note}", "#9"}),
     }
     wrong = {
         must + raw_field(1, 2, text): frozenset({"state"}),
@@ -246,10 +246,10 @@ def test_protobuf_with_a_registry_keeps_the_contract_and_the_writer_names_what_n
         form = Protobuf(described_by, "shop.Line", registry=url)
         check_format(spark, form, Samples(good, {}, unknown, tuple(reasons)))
         raw = spark.createDataFrame([*reasons.items()], "_raw binary, expected string")
-        told = {row["expected"]: row["_unreadable"] for row in form.parse(raw).collect()}
+        errors = {row["expected"]: row["_unreadable"] for row in form.parse(raw).collect()}
         raw = spark.createDataFrame([(b"\0\0\0\0\1\0" + line,)], "_raw binary")
         (row,) = Protobuf(described_by, "shop.Line", registry=of_avro).parse(raw).collect()
-    assert [reason for reason in told if not told[reason].startswith(f"protobuf: {reason}")] == []
+    assert [reason for reason in errors if not errors[reason].startswith(f"protobuf: {reason}")] == []
     assert row["_unreadable"] == "protobuf: schema 1 of the registry is of type AVRO"
 
 
@@ -336,8 +336,8 @@ def test_any_message_is_read_as_it_was_written_and_no_bytes_make_the_decoder_fai
     (read,) = decoder.batches(iter([pa.record_batch({"_raw": text})]))
     rows = read.drop_columns(["_raw"]).to_pylist()
     for row, values in zip(rows, messages, strict=False):
-        found = {name: row[name] for name in ARROW.names[:-3]}
-        assert {**found, "counts": sorted(found["counts"])} == expected_of(values)
+        columns = {name: row[name] for name in ARROW.names[:-3]}
+        assert {**columns, "counts": sorted(columns["counts"])} == expected_of(values)
         assert (row["_unreadable"], row["_wrong"], row["_unknown"]) == (None, None, None)
 
 

@@ -55,10 +55,10 @@ def unmatched(
 ) -> tuple[set[Row], set[Row]]:
     """Rows that were told of alone, and of these the ones that are alone still."""
     due = [row for row in rows if row.at + reach < clock]
-    told = {
+    unmatched_rows = {
         row for row in due if all(other.stamp is not None and other.stamp > row.at + reach for other in partners(row))
     }
-    return told, {row for row in due if not partners(row)}
+    return unmatched_rows, {row for row in due if not partners(row)}
 
 
 def drawn(random: Random, batches: int, first: int) -> Iterator[list[Row]]:

@@ -83,7 +83,7 @@ def test_new_rows_with_what_lies_in_the_ranges_about_them_give_each_pair_once() 
             [(at(draw.randint(-20, 30) + draw.choice(GRAINS)), draw.randrange(4)) for _ in range(draw.randrange(7))]
             for _ in range(2)
         ]
-        found: Counter[tuple[int, int]] = Counter()
+        pairs: Counter[tuple[int, int]] = Counter()
         for step in range(4):
             for new, old, newest in ((0, 1, step), (1, 0, step - 1)):
                 side: Side = "right" if new else "left"
@@ -94,8 +94,8 @@ def test_new_rows_with_what_lies_in_the_ranges_about_them_give_each_pair_once() 
                     for other, (partner, before) in enumerate(rows[old]):
                         if came == step and before <= newest and overlaps(read, partner, partner):
                             later = partner - time if side == "left" else time - partner
-                            found[(other, one) if new else (one, other)] += joined.lower <= later <= joined.upper
-        assert +found == Counter(
+                            pairs[(other, one) if new else (one, other)] += joined.lower <= later <= joined.upper
+        assert +pairs == Counter(
             (one, other)
             for one, (left_at, _) in enumerate(rows[0])
             for other, (right_at, _) in enumerate(rows[1])
@@ -159,19 +159,19 @@ def test_each_row_is_due_in_one_step_as_soon_as_both_clocks_have_passed_its_last
     for one, other in advances:
         clocks = [clocks[0] + one, clocks[1] + other]
         stamps.append(Reached(watermarks=marks(*clocks)))
-    told: dict[int, list[int]] = {row: [] for row in range(len(rows))}
+    steps: dict[int, list[int]] = {row: [] for row in range(len(rows))}
     for step, (before, after) in enumerate(pairwise(stamps)):
         new = merged((at(second), at(second)) for second, came in rows if came == step)
         waited = due(joined, side, before, after, new)
         for row, (second, came) in enumerate(rows):
             ripe = came <= step and overlaps(waited.ripe, at(second), at(second))
             late = came == step and overlaps(waited.late, at(second), at(second))
-            told[row] += [step] * (ripe + late)
+            steps[row] += [step] * (ripe + late)
     joint = [joint_watermark(each.watermarks.values()) for each in stamps[1:]]
     for row, (second, came) in enumerate(rows):
         last = at(second) + reach(joined, side)
         passed = [step for step, mark in enumerate(joint) if step >= came and mark is not None and mark > last]
-        assert told[row] == passed[:1]
+        assert steps[row] == passed[:1]
 
 
 def marks(one: int | None, other: int | None) -> FrozenMapping[str, datetime | None]:

@@ -67,8 +67,8 @@ def test_a_function_is_called_once_for_each_group_and_its_results_stay_with_thei
             [(draw.choice(("a", "b", None)), draw.randrange(6), rows(), rows()) for _ in range(draw.randrange(5))]
             for _ in range(draw.randrange(3))
         ]
-        found = [tuple(row.values()) for batch in call(map(batch_of, batches)) for row in batch.to_pylist()]
-        assert found == [
+        output_rows = [tuple(row.values()) for batch in call(map(batch_of, batches)) for row in batch.to_pylist()]
+        assert output_rows == [
             (key, at(start), number, f"{key} {start + 1} {lefts} {rights}")
             for groups in batches
             for key, start, lefts, rights in groups

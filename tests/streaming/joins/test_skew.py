@@ -47,7 +47,7 @@ def test_a_key_that_half_the_rows_have_is_kept_in_small_parts_and_met_only_by_wh
 ) -> None:
     monkeypatch.setattr(frame, "_KEPT", KEPT)
     lefts, rights = side_of(spark, "left"), side_of(spark, "right")
-    looking, found = frame._near(near, "left", lefts, "right", rights)
+    looking, partner_rows = frame._near(near, "left", lefts, "right", rights)
     kept = frame._kept(near, "left", looking, ROWS)
     parts = kept.groupBy(F.spark_partition_id()).count().collect()
     # Each row is there for two stretches of time; a hash gives some parts more than others.
@@ -58,7 +58,7 @@ def test_a_key_that_half_the_rows_have_is_kept_in_small_parts_and_met_only_by_wh
     pairs = sum(len(partners(n)) for n in range(ROWS))
     assert frame.pairs(near, lefts, rights, "left", ROWS).count() == pairs
     meeting = zip(*(frame._meeting_at(near, side) for side in frame.OTHER), strict=True)
-    candidates = found.join(kept, reduce(and_, (one == other for one, other in meeting))).count()
+    candidates = partner_rows.join(kept, reduce(and_, (one == other for one, other in meeting))).count()
     assert pairs < candidates < 2 * pairs
 
 
@@ -67,9 +67,9 @@ def test_rows_without_a_partner_are_the_same_however_their_possible_partners_are
 ) -> None:
     monkeypatch.setattr(frame, "_KEPT", KEPT)
     lefts, some = side_of(spark, "left"), side_of(spark, "right").where("right_n % 7 = 0")
-    told = [frame.unmatched(near, "left", lefts, some, count) for count in (ROWS, None)]
+    frames = [frame.unmatched(near, "left", lefts, some, count) for count in (ROWS, None)]
     lonely = {n for n in range(ROWS) if not any(other % 7 == 0 for other in partners(n))}
-    assert [{row.left_n for row in rows.select("left_n").collect()} for rows in told] == [lonely, lonely]
+    assert [{row.left_n for row in rows.select("left_n").collect()} for rows in frames] == [lonely, lonely]
 
 
 def partners(n: int) -> list[int]:

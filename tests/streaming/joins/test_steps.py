@@ -71,13 +71,15 @@ def expected() -> dict[str, set[tuple[int | None, int | None]]]:
     """The numbers of both rows: pairs, rows that were told of alone, and what is current."""
     (lefts, left_mark), (rights, right_mark) = oracle.log_of(LEFT), oracle.log_of(RIGHT)
     assert left_mark is not None and right_mark is not None
-    clock, found = min(left_mark, right_mark), oracle.pairs(lefts, rights, LOWER, UPPER, meets)
-    numbered: set[tuple[int | None, int | None]] = {(one.n, other.n) for one, other in found}
-    told, still = oracle.unmatched(lefts, lambda row: {other for one, other in found if one == row}, UPPER, clock)
-    also_told, also_still = oracle.unmatched(
-        rights, lambda row: {one for one, other in found if other == row}, -LOWER, clock
+    clock, pairs = min(left_mark, right_mark), oracle.pairs(lefts, rights, LOWER, UPPER, meets)
+    numbered: set[tuple[int | None, int | None]] = {(one.n, other.n) for one, other in pairs}
+    unmatched_lefts, still = oracle.unmatched(
+        lefts, lambda row: {other for one, other in pairs if one == row}, UPPER, clock
     )
-    alone = {(row.n, None) for row in told} | {(None, row.n) for row in also_told}
+    unmatched_rights, also_still = oracle.unmatched(
+        rights, lambda row: {one for one, other in pairs if other == row}, -LOWER, clock
+    )
+    alone = {(row.n, None) for row in unmatched_lefts} | {(None, row.n) for row in unmatched_rights}
     lonely = {(row.n, None) for row in still} | {(None, row.n) for row in also_still}
     return {"pairs": numbered, "unmatched": alone, "current": numbered | lonely}
 
@@ -176,8 +178,8 @@ def test_a_stream_joins_itself_and_rows_that_came_late_may_be_left_out(spark: Sp
     )
     others, _ = oracle.log_of(RIGHT)
     on_time = [[row for row in side if row.stamp is None or row.at >= row.stamp] for side in (rows, others)]
-    found = tuples(runtime_of(in_time, logged).readable["current"](spark), "left_n", "right_n")
-    assert found == sorted((one.n, other.n) for one, other in oracle.pairs(*on_time, LOWER, UPPER))
+    pairs = tuples(runtime_of(in_time, logged).readable["current"](spark), "left_n", "right_n")
+    assert pairs == sorted((one.n, other.n) for one, other in oracle.pairs(*on_time, LOWER, UPPER))
     late = runtime_of(in_time, logged).readable["late"](spark)
     assert late.count() == len(rows) + len(others) - sum(map(len, on_time))
     assert all(finding.holds for finding in audit(spark, logged, of_both(itself, in_time)))
@@ -211,8 +213,8 @@ def test_a_very_late_row_reads_the_files_near_it_and_none_because_another_row_in
     late = files_read(Row(996, "c", at(7 * 3_600)), Row(999, "c", at(3_600)))
     # The new rows, and the files with partners of each of them.
     assert (usual, late) == (1 + 1, 1 + 2)
-    found = tuples(runtime_of(nearby, copied).readable["current"](spark), "left_n", "right_n")
-    assert {(998, 908), (996, 907), (999, 901)} <= set(found)
+    pairs = tuples(runtime_of(nearby, copied).readable["current"](spark), "left_n", "right_n")
+    assert {(998, 908), (996, 907), (999, 901)} <= set(pairs)
 
 
 def test_a_step_looks_at_each_table_once_before_it_writes_it(
@@ -312,8 +314,8 @@ def test_joins_chain_to_three_streams_and_functions_and_are_delivered_once(spark
         if row.key == one.key and abs(max(one.at, other.at) - row.at) <= timedelta(seconds=1)
     ]
     assert wanted
-    found = tuples(runtime_of(three, copied).readable["current"](spark), "left_n", "right_n", "n")
-    assert sorted(found) == sorted(wanted)
+    triples = tuples(runtime_of(three, copied).readable["current"](spark), "left_n", "right_n", "n")
+    assert sorted(triples) == sorted(wanted)
     numbers = tuples(runtime_of(numbered, copied).readable["current"](spark), "key", "number")
     of_keys = Counter(one.key for one, _ in pairs)
     assert sorted(numbers) == sorted((key, number + 1) for key, met in of_keys.items() for number in range(met))

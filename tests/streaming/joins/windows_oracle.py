@@ -71,26 +71,26 @@ def sessions(left: Side, right: Side, gap: int, lists: Lists, *, late: bool) -> 
         for row, stamp in side.stamped():
             if late or stamp is None or row.at >= stamp:
                 keys[row.key].append((row.at, place, row))
-    found: list[tuple[str, Span, tuple[list[Row], list[Row]]]] = []
+    groups: list[tuple[str, Span, tuple[list[Row], list[Row]]]] = []
     for key, rows in keys.items():
         end: int | None = None
         for time, place, row in sorted(rows):
             if end is None or time > end:
-                found.append((key, (time, time + gap), ([], [])))
+                groups.append((key, (time, time + gap), ([], [])))
             end = time + gap
-            started = found[-1][1][0]
-            found[-1][2][place].append(row)
-            found[-1] = (key, (started, end), found[-1][2])
+            started = groups[-1][1][0]
+            groups[-1][2][place].append(row)
+            groups[-1] = (key, (started, end), groups[-1][2])
     joint = min(left.clock, right.clock)
-    return _results((each for each in found if each[1][1] < joint), lists)
+    return _results((each for each in groups if each[1][1] < joint), lists)
 
 
 def _results(groups: Iterable[tuple[str, Span, tuple[list[Row], list[Row]]]], lists: Lists) -> Results:
-    found: Results = []
+    results: Results = []
     for key, (start, end), (left, right) in groups:
         values = [[row.value for row in sorted(side, key=lambda row: (row.at, row.value))] for side in (left, right)]
-        found += [(key, start, end, each) for each in lists(*values)]
-    return sorted(found, key=repr)
+        results += [(key, start, end, each) for each in lists(*values)]
+    return sorted(results, key=repr)
 
 
 def outer(left: list[str], right: list[str]) -> Iterator[tuple[object, ...]]:

@@ -231,13 +231,13 @@ recommended = Keyed(
 
 def drawn(text: str, **constants: Any) -> list[dict[str, Any]]:
     """Rows in the notation `id=a level=HIGH @2, id=b @3`: columns, then seconds after T0; numbers are numbers."""
-    found = []
+    rows = []
     for entry in filter(None, map(str.strip, text.split(","))):
         columns, _, seconds = entry.partition("@")
         values = dict(pair.split("=") for pair in columns.split())
         plain = {name: _value(value) for name, value in values.items()}
-        found.append({**constants, **plain, "at": at(float(seconds or 0)).isoformat()})
-    return found
+        rows.append({**constants, **plain, "at": at(float(seconds or 0)).isoformat()})
+    return rows
 
 
 def _value(text: str) -> Any:

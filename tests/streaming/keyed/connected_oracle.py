@@ -59,7 +59,7 @@ def by_one_clock(logs: dict[str, list[Rows]]) -> dict[str, list[Any]]:
             greatest = max([greatest, *(when for _, when, _ in batch)])
         clocks.append(greatest - DELAY)
     clock = min(clocks)
-    found: dict[str, list[Any]] = {}
+    lines_by_key: dict[str, list[Any]] = {}
     for key in {row[4] for row in rows}:
         text, soon, lines = "", None, []
         mine = sorted(row[:4] + row[5:] for row in rows if row[4] == key and row[0] < clock)
@@ -70,8 +70,8 @@ def by_one_clock(logs: dict[str, list[Rows]]) -> dict[str, list[Any]]:
                 text += f"{'lr'[place]}{n}"
                 soon = when + 2 if n % 3 == 1 else soon
                 lines.append((when, text))
-        found[key] = lines
-    return {key: lines for key, lines in found.items() if lines}
+        lines_by_key[key] = lines
+    return {key: lines for key, lines in lines_by_key.items() if lines}
 
 
 def say_rule(key: Key, row: Any) -> None:
@@ -118,17 +118,17 @@ def with_rules(batches: list[tuple[Versions | None, Rows]], order: str) -> list[
     if order == "event":
         stamped = [row for row in stamped if row[1] >= row[3] and row[1] < clock]
         stamped.sort(key=lambda row: row[1])
-    found = []
+    results = []
     for key in {row[0] for row in stamped}:
         due: tuple[int, int] | None = None
-        for name, when, n, stamp, seen, number in [*stamped, (key, clock, 0, clock, {}, -1)]:
+        for name, when, n, stamp, batch_rules, number in [*stamped, (key, clock, 0, clock, {}, -1)]:
             if name != key:
                 continue
             if due is not None and due[0] <= (when if order == "event" else stamp):
                 first = next(place for place, (mark, _) in enumerate(marks) if mark >= due[0])
-                found.append((key, due[0], "timer", marks[max(first, due[1])][1].get(key, -1)))
+                results.append((key, due[0], "timer", marks[max(first, due[1])][1].get(key, -1)))
                 due = None
             if number >= 0:
-                found.append((key, when, f"row {n}", seen.get(key, -1)))
+                results.append((key, when, f"row {n}", batch_rules.get(key, -1)))
                 due = (when + n % 3 - 1, number) if n % 3 else due
-    return sorted(found)
+    return sorted(results)

@@ -132,7 +132,7 @@ def over_all_rows(batches: Iterable[Batch]) -> dict[str, list[tuple[str, int, An
     """What must be current, by output: key, seconds after T0, and what was said; sorted."""
     rows = [row for batch in batches for row in batch]
     clock = max((row.when for row in rows), default=0) - DELAY
-    found: dict[str, list[tuple[str, int, Any]]] = {"": [], "side": [], "failed": []}
+    lines_by_output: dict[str, list[tuple[str, int, Any]]] = {"": [], "side": [], "failed": []}
     for key in sorted({row.key for row in rows}):
         mine = sorted((row for row in rows if row.key == key and row.when < clock), key=lambda row: row.when)
         sessions: list[list[Row]] = []
@@ -142,6 +142,6 @@ def over_all_rows(batches: Iterable[Batch]) -> dict[str, list[tuple[str, int, An
             else:
                 sessions.append([row])
         for session in sessions:
-            for to, when, said in Session(clock).go_through(session):
-                found[to].append((key, when, said))
-    return {to: sorted(lines, key=repr) for to, lines in found.items()}
+            for to, when, text in Session(clock).go_through(session):
+                lines_by_output[to].append((key, when, text))
+    return {to: sorted(lines, key=repr) for to, lines in lines_by_output.items()}

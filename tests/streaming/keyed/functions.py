@@ -52,14 +52,14 @@ def forget(key: Key) -> None:
 
 def rows(drawn: str) -> list[dict[str, Any]]:
     """Readings in the notation `a@3.5=20, b@1:10=4, b@0:09:59.999`: key, time after T0, and temperature."""
-    found = []
+    records = []
     for entry in filter(None, map(str.strip, drawn.split(","))):
         name, _, rest = entry.partition("@")
         time, _, value = rest.partition("=")
         seconds = sum(float(part) * 60**place for place, part in enumerate(reversed(_parts(time))))
         value_of = float(value) if value else None
-        found.append({"id": name, "timestamp": ms(at(seconds)), "event_time": at(seconds), "temperature": value_of})
-    return found
+        records.append({"id": name, "timestamp": ms(at(seconds)), "event_time": at(seconds), "temperature": value_of})
+    return records
 
 
 def _parts(time: str) -> list[str]:

@@ -35,10 +35,10 @@ def test_any_interleaving_of_two_logs_and_any_cut_gives_what_one_reader_of_both_
         if waiting[name]:
             batches.append({name: batch(waiting[name].pop(0))})
     done = play(said, *batches, steps=steps)
-    found: dict[str, list[Any]] = {}
+    lines_by_key: dict[str, list[Any]] = {}
     for key, when, text in done.results:
-        found.setdefault(key, []).append(((when - at(0)).total_seconds(), text))
-    assert found == by_one_clock({"lefts": left, "rights": right})
+        lines_by_key.setdefault(key, []).append(((when - at(0)).total_seconds(), text))
+    assert lines_by_key == by_one_clock({"lefts": left, "rights": right})
 
 
 VERSIONS = st.none() | st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=2)
@@ -58,5 +58,5 @@ def test_rules_are_those_that_were_pinned_whenever_a_step_ends(
         for versions, rows in batches
     ]
     done = play(replace(ruled, order=order), *drawn, steps=steps)
-    found = [(key, (when - at(0)).total_seconds(), *rest) for key, when, *rest in done.results]
-    assert sorted(found) == with_rules(batches, order)
+    results = [(key, (when - at(0)).total_seconds(), *rest) for key, when, *rest in done.results]
+    assert sorted(results) == with_rules(batches, order)

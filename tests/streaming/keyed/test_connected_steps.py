@@ -120,11 +120,11 @@ def test_r2_every_event_is_asked_every_rule_and_each_match_names_the_version(spa
 def test_r2_an_invalid_condition_is_a_rejected_row_of_its_stream_and_stops_nothing(
     spark: SparkSession, ruled: Lake
 ) -> None:
-    found = {row["rule_id"]: row["_rejected"] for row in rejected(read_log(spark, ruled, alert_rules)).collect()}
-    assert found.keys() == {"unread", "unknown", "of many", "number", "chance"}
-    assert all(len(reasons) == 1 and reasons[0].startswith("readable: ") for reasons in found.values())
-    assert "unknown column 'humidity'" in found["unknown"][0]
-    assert "calls rand, which follows from no row" in found["chance"][0]
+    rejections = {row["rule_id"]: row["_rejected"] for row in rejected(read_log(spark, ruled, alert_rules)).collect()}
+    assert rejections.keys() == {"unread", "unknown", "of many", "number", "chance"}
+    assert all(len(reasons) == 1 and reasons[0].startswith("readable: ") for reasons in rejections.values())
+    assert "unknown column 'humidity'" in rejections["unknown"][0]
+    assert "calls rand, which follows from no row" in rejections["chance"][0]
 
 
 def test_two_streams_in_one_function_are_followed_in_one_commit_that_says_how_far_both_are(

@@ -66,12 +66,12 @@ def payloads(batch: Batch) -> list[dict[str, Any]]:
 
 def current(spark: SparkSession, lake: Lake, keyed: Keyed) -> dict[str, list[tuple[str, int, Any]]]:
     """What is current of each output, in the oracle's words."""
-    found = {}
+    lines_by_output = {}
     for to in keyed.output_schemas:
         rows = tuples(runtime_of(keyed, lake).readable[to or "current"](spark), "id", "_at", "said")
         lines = [(key, int((when - T0).total_seconds()) - SHIFT, text) for key, when, text in rows]
-        found[to] = sorted(lines, key=repr)
-    return found
+        lines_by_output[to] = sorted(lines, key=repr)
+    return lines_by_output
 
 
 def expected(batches: list[Batch]) -> dict[str, list[tuple[str, int, Any]]]:
@@ -83,8 +83,8 @@ def told_of(spark: SparkSession, lake: Lake) -> set[str]:
     """What a consumer of the delivery should hold."""
     rows = tuples(runtime_of(calm, lake).readable["current"](spark), "id", "_at", "said")
     return {
-        json.dumps({"id": key, "at": f"{when:%Y-%m-%dT%H:%M:%SZ}", "said": said}, sort_keys=True)
-        for key, when, said in rows
+        json.dumps({"id": key, "at": f"{when:%Y-%m-%dT%H:%M:%SZ}", "said": text}, sort_keys=True)
+        for key, when, text in rows
     }
 
 

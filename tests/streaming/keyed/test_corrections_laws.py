@@ -28,13 +28,13 @@ def drawn(batch: Batch) -> list[dict[str, Any]]:
 
 def lines(done: Played) -> dict[str, list[tuple[str, float, Any]]]:
     """What is current, in the oracle's words."""
-    found = {}
+    lines_by_output = {}
     for to, rows in done.current.items():
         told_of = [
-            (key, (when - T0).total_seconds(), "nine" if to == "failed" else said) for key, when, said, *_ in rows
+            (key, (when - T0).total_seconds(), "nine" if to == "failed" else text) for key, when, text, *_ in rows
         ]
-        found[to] = sorted(((key, int(when), said) for key, when, said in told_of), key=repr)
-    return found
+        lines_by_output[to] = sorted(((key, int(when), text) for key, when, text in told_of), key=repr)
+    return lines_by_output
 
 
 @others_each_time
@@ -61,7 +61,7 @@ def test_before_its_first_late_row_a_session_says_what_it_said(batches: list[Bat
 
 
 @pytest.mark.parametrize(
-    ("rows", "found"),
+    ("rows", "bounds"),
     [
         pytest.param([(0, False), (3, False)], [], id="none is late"),
         pytest.param([(0, False), (3, True)], [(0, 3, 7)], id="one late"),
@@ -69,9 +69,9 @@ def test_before_its_first_late_row_a_session_says_what_it_said(batches: list[Bat
         pytest.param([(0, True), (3, False), (6, True), (10, True)], [(0, 0, 10), (10, 10, 14)], id="two"),
     ],
 )
-def test_a_session_ends_idle_after_its_last_row(rows: list[tuple[int, bool]], found: list[tuple[int, ...]]) -> None:
+def test_a_session_ends_idle_after_its_last_row(rows: list[tuple[int, bool]], bounds: list[tuple[int, ...]]) -> None:
     sessions = late_sessions(4, [TimedRow(("a",), when, late) for when, late in rows])
-    assert [(each.start, each.first_late, each.end) for each in sessions] == found
+    assert [(each.start, each.first_late, each.end) for each in sessions] == bounds
 
 
 def test_late_rows_are_counted_by_day_and_stream_with_their_newest_batch() -> None:

@@ -86,7 +86,7 @@ def played(keyed: Keyed, *batches: str) -> Played:
 
 
 @pytest.mark.parametrize(
-    ("on_row", "told"),
+    ("on_row", "reason"),
     [
         (emit_unknown, r"emit has 'valeu', which output 'result' does not declare; its columns are: value"),
         (emit_elsewhere, r"there is no side output 'odd'; declared in sides= are: none"),
@@ -99,8 +99,8 @@ def played(keyed: Keyed, *batches: str) -> Played:
         (keep_mixed, r"state field 'seen' of key \('a',\) what it cannot keep: \(1\.0,\) is a tuple and no list"),
     ],
 )
-def test_what_a_function_may_not_do_stops_the_step_with_the_reason(on_row: Callable[..., None], told: str) -> None:
-    with pytest.raises(FunctionError, match=told):
+def test_what_a_function_may_not_do_stops_the_step_with_the_reason(on_row: Callable[..., None], reason: str) -> None:
+    with pytest.raises(FunctionError, match=reason):
         played(trying(on_row), "a@1=1")
 
 
@@ -153,7 +153,7 @@ def tell_types(key: Key, row: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reason"),
     [
         ({"by": ("name",)}, "unknown column 'name'"),
         ({"by": ("temperature",)}, "of type double, whose equal values are not always the same key"),
@@ -173,9 +173,9 @@ def tell_types(key: Key, row: Any) -> None:
         ({"on_row": "count_rows"}, "'count_rows', which cannot be called"),
     ],
 )
-def test_a_declaration_that_cannot_work_is_refused(changes: Mapping[str, Any], told: str) -> None:
+def test_a_declaration_that_cannot_work_is_refused(changes: Mapping[str, Any], reason: str) -> None:
     given: dict[str, Any] = {"by": ("id",), "state": "rows bigint", "result": "rows bigint", "on_row": count_rows}
-    with pytest.raises(DeclarationError, match=told):
+    with pytest.raises(DeclarationError, match=reason):
         Keyed("tried", readings, **{**given, **changes})
 
 

@@ -111,12 +111,12 @@ class Oracle:
         if value == 9:
             self.emitted.append(("failed", when, "nine"))
             return
-        said = (self.said or "") + str(value)
+        text = (self.said or "") + str(value)
         total = (self.total or 0) + value
-        self.said, self.total = said, total
+        self.said, self.total = text, total
         if value == 0:
             self.forget()
-            said = None  # type: ignore[assignment]
+            text = None  # type: ignore[assignment]
         if value == 1:
             self.timers["soon"] = when + 2
         if value == 2:
@@ -125,7 +125,7 @@ class Oracle:
             self.timers.pop("soon", None)
         if value == 4:
             self.emitted.append(("side", when, (total,)))
-        self.emitted.append(("", when, (said, late)))
+        self.emitted.append(("", when, (text, late)))
 
 
 def expected(batches: list[Batch], order: str, idle: bool) -> dict[str, Oracle]:
@@ -150,21 +150,21 @@ def expected(batches: list[Batch], order: str, idle: bool) -> dict[str, Oracle]:
 
 def shown(done: Played) -> dict[str, dict[str, Any]]:
     """What is left per key, in the oracle's words."""
-    found: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for to, rows in done.outputs.items():
         for key, when, *values in rows:
-            entry = found.setdefault(key, {"emitted": {}, "state": {}, "timers": {}})
-            told = "nine" if to == "failed" and "nine" in values[0] else tuple(values)
-            entry["emitted"].setdefault(to, []).append((to, when, told))
+            entry = entries.setdefault(key, {"emitted": {}, "state": {}, "timers": {}})
+            outcome = "nine" if to == "failed" and "nine" in values[0] else tuple(values)
+            entry["emitted"].setdefault(to, []).append((to, when, outcome))
     for (key,), state in done.state.items():
-        found.setdefault(key, {"emitted": {}, "state": {}, "timers": {}})["state"] = dict(state)
+        entries.setdefault(key, {"emitted": {}, "state": {}, "timers": {}})["state"] = dict(state)
     for (key,), timers in done.timers.items():
-        found[key]["timers"] = {name.removeprefix("_"): when for name, when in timers.items()}
-    return found
+        entries[key]["timers"] = {name.removeprefix("_"): when for name, when in timers.items()}
+    return entries
 
 
 def told(oracles: dict[str, Oracle]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for key, oracle in oracles.items():
         emitted: dict[str, list[Any]] = {}
         for to, when, values in oracle.emitted:
@@ -173,8 +173,8 @@ def told(oracles: dict[str, Oracle]) -> dict[str, dict[str, Any]]:
         state = {"said": oracle.said, "total": oracle.total} if kept else {}
         timers = {name: at(when) for name, when in oracle.timers.items()}
         if emitted or kept:
-            found[key] = {"emitted": emitted, "state": state, "timers": timers}
-    return found
+            entries[key] = {"emitted": emitted, "state": state, "timers": timers}
+    return entries
 
 
 BATCHES = st.lists(

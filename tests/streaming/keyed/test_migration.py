@@ -103,7 +103,7 @@ def broken(state: dict[str, Any], version: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("seen", "why"),
+    ("case", "why"),
     [
         ("nothing", r"it returned None, which is no dict of state fields \(total, rows\)"),
         ("unknown", r"it returned 'mean', which is not declared; fields are: total, rows"),
@@ -111,10 +111,10 @@ def broken(state: dict[str, Any], version: int) -> Any:
         ("raises", r"KeyError: 'raises'"),
     ],
 )
-def test_a_state_that_cannot_be_migrated_is_told_with_its_key(seen: str, why: str) -> None:
+def test_a_state_that_cannot_be_migrated_is_told_with_its_key(case: str, why: str) -> None:
     migrated = Migrated(replace(second, migrate=broken), 1)
-    with pytest.raises(FunctionError, match=rf"'sorted_out' cannot .* key \('a',\).*{why}.*version 1: .*{seen}"):
-        migrated(("a",), {"seen": seen})
+    with pytest.raises(FunctionError, match=rf"'sorted_out' cannot .* key \('a',\).*{why}.*version 1: .*{case}"):
+        migrated(("a",), {"seen": case})
 
 
 def reverted(state: dict[str, Any], version: int) -> Any:

@@ -11,9 +11,9 @@ from tests.support.instants import at
 from tidemark.testing import play
 
 
-def values(found: list[tuple[Any, ...]]) -> list[Any]:
+def values(results: list[tuple[Any, ...]]) -> list[Any]:
     """What was emitted, without key and time."""
-    return [row[2:] if len(row) > 3 else row[2] for row in found]
+    return [row[2:] if len(row) > 3 else row[2] for row in results]
 
 
 def keep_extremes(key: Key, row: Any) -> None:
@@ -163,11 +163,11 @@ def test_t4_windows_that_begin_and_end_with_a_marker() -> None:
 
 
 def twice_in_five_seconds(key: Key, row: Any) -> None:
-    seen = key.seen or {}
-    before = seen.get(row.temperature)
+    times = key.seen or {}
+    before = times.get(row.temperature)
     if before is not None and row.event_time - before <= micros("5 seconds"):
         key.emit(again_at=row.event_time)
-    key.seen = {**seen, row.temperature: row.event_time}
+    key.seen = {**times, row.temperature: row.event_time}
 
 
 def test_t5_two_events_of_a_type_within_five_seconds_inclusive() -> None:

@@ -112,9 +112,9 @@ def folded(rows: list[dict[str, Any]], size: int, clock: int, state: StoredState
             assert number not in left, "each once"
             left[number] = {}
         elif isinstance(entry, KeysKept):
-            for of_key, (key,), (seen,), timers in zip(*vars(entry).values(), strict=True):
+            for of_key, (key,), (temperatures,), timers in zip(*vars(entry).values(), strict=True):
                 assert HASHES[key] == of_key
-                left[number][key] = (list(seen), dict(timers))
+                left[number][key] = (list(temperatures), dict(timers))
         elif isinstance(entry, Untouched):
             for of_key in entry.state.to_pylist():
                 timers = {name: to_micros(due) for name, due in of_key["_timers"]}

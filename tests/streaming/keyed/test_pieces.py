@@ -177,8 +177,8 @@ def test_what_is_not_followed_in_time_is_told_once_the_clock_has_passed_it() -> 
 def test_a_key_that_falls_silent_is_told_once_and_watched_again_when_it_is_back() -> None:
     silent = absence("silent", readings, ("id",), after="10 seconds")
     done = played(silent, "a@0, b@1, a@9.999 | b@5, b@40, a@45", end_of_input=True)
-    told = [("a", at(19.999), at(9.999)), ("a", at(55), at(45)), ("b", at(11), at(1)), ("b", at(50), at(40))]
-    assert sorted(done.results) == told
+    silences = [("a", at(19.999), at(9.999)), ("a", at(55), at(45)), ("b", at(11), at(1)), ("b", at(50), at(40))]
+    assert sorted(done.results) == silences
     assert len(done.late) == 1 and done.state == {}
 
 
@@ -247,14 +247,14 @@ def test_results_of_a_piece_do_not_depend_on_where_steps_end(piece: Keyed) -> No
     assert all(whole.outputs.values())
     for steps in ((0, 3, 9), range(15), (1, 2, 12, 13)):
         cut = play(piece, *batches, steps=steps, end_of_input=True)
-        assert {to: sorted(found, key=repr) for to, found in cut.outputs.items()} == {
-            to: sorted(found, key=repr) for to, found in whole.outputs.items()
+        assert {to: sorted(results, key=repr) for to, results in cut.outputs.items()} == {
+            to: sorted(results, key=repr) for to, results in whole.outputs.items()
         }
         assert cut.state == whole.state
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "reason"),
     [
         (lambda: rolling("r", readings, {"x": "median(temperature)"}), r"'median\(temperature\)', which does not roll"),
         (lambda: rolling("r", readings, {"x": "sum(heat)"}), r"'heat', which is no column .* id, timestamp, temp"),
@@ -271,6 +271,6 @@ def test_results_of_a_piece_do_not_depend_on_where_steps_end(piece: Keyed) -> No
         ),
     ],
 )
-def test_a_piece_that_cannot_be_is_refused(made: Any, told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
+def test_a_piece_that_cannot_be_is_refused(made: Any, reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
         made()

@@ -45,9 +45,9 @@ def dimension(uri: str) -> Stream:
 
 
 def tell_room(key: Key, row: Any) -> None:
-    known = key.rules.get((row.id,))
+    dimension_row = key.rules.get((row.id,))
     names = ",".join(rule.id for rule in key.rules.values())
-    key.emit(room=known and known.room, version=known and known.version, known=names)
+    key.emit(room=dimension_row and dimension_row.room, version=dimension_row and dimension_row.version, known=names)
 
 
 def told(uri: str) -> Keyed:
@@ -60,8 +60,8 @@ def write(uri: str, **rooms: str) -> None:
 
 
 def results(spark: SparkSession, lake: Lake, of: Keyed) -> list[tuple[Any, ...]]:
-    found = rows(runtime_of(of, lake).readable["current"](spark).drop("_written_at", "_day", "_at"))
-    return sorted(found, key=repr)
+    result_rows = rows(runtime_of(of, lake).readable["current"](spark).drop("_written_at", "_day", "_at"))
+    return sorted(result_rows, key=repr)
 
 
 def alter_pin(lake: Lake, batch: int, newest: int) -> None:
@@ -69,10 +69,10 @@ def alter_pin(lake: Lake, batch: int, newest: int) -> None:
     for entry in Path(lake.log(readings), "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in entry.read_text().splitlines()]
         for info in (action["commitInfo"] for action in actions if "commitInfo" in action):
-            said = json.loads(info.get("userMetadata") or "{}")
-            if said.get("pins") and said["batch"] == batch:
-                said["pins"]["rooms"][1] = newest
-                info["userMetadata"] = json.dumps(said)
+            metadata = json.loads(info.get("userMetadata") or "{}")
+            if metadata.get("pins") and metadata["batch"] == batch:
+                metadata["pins"]["rooms"][1] = newest
+                info["userMetadata"] = json.dumps(metadata)
         entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
 
 
@@ -104,12 +104,12 @@ def test_a_pinned_table_is_read_as_it_was_with_each_batch_also_when_its_old_vers
     assert results(spark, lake, of) == published
     before = tables(lake, of)
 
-    audited = {found.subject: found.broken for found in audit(spark, lake, pipeline) if found.law == "cuts"}
+    audited = {finding.subject: finding.broken for finding in audit(spark, lake, pipeline) if finding.law == "cuts"}
     assert audited == {"told": 0, "told_state": 0}
     altered = Lake(str(tmp_path / "altered"))
     shutil.copytree(lake.root, altered.root)
     alter_pin(altered, batch=1, newest=0)
-    audited = {found.subject: found.broken for found in audit(spark, altered, pipeline) if found.law == "cuts"}
+    audited = {finding.subject: finding.broken for finding in audit(spark, altered, pipeline) if finding.law == "cuts"}
     assert audited == {"told": 6, "told_state": 0}, (
         "three rows are stored that do not follow, and three are not that do"
     )

@@ -119,29 +119,29 @@ def _rows(lake: Lake, keyed: Keyed, suffix: str, *columns: str) -> list[dict[str
 
 def _in_order(oracles: dict[str, Oracle]) -> dict[str, dict[str, Any]]:
     return {
-        key: {**found, "emitted": {to: sorted(rows, key=repr) for to, rows in found["emitted"].items()}}
-        for key, found in in_words(oracles).items()
+        key: {**entry, "emitted": {to: sorted(rows, key=repr) for to, rows in entry["emitted"].items()}}
+        for key, entry in in_words(oracles).items()
     }
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["arrival", "event"])
 def test_a_pipeline_that_was_cut_and_killed_anywhere_leaves_what_the_oracle_says(ran: Ran, number: int) -> None:
     keyed, order, idle = ran.of.functions[number]
-    found: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for to, schema in keyed.output_schemas.items():
         for row in _rows(ran.lake, keyed, to, "id", "_at", *schema.names):
             key, when, *values = row.values()
-            entry = found.setdefault(key, {"emitted": {}, "state": {}, "timers": {}})
-            said = "nine" if to == "failed" and "nine" in values[0] else tuple(values)
-            entry["emitted"].setdefault(to, []).append((to, when, said))
+            entry = entries.setdefault(key, {"emitted": {}, "state": {}, "timers": {}})
+            outcome = "nine" if to == "failed" and "nine" in values[0] else tuple(values)
+            entry["emitted"].setdefault(to, []).append((to, when, outcome))
     for row in _rows(ran.lake, keyed, "state", "id", "_timers", *keyed.state_schema.names):
-        entry = found.setdefault(row.pop("id"), {"emitted": {}, "state": {}, "timers": {}})
+        entry = entries.setdefault(row.pop("id"), {"emitted": {}, "state": {}, "timers": {}})
         assert not entry["state"], "a key has one row of state"
         entry["timers"] = {name.removeprefix("_"): when for name, when in row.pop("_timers")}
         entry["state"] = row
-    for entry in found.values():
+    for entry in entries.values():
         entry["emitted"] = {to: sorted(rows, key=repr) for to, rows in entry["emitted"].items()}
-    assert found == _in_order(expected(ran.of.batches, order, idle))
+    assert entries == _in_order(expected(ran.of.batches, order, idle))
 
 
 def test_what_is_current_after_corrections_is_the_function_over_all_rows(spark: SparkSession, ran: Ran) -> None:
@@ -149,24 +149,24 @@ def test_what_is_current_after_corrections_is_the_function_over_all_rows(spark: 
     batches = [[Row(*row) for row in batch] for batch in ran.of.batches]
     for to, lines in over_all_rows(batches).items():
         rows = read(spark, ran.lake, told, to or "current", "id", "_at", *told.output_schemas[to].names)
-        found = [
-            (key, int((when - T0).total_seconds()), "nine" if to == "failed" else said) for key, when, said, *_ in rows
+        current_lines = [
+            (key, int((when - T0).total_seconds()), "nine" if to == "failed" else text) for key, when, text, *_ in rows
         ]
-        assert sorted(found, key=repr) == lines, to
+        assert sorted(current_lines, key=repr) == lines, to
 
 
 def test_pipelines_have_late_rows_timers_failures_and_state_that_stays() -> None:
     """Guards against laws that hold because nothing happened."""
     every = [drawn(seed) for seed in range(PIPELINES)]
-    found = [
+    entries = [
         entry
         for of in every
         for _, order, idle in of.functions
         for entry in in_words(expected(of.batches, order, idle)).values()
     ]
     for to in ("", "side", "failed"):
-        assert any(to in entry["emitted"] for entry in found)
-    assert any(late for entry in found for *_, (_, late) in entry["emitted"].get("", []))
-    assert any(said and "s" in said for entry in found for *_, (said, _) in entry["emitted"].get("", []))
-    assert any(entry["timers"] for entry in found) and any(entry["state"] for entry in found)
+        assert any(to in entry["emitted"] for entry in entries)
+    assert any(late for entry in entries for *_, (_, late) in entry["emitted"].get("", []))
+    assert any(text and "s" in text for entry in entries for *_, (text, _) in entry["emitted"].get("", []))
+    assert any(entry["timers"] for entry in entries) and any(entry["state"] for entry in entries)
     assert {of.dies_in for of in every} == {0, 1} == {of.idle for of in every}

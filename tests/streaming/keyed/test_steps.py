@@ -77,12 +77,12 @@ SECOND = (
 
 def tables(lake: Lake, keyed: Operator) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of every table of an operator but for when they were written, sorted."""
-    found = {}
+    rows_by_table = {}
     for spec in keyed.tables:
         table = DeltaTable(lake.table(keyed, spec.suffix)).to_pyarrow_table()
         kept = table.select([name for name in table.column_names if name != "_written_at"]).to_pylist()
-        found[spec.suffix] = sorted((tuple(row.values()) for row in kept), key=repr)
-    return found
+        rows_by_table[spec.suffix] = sorted((tuple(row.values()) for row in kept), key=repr)
+    return rows_by_table
 
 
 def follow(spark: SparkSession, lake: Lake, keyed: Operator) -> None:
@@ -139,11 +139,11 @@ GOLDEN = {
 
 @pytest.mark.parametrize("keyed", APPLICATIONS, ids=lambda keyed: str(keyed.name))
 def test_k6_k11_k12_k13_k14_k17_k18_w15_w16_on_spark(spark: SparkSession, applied: Lake, keyed: Keyed) -> None:
-    found = tuples(runtime_of(keyed, applied).readable["current"](spark).drop("_written_at", "_day"))
+    results = tuples(runtime_of(keyed, applied).readable["current"](spark).drop("_written_at", "_day"))
     golden = sorted(GOLDEN.get(keyed.name, []))
-    assert [row for row in found if row[0] in {row[0] for row in golden}] == golden
+    assert [row for row in results if row[0] in {row[0] for row in golden}] == golden
     played = play(keyed, *map(rows, (*FIRST, *SECOND)), end_of_input=True)
-    assert sorted(found, key=repr) == sorted(played.results, key=repr)
+    assert sorted(results, key=repr) == sorted(played.results, key=repr)
     state = DeltaTable(applied.table(keyed, "state")).to_pyarrow_table().to_pylist()
     assert {tuple(row[name] for name in keyed.by) for row in state} == set(played.state)
 
@@ -278,9 +278,9 @@ def test_state_that_somebody_rewrote_in_the_midst_of_a_step_is_not_written_over(
     replaced = [(first.path, first.size)]
     delta.commit_files(uri, [], metadata={}, numbers={}, fence=lambda table: None, replaces=replaced)
     assert DeltaTable(uri).to_pyarrow_table().num_rows == 0
-    with pytest.raises(RewrittenError, match=r"was to be replaced and is not there any more") as told:
+    with pytest.raises(RewrittenError, match=r"was to be replaced and is not there any more") as failure:
         delta.commit_files(uri, [], metadata={}, numbers={}, fence=lambda table: None, replaces=replaced)
-    assert transient_cause(told.value) == str(told.value), "the stream goes on by itself"
+    assert transient_cause(failure.value) == str(failure.value), "the stream goes on by itself"
 
 
 def copied(lake: Lake, place: Path) -> Lake:

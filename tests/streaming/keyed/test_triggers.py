@@ -56,8 +56,8 @@ def content(done: Played, key: str = "a") -> list[tuple[Any, Any]]:
     return [(entry["at"], entry["value"]) for entry in window["content"]]
 
 
-def sums(found: list[tuple[Any, ...]]) -> list[float]:
-    return [row[-1] for row in found]
+def sums(results: list[tuple[Any, ...]]) -> list[float]:
+    return [row[-1] for row in results]
 
 
 ONE_TO_SEVEN = "a@1=1, a@2=2, a@3=3, a@4=4 | a@5=5, a@6=6, a@7=7"
@@ -235,8 +235,8 @@ def test_results_and_what_is_kept_do_not_depend_on_where_steps_end(declared: dic
         whole = play(keyed, *batches, steps=(), end_of_input=True)
         assert any(whole.outputs.values())
         cut = play(keyed, *batches, steps=chance.sample(range(10), 5), end_of_input=True)
-        for to, found in whole.outputs.items():
-            assert sorted(found, key=repr) == sorted(cut.outputs[to], key=repr)
+        for to, results in whole.outputs.items():
+            assert sorted(results, key=repr) == sorted(cut.outputs[to], key=repr)
         assert whole.state == cut.state
 
 
@@ -248,7 +248,7 @@ def test_a_triggered_window_is_a_value_that_workers_can_be_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "told"),
+    ("declared", "reason"),
     [
         ({"window": Sliding("10 seconds", "5 seconds")}, r"Sliding\(.*has no triggers; use Tumbling"),
         ({"trigger": EventTimeTrigger()}, r"never ends.*use CountTrigger"),
@@ -257,13 +257,13 @@ def test_a_triggered_window_is_a_value_that_workers_can_be_sent() -> None:
         ({"trigger": CountEvictor(3)}, r"is CountEvictor.*write a trigger"),
     ],
 )
-def test_what_does_not_go_together_is_refused(declared: dict[str, Any], told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
+def test_what_does_not_go_together_is_refused(declared: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
         triggered(**declared)
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "reason"),
     [
         (lambda: CountTrigger(0), r"CountTrigger\(0\)"),
         (lambda: CountEvictor(0), r"CountEvictor\(0\)"),
@@ -272,7 +272,7 @@ def test_what_does_not_go_together_is_refused(declared: dict[str, Any], told: st
         (lambda: ValueTrigger(lambda value: value), "cannot find by its name"),
     ],
 )
-def test_a_trigger_or_evictor_that_cannot_be_is_refused(made: Any, told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
+def test_a_trigger_or_evictor_that_cannot_be_is_refused(made: Any, reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
         made()
     assert NeverTrigger() == NeverTrigger()

@@ -53,12 +53,12 @@ def test_a_process_in_another_folder_is_told_the_project(
 
 def test_a_file_without_the_table_is_passed_over(project: Path) -> None:
     (project / "acme" / "pyproject.toml").write_text('[project]\nname = "acme"\n')
-    found = find_project()
-    assert found is not None and found.folder == project
+    outer_project = find_project()
+    assert outer_project is not None and outer_project.folder == project
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("[tool.tidemark]\nhome = '.'", r"has 'home', which is nothing; it may have: lake, pipelines, suites, reports"),
         ("[tool.tidemark]\nlake = ['.']", r"lake = \['\.'\] .* must be a path or URI"),
@@ -66,7 +66,7 @@ def test_a_file_without_the_table_is_passed_over(project: Path) -> None:
         ("[tool.tidemark", r"cannot be read: .*Correct it"),
     ],
 )
-def test_what_nobody_understands_is_refused_with_what_may_be_said(project: Path, text: str, said: str) -> None:
+def test_what_nobody_understands_is_refused_with_what_may_be_said(project: Path, text: str, reason: str) -> None:
     (project / "pyproject.toml").write_text(text)
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=reason):
         Settings()

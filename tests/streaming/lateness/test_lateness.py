@@ -102,8 +102,8 @@ def test_a_delay_has_the_late_pairs_that_were_foretold(spark: SparkSession, lake
 
 def late_with(profiles: dict[str, Profile], delay: str) -> dict[str, int]:
     seconds = timedelta(seconds=int(delay.split()[0]))
-    return {name: one.late for name, found in profiles.items() for one in with_delay(found, seconds)}
+    return {name: one.late for name, view_profile in profiles.items() for one in with_delay(view_profile, seconds)}
 
 
-def with_delay(found: Profile, delay: timedelta) -> Iterable:
-    return [outcome for outcome in found.outcomes if outcome.delay == delay]
+def with_delay(view_profile: Profile, delay: timedelta) -> Iterable:
+    return [outcome for outcome in view_profile.outcomes if outcome.delay == delay]

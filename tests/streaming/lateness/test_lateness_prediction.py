@@ -64,8 +64,8 @@ def watched(arrivals: Arrivals, delay: int) -> Seen:
     """The rules for one event after the other: late iff its window's end is at or behind the watermark at its batch."""
     greatest: int | None = None
     watermark: int | None = None
-    told: int | None = None
-    seen = Seen(0, 0, [], [])
+    latest_end: int | None = None
+    tally = Seen(0, 0, [], [])
     opened: set[tuple[str, int]] = set()
 
     def advanced() -> None:
@@ -77,37 +77,39 @@ def watched(arrivals: Arrivals, delay: int) -> Seen:
                 opened.remove(group)
                 # Only what the events themselves have closed has waited; the rest was cut off by the end of input.
                 if greatest is not None and greatest - delay >= group[1]:
-                    seen.waits.append(greatest - group[1])
+                    tally.waits.append(greatest - group[1])
 
     for batch in arrivals:
         advanced()
         if batch is None:
             # The latest end of any window so far, if the clock has not passed it.
-            if told is not None and watermark is not None:
-                watermark = max(watermark, told)
+            if latest_end is not None and watermark is not None:
+                watermark = max(watermark, latest_end)
             advanced()
             continue
         for event in batch:
-            seen.pairs += 1
+            tally.pairs += 1
             if watermark is not None and event.end <= watermark:
-                seen.late += 1
+                tally.late += 1
             else:
                 opened.add((event.key, event.end))
-        seen.open.append(len(opened))
+        tally.open.append(len(opened))
         for event in batch:
             greatest = event.at if greatest is None else max(greatest, event.at)
-            told = event.end if told is None else max(told, event.end)
+            latest_end = event.end if latest_end is None else max(latest_end, event.end)
     advanced()
-    return seen
+    return tally
 
 
 def logged(arrivals: Arrivals, delay: int) -> list[Batch]:
     """The batches that a log with the clock of that delay holds after these arrivals."""
-    clock, state, batches, told = clock_of(delay), ClockState(), list[Batch](), None
+    clock, state, batches, latest_end = clock_of(delay), ClockState(), list[Batch](), None
     for number, rows in enumerate(arrivals):
         now = from_micros(number)
         if rows is None:
-            state = state.closed_at(from_micros(told * MS)) if told is not None and state.watermark else state
+            state = (
+                state.closed_at(from_micros(latest_end * MS)) if latest_end is not None and state.watermark else state
+            )
             summary = BatchSummary({}, 0, now)
         else:
             greatest = {"": from_micros(max(row.at for row in rows) * MS)} if rows else {}
@@ -115,7 +117,7 @@ def logged(arrivals: Arrivals, delay: int) -> list[Batch]:
         query = None if rows is None else "q"
         batches.append(Batch(number, query, number, state, summary, clock, end_of_input=rows is None))
         state = clock.advance(state, summary)
-        told = max([row.end for row in rows or ()] + ([] if told is None else [told]), default=None)
+        latest_end = max([row.end for row in rows or ()] + ([] if latest_end is None else [latest_end]), default=None)
     return batches
 
 
@@ -167,14 +169,14 @@ def test_a_delay_is_predicted_exactly_from_the_log_of_another_delay(arrivals: Ar
         groups_of(arrivals),
     )
 
-    seen = watched(arrivals, asked)
-    assert (predicted.pairs, predicted.late, predicted.results) == (seen.pairs, seen.late, len(seen.waits))
-    assert predicted.max_open == max(seen.open, default=0)
-    assert predicted.mean_open == pytest.approx(sum(seen.open) / len(seen.open) if seen.open else 0.0)
-    if seen.waits:
-        assert predicted.max_wait == timedelta(milliseconds=max(seen.waits))
+    tally = watched(arrivals, asked)
+    assert (predicted.pairs, predicted.late, predicted.results) == (tally.pairs, tally.late, len(tally.waits))
+    assert predicted.max_open == max(tally.open, default=0)
+    assert predicted.mean_open == pytest.approx(sum(tally.open) / len(tally.open) if tally.open else 0.0)
+    if tally.waits:
+        assert predicted.max_wait == timedelta(milliseconds=max(tally.waits))
         assert predicted.mean_wait is not None
-        mean = Fraction(sum(seen.waits), len(seen.waits))
+        mean = Fraction(sum(tally.waits), len(tally.waits))
         assert predicted.mean_wait / timedelta(milliseconds=1) == pytest.approx(float(mean), abs=0.002)
     else:
         assert (predicted.mean_wait, predicted.max_wait) == (None, None)
@@ -196,18 +198,18 @@ def test_the_quantile_is_the_smallest_delay_that_reaches_the_share(arrivals: Arr
     needed = needed_delays(replay(clock_of(had), "0 seconds", logged(arrivals, had)), pairs_of(arrivals))
 
     def on_time(delay: int) -> int:
-        seen = watched(arrivals, delay)
-        return seen.pairs - seen.late
+        tally = watched(arrivals, delay)
+        return tally.pairs - tally.late
 
-    found, total = needed.quantile(share), watched(arrivals, 0).pairs
+    quantile, total = needed.quantile(share), watched(arrivals, 0).pairs
     assert needed.total == total
-    if found is None:
+    if quantile is None:
         assert on_time(10**9) < share * total
         return
-    delay = found // timedelta(milliseconds=1)
+    delay = quantile // timedelta(milliseconds=1)
     assert on_time(delay) >= share * total
     assert delay == 0 or on_time(delay - 1) < share * total
-    assert needed.share_on_time(found) == (on_time(delay) / total if total else 1.0)
+    assert needed.share_on_time(quantile) == (on_time(delay) / total if total else 1.0)
 
 
 @many

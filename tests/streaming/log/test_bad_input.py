@@ -73,16 +73,16 @@ def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
         Path(notes.source.location(lake), name).write_bytes(content)
     drained = drain(spark, lake, Pipeline(notes, (notes_by_day,)), now=lambda: NOW)
     assert drained.queries["log"].batches == 1
-    found = log.read_log(spark, lake, notes).where("_origin is not null").orderBy("_origin.position").collect()
-    return {name: [row for row in found if row["_origin"]["path"].endswith(f"/{name}")] for name in FILES}
+    log_rows = log.read_log(spark, lake, notes).where("_origin is not null").orderBy("_origin.position").collect()
+    return {name: [row for row in log_rows if row["_origin"]["path"].endswith(f"/{name}")] for name in FILES}
 
 
-def ids(found: list[Row]) -> list[str | None]:
-    return [row["id"] for row in found]
+def ids(log_rows: list[Row]) -> list[str | None]:
+    return [row["id"] for row in log_rows]
 
 
-def dead(found: list[Row]) -> list[tuple[bytes, list[str]]]:
-    return [(bytes(row["_raw"]), row["_rejected"]) for row in found if row["_rejected"]]
+def dead(log_rows: list[Row]) -> list[tuple[bytes, list[str]]]:
+    return [(bytes(row["_raw"]), row["_rejected"]) for row in log_rows if row["_rejected"]]
 
 
 def test_an_empty_file_brings_no_row(rows: dict[str, list[Row]]) -> None:
@@ -124,8 +124,8 @@ def test_another_encoding_is_rejected(rows: dict[str, list[Row]]) -> None:
 
 
 def test_a_declared_column_that_the_data_lacks_is_null_and_rejects_nothing(rows: dict[str, list[Row]]) -> None:
-    found = [*rows["byte_order_mark"], *rows["no_last_line_end"]]
-    assert [(row["_rejected"], row["note"]) for row in found] == [(None, None)] * 2
+    note_rows = [*rows["byte_order_mark"], *rows["no_last_line_end"]]
+    assert [(row["_rejected"], row["note"]) for row in note_rows] == [(None, None)] * 2
 
 
 def test_a_missing_landing_folder_is_an_error_and_an_empty_one_is_not(spark: SparkSession, lake: Lake) -> None:

@@ -39,9 +39,9 @@ def log(spark: SparkSession, lake: Lake) -> files.LogFiles:
     return files.LogFiles(lake, readings)
 
 
-def rows_read(found: DataFrame) -> int:
+def rows_read(frame: DataFrame) -> int:
     """Rows that the scan of a frame gave in its last run."""
-    scan = found._jdf.queryExecution().executedPlan().collectLeaves().apply(0)
+    scan = frame._jdf.queryExecution().executedPlan().collectLeaves().apply(0)
     return int(scan.metrics().apply("numOutputRows").value())
 
 
@@ -50,10 +50,10 @@ def test_of_a_large_file_only_the_parts_near_the_ranges_are_read(
     spark: SparkSession, log: files.LogFiles, monkeypatch: pytest.MonkeyPatch, large: int, read: int
 ) -> None:
     monkeypatch.setattr(files, "_LARGE", large)
-    found = log.within(spark, [(at(5), at(6)), (at(4_000), at(4_001))], 0, SECOND)
-    assert found is not None
-    assert {400, 401, ROWS - 1} <= {row.n for row in found.collect()}
-    assert rows_read(found) == read
+    frame = log.within(spark, [(at(5), at(6)), (at(4_000), at(4_001))], 0, SECOND)
+    assert frame is not None
+    assert {400, 401, ROWS - 1} <= {row.n for row in frame.collect()}
+    assert rows_read(frame) == read
 
 
 def test_a_file_is_not_read_for_what_lies_between_its_rows(spark: SparkSession, log: files.LogFiles) -> None:

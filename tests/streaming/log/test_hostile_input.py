@@ -103,9 +103,9 @@ def test_a_payload_that_would_cost_too_much_is_a_rejected_row_and_its_bytes_are_
     ran: tuple[Lake, list[Row]],
 ) -> None:
     rows = [row for row in ran[1] if row["_origin"]["path"].endswith("/payloads")]
-    found = {name: "; ".join(row["_rejected"] or ())[:60] for name, row in zip(PAYLOADS, rows, strict=True)}
+    reasons = {name: "; ".join(row["_rejected"] or ())[:60] for name, row in zip(PAYLOADS, rows, strict=True)}
     expected = {name: reason for name, (_, reason) in PAYLOADS.items()}
-    assert {name: reason[: len(expected[name]) or 60] for name, reason in found.items()} == expected
+    assert {name: reason[: len(expected[name]) or 60] for name, reason in reasons.items()} == expected
     for (fields, reason), row in zip(PAYLOADS.values(), rows, strict=True):
         assert bytes(row["_raw"] or b"") in (payload(fields), b"") and (row["_raw"] is not None or not reason)
 
@@ -127,7 +127,7 @@ def test_names_of_unknown_fields_take_little_room_in_the_commit(ran: tuple[Lake,
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "reason"),
     [
         ("bomb.gz", lambda: gzip.compress(b"\n" * 5_000_000), "unpacks to more than largest_unpacked=4,000,000 bytes"),
         ("a:b", lambda: b'{"id": "b"}', "cannot be read: Hadoop knows no local file with a colon"),
@@ -136,14 +136,14 @@ def test_names_of_unknown_fields_take_little_room_in_the_commit(ran: tuple[Lake,
     ],
 )
 def test_a_bomb_stops_the_stream_and_nothing_is_lost_once_it_is_put_aside(
-    spark: SparkSession, lake: Lake, tmp_path: Path, name: str, content: Callable[[], bytes], told: str
+    spark: SparkSession, lake: Lake, tmp_path: Path, name: str, content: Callable[[], bytes], reason: str
 ) -> None:
     folder = Path(hostile.source.location(lake))
     folder.mkdir(parents=True)
     (folder / "before").write_bytes(b'{"id": "before"}')
     (folder / name).write_bytes(content())
     for _ in range(2):
-        with pytest.raises(SourceError, match=f"{name} {told}.*leave an empty file under its name"):
+        with pytest.raises(SourceError, match=f"{name} {reason}.*leave an empty file under its name"):
             drain(spark, lake, pipeline, now=lambda: NOW)
     (folder / name).rename(tmp_path / name)
     (folder / name).touch()

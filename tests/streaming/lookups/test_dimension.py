@@ -56,14 +56,14 @@ def test_the_newest_version_is_looked_for_again_once_it_is_not_fresh(tmp_path: P
     uri = rooms(tmp_path, [("s1", "room_1", None, None)])
     lookup = DimensionLookup(uri, {"id": "sensor"}, ("room",), fresh_for="0 seconds", version_as="version")
     enriched = Enriched("rooms", events, lookup, {"room": "string", "version": "bigint"}, select=("id", "at"))
-    told = []
+    answer_values = []
     with closing(Calls(enriched, lambda: NOW)) as calls:
         for room in ("room_1", "room_2"):
             rooms(tmp_path, [("s1", room, None, None)])
             asked = [Question(0, ("id", "at"), ("s1", 0), "key")]
             calls.ask(asked)
-            told += [each.values for each in ended(asked)]
-    assert told == [{"room": "room_1", "version": 1}, {"room": "room_2", "version": 2}]
+            answer_values += [each.values for each in ended(asked)]
+    assert answer_values == [{"room": "room_1", "version": 1}, {"room": "room_2", "version": 2}]
 
 
 def test_a_changing_dimension_answers_as_of_the_time_of_the_row(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_changing_dimension_answers_as_of_the_time_of_the_row(tmp_path: Path) 
     )
     asked = [("s1", at(9.999)), ("s1", at(10)), ("s1", at(19.999)), ("s1", at(20)), ("s2", at(14.999)), ("s2", at(15))]
     asked += [("s3", at(0)), ("s3", at(15)), ("s3", at(20))]
-    found = [None if each.values is None else each.values["room"] for each in answers(history, *asked)]
-    assert found == [None, "room_1", "room_1", "room_2", "room_3", None, "room_4", None, "room_5"]
+    room_names = [None if each.values is None else each.values["room"] for each in answers(history, *asked)]
+    assert room_names == [None, "room_1", "room_1", "room_2", "room_3", None, "room_4", None, "room_5"]
 
 
 def test_nothing_is_found_as_of_a_time_that_is_null(tmp_path: Path) -> None:

@@ -147,8 +147,8 @@ def test_a_question_is_asked_until_it_is_answered_or_no_attempt_is_left_and_only
                 for (number, often), question in zip(enumerate(fails), asked, strict=True):
                     last, answer = min(often, of.retries) + 1, question.answer
                     assert ATTEMPTS[number] == [(attempt, question.key) for attempt in range(1, last + 1)], seed
-                    told = ("error", None) if often > of.retries else (None, {"doubled": 2 * number})
-                    assert answer is not None and (answer.attempt, answer.kind, answer.values) == (last, *told), seed
+                    outcome = ("error", None) if often > of.retries else (None, {"doubled": 2 * number})
+                    assert answer is not None and (answer.attempt, answer.kind, answer.values) == (last, *outcome), seed
             assert calls.most == MOST[0] <= 2
 
 
@@ -167,8 +167,8 @@ def test_what_is_remembered_is_the_newest_good_answer_of_the_keys_that_were_used
         for _ in range(draw.randrange(20)):
             what, key, time = draw.choice(("put", "put", "get", "get", "fail")), draw.choice("abcd"), draw.randrange(40)
             if what == "get":
-                found = [entry for entry in kept if entry[0] == key]
-                good = [entry for entry in found if time - entry[1] < 10]
+                entries = [entry for entry in kept if entry[0] == key]
+                good = [entry for entry in entries if time - entry[1] < 10]
                 kept = [*(entry for entry in kept if entry[0] != key), *good]
                 answer = cache.get(key, time)
                 assert ([] if answer is None else [(key, answer.answered_at)]) == good, seed

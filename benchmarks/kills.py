@@ -37,6 +37,7 @@ from streaming.service.overview import look, request
 from streaming.spark.session import start_session
 from tests.support.http_server import http_server
 
+_LOCATION = "benchmarks.kills_location"
 _STARTS_WITHIN, _RECOVERS_WITHIN, _GOES_ON_WITHIN = 180.0, 120.0, 30.0
 _READINGS_A_FILE, _COMPLAINTS_A_FILE, _FILE_EVERY = 100, 5, 1.0
 _OF_THE_STREAM = ("driver", "JVM", "worker")
@@ -71,10 +72,10 @@ class Kills:
             "DAGSTER_HOME": str(folder / "dagster"),
             "TIDEMARK_HOME": self.lake.root,
         }
-        workspace = ["-w", str(PROJECT / "workspace.yaml")]
+        location = ["-m", _LOCATION, "-d", str(PROJECT)]
         self._commands = {
-            "webserver": ["dagster_webserver", *workspace, "-h", "127.0.0.1", "-p", str(self._port)],
-            "daemon": ["dagster._daemon", "run", *workspace],
+            "webserver": ["dagster_webserver", *location, "-h", "127.0.0.1", "-p", str(self._port)],
+            "daemon": ["dagster._daemon", "run", *location],
         }
         self._services: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -164,7 +165,7 @@ class Kills:
     def _launched(self) -> bool:
         try:
             client = DagsterGraphQLClient("127.0.0.1", port_number=self._port)
-            client.submit_job_execution(f"{pipeline.name}_stream", repository_location_name="tidemark")
+            client.submit_job_execution(f"{pipeline.name}_stream", repository_location_name=_LOCATION)
         except DagsterGraphQLClientError:
             return False
         return True

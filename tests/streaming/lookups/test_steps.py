@@ -117,8 +117,8 @@ def test_rows_of_a_key_share_a_call_and_answers_are_kept(spark: SparkSession, co
     by_id = replace(asked, key=("id",), cache="1 hour", on_failure="default", default={"name": "?"}, retries=0)
     list(follow(spark, copied, by_id))
     assert Counter({"a": 1, "bad": 1, "none": 1, "b": 1, "c": 1}) == CALLS
-    told = rows(spark, copied, "id", "name", "_cached", "_error", of=by_id)
-    assert told[:4] == [
+    answers = rows(spark, copied, "id", "name", "_cached", "_error", of=by_id)
+    assert answers[:4] == [
         ("a", "A", False, None),
         ("bad", "?", False, "ValueError: bad"),
         ("none", "?", False, None),
@@ -173,9 +173,11 @@ def test_how_it_asks_may_change_and_what_it_answers_with_may_not(spark: SparkSes
         runtime_of(replace(asked, result={"name": "binary"}), copied).check()
     run(spark, copied, Pipeline(events, (other,)), [{"id": "bad", "at": at(5).isoformat()}])
     assert rows(spark, copied, "id", "_version", "_error")[-1] == ("bad", 2, "ValueError: bad")
-    told = runtime_of(other, copied).explain(spark)
-    assert told["position"] == "batch 3 of 3; never built anew"
-    assert told["failures"] == "after 2 attempts of at most 1 minute each they come with nulls. 1 row in asked_failed"
+    explanation = runtime_of(other, copied).explain(spark)
+    assert explanation["position"] == "batch 3 of 3; never built anew"
+    assert explanation["failures"] == (
+        "after 2 attempts of at most 1 minute each they come with nulls. 1 row in asked_failed"
+    )
     pipeline = Pipeline(events, (other,))
     assert {"asked", "asked_failed"} <= {entry.table for entry in maintain(copied, pipeline)}
     assert list(left_tables(copied, Pipeline(events, (other, Tally("tally", (events,)))))) == []

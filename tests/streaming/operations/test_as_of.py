@@ -64,12 +64,12 @@ def shown(spark: SparkSession, lake: Lake, operator: Operator, what: str) -> lis
 
 
 def everything(spark: SparkSession, lake: Lake) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
-    found = {
+    rows = {
         (operator.name, what): shown(spark, lake, operator, what)
         for operator in pipeline.operators
         for what in READ.get(operator.name, ("current",))
     }
-    return {**found, ("log", ""): tuples(read_log(spark, lake, readings), "_batch", "timestamp")}
+    return {**rows, ("log", ""): tuples(read_log(spark, lake, readings), "_batch", "timestamp")}
 
 
 def test_what_is_read_as_of_a_batch_equals_what_was_shown_when_it_was_the_newest(

@@ -27,10 +27,10 @@ def test_every_stage_of_a_pipeline_is_measured_and_its_lake_is_left_alone(
         (landing / f"{number}.json").write_text("".join(lines) + "damaged\n")
     drain(spark, lake, pipeline)
     before = read_batches(lake, pipeline.stream)
-    found = bench(spark, lake, pipeline, tmp_path / "scratch")
-    assert [stage.name for stage in found.stages] == [PARSE, JUDGE, APPEND, by_id.name, PLAN]
-    assert all(stage.seconds(found.rows_a_batch) >= 0 for stage in found.stages)
-    assert (found.sampled, found.rows_a_batch) == (2_002, 1_001)
+    benchmark = bench(spark, lake, pipeline, tmp_path / "scratch")
+    assert [stage.name for stage in benchmark.stages] == [PARSE, JUDGE, APPEND, by_id.name, PLAN]
+    assert all(stage.seconds(benchmark.rows_a_batch) >= 0 for stage in benchmark.stages)
+    assert (benchmark.sampled, benchmark.rows_a_batch) == (2_002, 1_001)
     assert read_batches(lake, pipeline.stream) == before
 
 
@@ -46,16 +46,16 @@ def test_a_log_too_short_to_measure_is_refused_with_how_long_it_must_be(
 
 
 def test_fixed_and_growing_cost_add_up() -> None:
-    found = Bench(10_000, 10_000, STAGES)
-    assert found.seconds(10_000) == pytest.approx(0.2)
-    assert found.fixed_share == pytest.approx(0.5)
-    assert found.balanced == 10_000
-    assert found.costliest.name == PARSE
+    benchmark = Bench(10_000, 10_000, STAGES)
+    assert benchmark.seconds(10_000) == pytest.approx(0.2)
+    assert benchmark.fixed_share == pytest.approx(0.5)
+    assert benchmark.balanced == 10_000
+    assert benchmark.costliest.name == PARSE
 
 
 @pytest.mark.parametrize(
-    ("rows_a_batch", "said"),
+    ("rows_a_batch", "hint"),
     [(100, "raise files_per_batch=1 of the source"), (1_000_000, "a field that is not declared costs nothing")],
 )
-def test_advice_names_the_setting_that_bounds_the_usual_batch(rows_a_batch: int, said: str) -> None:
-    assert said in advice(Bench(10_000, rows_a_batch, STAGES), pipeline)
+def test_advice_names_the_setting_that_bounds_the_usual_batch(rows_a_batch: int, hint: str) -> None:
+    assert hint in advice(Bench(10_000, rows_a_batch, STAGES), pipeline)

@@ -94,8 +94,8 @@ def test_the_newest_late_batch_is_what_waits_and_a_count_of_it_settles_it(lake: 
         assert waiting(instance, lake, count_by_sensor) == asked
         # Counted, and the one day that was found is not corrected yet; then it is.
         count_at(instance, lake, 90)
-        known = waiting(instance, lake, count_by_sensor)
-        assert known is not None and known.days == (T0.date(),)
+        backlog = waiting(instance, lake, count_by_sensor)
+        assert backlog is not None and backlog.days == (T0.date(),)
         grow_corrections(lake, count_by_sensor, 90)
         assert waiting(instance, lake, count_by_sensor) is None
         assert not may_need_corrections(instance, lake, count_by_sensor)

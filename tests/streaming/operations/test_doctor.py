@@ -75,14 +75,14 @@ def test_nothing_is_found_in_a_lake_that_is_sound(lake: Lake) -> None:
 def test_damage_is_named_and_healing_makes_nothing_worse(lake: Lake, name: str) -> None:
     kind, damage, follows = DAMAGES[name]
     damage(lake)
-    found = kinds(lake)
-    assert {kind, *follows} <= found <= {kind, *follows, *FOLLOWS}, examine(lake, pipeline)
+    diagnoses = kinds(lake)
+    assert {kind, *follows} <= diagnoses <= {kind, *follows, *FOLLOWS}, examine(lake, pipeline)
     before = {path: path.read_bytes() for path in Path(lake.root).rglob("*.parquet")}
 
     healed, left = heal(lake, pipeline)
     expected = {kind} & HEALED if name != "a planned batch half written" else {kind}
     assert {ailment.kind for ailment in healed} == expected
-    assert {ailment.kind for ailment in left} == found - expected
+    assert {ailment.kind for ailment in left} == diagnoses - expected
     gone = {path for path in before if not path.exists()}
     assert all("sums_next" in path.parts for path in gone)
     assert {path: path.read_bytes() for path in before.keys() - gone} == {p: before[p] for p in before.keys() - gone}
@@ -91,8 +91,8 @@ def test_damage_is_named_and_healing_makes_nothing_worse(lake: Lake, name: str) 
 
 def test_a_view_that_is_declared_in_another_way_is_named_with_what_differs(lake: Lake) -> None:
     halves = replace(pipeline, operators=(replace(tens, window=Tumbling("5 seconds")), sums))
-    (found,) = examine(lake, halves)
-    assert found.kind == "another declaration" and "window was Tumbling" in found.means
+    (ailment,) = examine(lake, halves)
+    assert ailment.kind == "another declaration" and "window was Tumbling" in ailment.means
 
 
 def test_a_lake_whose_log_is_an_older_copy_reads_the_rows_again_once_it_is_healed(
@@ -153,10 +153,10 @@ def test_what_another_user_has_left_is_named_with_the_command_that_gives_it_back
             os.chown(path, 65534, 65534)
     forbidden.chmod(0o555)
     with nobody(lake):
-        (found,) = examine(lake, pipeline)
-        assert (found.kind, found.subject) == ("permissions wrong", lake.path("readings"))
-        assert str(forbidden) in found.means and f"chmod -R u+rwX {found.subject}" in found.advice
-        assert heal(lake, pipeline) == ([], [found])
+        (problem,) = examine(lake, pipeline)
+        assert (problem.kind, problem.subject) == ("permissions wrong", lake.path("readings"))
+        assert str(forbidden) in problem.means and f"chmod -R u+rwX {problem.subject}" in problem.advice
+        assert heal(lake, pipeline) == ([], [problem])
         # Not even the folder can be looked into.
     forbidden.chmod(0o000)
     with nobody(lake):
@@ -197,8 +197,8 @@ def test_of_ten_damages_at_random_what_can_be_is_healed_once_and_the_rest_is_nam
         if len(done) == 10:
             break
     assert len(done) == 10
-    found = kinds(lake)
-    assert found and (found & HIDING or {*done.values()} <= found), (done, found)
+    diagnoses = kinds(lake)
+    assert diagnoses and (diagnoses & HIDING or {*done.values()} <= diagnoses), (done, diagnoses)
     before = {path: path.read_bytes() for path in Path(lake.root).rglob("*.parquet") if "sums_next" not in path.parts}
     healed, left = heal(lake, pipeline)
     assert {ailment.kind for ailment in healed} <= HEALED | {"checkpoint damaged"}
@@ -206,4 +206,4 @@ def test_of_ten_damages_at_random_what_can_be_is_healed_once_and_the_rest_is_nam
     assert {path: path.read_bytes() for path in before} == before
     # Nothing is healed twice, and nothing that was found is forgotten.
     assert heal(lake, pipeline) == ([], left)
-    assert found - {ailment.kind for ailment in healed} <= {ailment.kind for ailment in left} | FOLLOWS
+    assert diagnoses - {ailment.kind for ailment in healed} <= {ailment.kind for ailment in left} | FOLLOWS

@@ -60,8 +60,8 @@ totals = replace(sums, of=readings)
 warm = Selected("warm", readings, select={"who": "id", "id": "id", "temperature": "temperature"})
 squares = Enriched("squares", readings, doubled, {"square": "bigint"}, select=("id", "temperature"))
 exported = Delivery("exported", readings, JsonLines("exports/readings"))
-told = Delivery("told", tens, JsonLines("exports/tens"), what="current")
-pipeline = Pipeline(readings, (everybody, tens, visits, totals, warm, squares), deliveries=(exported, told))
+tens_delivery = Delivery("told", tens, JsonLines("exports/tens"), what="current")
+pipeline = Pipeline(readings, (everybody, tens, visits, totals, warm, squares), deliveries=(exported, tens_delivery))
 
 BATCHES = ("ada@1=1, bob@2=2, ada@12=3", "ada@4=4, bob@25=5, ada@26=6", "bob@3=7, ada@5=8, eve@41=9, bob@60=10")
 REJECTED: list[Any] = [
@@ -98,7 +98,7 @@ def everything(spark: SparkSession, lake: Lake) -> dict[tuple[str, str], list[tu
 
 
 def broken(spark: SparkSession, lake: Lake) -> list[str]:
-    return [f"{found.law} {found.subject}" for found in audit(spark, lake, pipeline) if not found.holds]
+    return [f"{finding.law} {finding.subject}" for finding in audit(spark, lake, pipeline) if not finding.holds]
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +204,6 @@ def test_numbers_of_several_people_can_be_kept_and_the_audit_knows(spark: SparkS
     assert done.rebuilt == ("sums",) and list(done.erasure.kept) == ["everybody"]
     assert tuples(runtime_of(everybody, lake).readable["first"](spark)) == before
     findings = list(audit(spark, lake, kept))
-    assert [found for found in findings if not found.holds] == []
-    assert any("1 days keep numbers of erased rows" in found.compared for found in findings)
-    assert any("+ 5 erased" in found.compared for found in findings)
+    assert [finding for finding in findings if not finding.holds] == []
+    assert any("1 days keep numbers of erased rows" in finding.compared for finding in findings)
+    assert any("+ 5 erased" in finding.compared for finding in findings)

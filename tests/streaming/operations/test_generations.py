@@ -141,12 +141,12 @@ def test_a_view_is_rebuilt_while_its_pipeline_runs_and_read_as_before_until_it_i
     built(spark, lake, count_by_sensor)
     halves = replace(count_by_sensor, window=Tumbling("5 seconds"))
     old, ready, done = current(spark, lake, count_by_sensor), Event(), Event()
-    seen: list[list[tuple[Any, ...]]] = []
+    snapshots: list[list[tuple[Any, ...]]] = []
 
     class Looks(RebuildListener):
         def waits(self, holder: str) -> None:
             if not ready.is_set():
-                seen.append(current(spark, lake, count_by_sensor))
+                snapshots.append(current(spark, lake, count_by_sensor))
             ready.set()
 
     def build() -> None:
@@ -161,16 +161,16 @@ def test_a_view_is_rebuilt_while_its_pipeline_runs_and_read_as_before_until_it_i
     def ending() -> Ending | None:
         if not beside.ident:
             beside.start()
-        if done.is_set() and not seen[1:]:
-            seen.append(current(spark, lake, halves))
+        if done.is_set() and not snapshots[1:]:
+            snapshots.append(current(spark, lake, halves))
             land_all(lake, stream, LATER)
-        return "stop" if seen[1:] and ("a", at(25), at(30), 1) in current(spark, lake, halves) else None
+        return "stop" if snapshots[1:] and ("a", at(25), at(30), 1) in current(spark, lake, halves) else None
 
     with take_lease(lake, pipeline_of(halves)):
         continuous.run(ending, Event())
     assert ready.is_set()
-    assert seen[0] == old
-    assert seen[1] == [("a", at(0), at(5), 2), ("a", at(10), at(15), 1), ("b", at(0), at(5), 2)]
+    assert snapshots[0] == old
+    assert snapshots[1] == [("a", at(0), at(5), 2), ("a", at(10), at(15), 1), ("b", at(0), at(5), 2)]
     assert not continuous._run.paused
 
 

@@ -72,7 +72,7 @@ def test_a_lake_without_a_past_goes_on_and_every_law_holds(spark: SparkSession, 
     )
     assert [backlog.day for backlog in plan(spark, lake, counts)] == [T0.date()]
     correct(spark, lake, counts, [T0.date()], lambda: NOW)
-    before, told = everything(spark, lake), log.read_batches(lake, stream)
+    before, batches = everything(spark, lake), log.read_batches(lake, stream)
 
     done = maintained(lake)
     assert everything(spark, lake) == before
@@ -80,14 +80,14 @@ def test_a_lake_without_a_past_goes_on_and_every_law_holds(spark: SparkSession, 
     assert done["log"].files_removed >= done["log"].files_before
     assert done["log"].entries_removed and commits(lake.log(stream))[0] > 0
     assert done["count_by_sensor"].entries_removed and commits(lake.first(counts))[0] > 0
-    assert log.read_batches(lake, stream) == told and sorted(archived(lake, stream)) == list(range(len(told)))
-    assert log.head(lake, stream) == told[0]
-    assert corrected_through(lake, counts, [T0.date()]) == {T0.date(): told[0].number}
+    assert log.read_batches(lake, stream) == batches and sorted(archived(lake, stream)) == list(range(len(batches)))
+    assert log.head(lake, stream) == batches[0]
+    assert corrected_through(lake, counts, [T0.date()]) == {T0.date(): batches[0].number}
 
     run(spark, lake, kept, readings("b@31, a@4"), readings("a@60"))
     after = log.read_batches(lake, stream)
-    assert [batch.number for batch in after] == [*range(len(after))][::-1] and after[-len(told) :] == told
-    assert after[0].number > told[0].number + 1
+    assert [batch.number for batch in after] == [*range(len(after))][::-1] and after[-len(batches) :] == batches
+    assert after[0].number > batches[0].number + 1
     assert broken(spark, lake) == []
 
     # Where nothing happens for a long time, nothing but maintenance is left in the history.
@@ -166,20 +166,20 @@ def test_files_of_an_attempt_that_died_are_taken_and_those_of_a_running_one_are_
         delta.append(small(spark, 2), uri, txn=None, metadata=dict)
     dead = data_files(uri) - committed
     assert len(dead) == 1
-    found: list[int] = []
+    removals: list[int] = []
 
     def written() -> dict[str, int]:
         """The files of the next attempt are there, and not committed yet."""
         assert len(data_files(uri) - committed - dead) == 1
-        found.append(maintained(lake, retention=WEEK)["log"].files_removed)
+        removals.append(maintained(lake, retention=WEEK)["log"].files_removed)
         eight_days_ago = time.time() - 8 * 86_400
         for file in dead:
             os.utime(file, (eight_days_ago, eight_days_ago))
-        found.append(maintained(lake, retention=WEEK)["log"].files_removed)
+        removals.append(maintained(lake, retention=WEEK)["log"].files_removed)
         return {}
 
     delta.append(small(spark, 3), uri, txn=None, metadata=written)
-    assert found == [0, 1] and not dead & data_files(uri)
+    assert removals == [0, 1] and not dead & data_files(uri)
     assert numbers(spark, uri) == [1, 3]
 
 

@@ -103,13 +103,13 @@ def test_a_declaration_that_would_change_results_is_refused_in_words_until_the_v
 def test_a_rebuild_tells_how_far_it_is(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     class Told(RebuildListener):
         def followed(self, through: int, newest: int) -> None:
-            told.append((through, newest))
+            progress.append((through, newest))
 
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     run(spark, lake, pipeline_of(count_by_sensor), FIRST, SECOND, LATE)
     monkeypatch.setattr(step_size, "ROWS_PER_CORE", 0)
     rebuild(spark, lake, pipeline_of(count_by_sensor), count_by_sensor, now=lambda: NOW, listener=Told())
-    assert told == [(0, 2), (1, 2), (2, 2)]
+    assert progress == [(0, 2), (1, 2), (2, 2)]
 
 
 def test_a_refused_view_pauses_alone_while_the_log_and_the_other_views_go_on(spark: SparkSession, lake: Lake) -> None:

@@ -73,9 +73,9 @@ def of(stream: Stream) -> Pipeline:
     met = WindowJoined("met", stream, stream, ("id",), Tumbling("2 hours"))
     asked = Enriched("asked", stream, doubled, {"twice": "double"}, select=("id", "temperature"))
     exported = Delivery("exported", stream, JsonLines("exports/readings"))
-    told = Delivery("told", hours, JsonLines("exports/hours"), what="current")
+    hours_delivery = Delivery("told", hours, JsonLines("exports/hours"), what="current")
     operators = (hours, spans, visits, totals, warm, near, met, asked)
-    return Pipeline(stream, operators, deliveries=(exported, told))
+    return Pipeline(stream, operators, deliveries=(exported, hours_delivery))
 
 
 pipeline = of(readings)
@@ -98,13 +98,13 @@ MORE = "a@6:5=2, b@0:3=6, b@4:13=7"
 
 def rows(drawn: str) -> list[tuple[str, datetime, float]]:
     """Readings in the notation `a@2:1.5=20`: key, day and hour after T0, and temperature."""
-    found = []
+    records = []
     for entry in drawn.split(", "):
         name, _, rest = entry.partition("@")
         time, _, value = rest.partition("=")
         day, _, hour = time.partition(":")
-        found.append((name, T0 + timedelta(days=int(day), hours=float(hour)), float(value)))
-    return found
+        records.append((name, T0 + timedelta(days=int(day), hours=float(hour)), float(value)))
+    return records
 
 
 def day(number: int) -> date:
@@ -144,16 +144,18 @@ def logged(spark: SparkSession, lake: Lake, since: date) -> list[tuple[Any, ...]
 
 
 def broken(spark: SparkSession, lake: Lake, of: Pipeline) -> list[str]:
-    return [f"{found.law} {found.subject} {found.compared}" for found in audit(spark, lake, of) if not found.holds]
+    return [
+        f"{finding.law} {finding.subject} {finding.compared}" for finding in audit(spark, lake, of) if not finding.holds
+    ]
 
 
 def dropped(spark: SparkSession, lake: Lake, of: Pipeline = pipeline) -> Dropped:
-    (told,) = drop_days(lambda: spark, lake, of)
-    return told
+    (retention,) = drop_days(lambda: spark, lake, of)
+    return retention
 
 
 @dataclass
-class Told:
+class Scenario:
     """A lake that has dropped days, one that is the same and keeps all, and what was done on the way."""
 
     lake: Lake
@@ -164,7 +166,7 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def scenario(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     folder = tmp_path_factory.mktemp("retained")
     lake, whole = Lake(str(folder / "lake")), Lake(str(folder / "whole"))
     fed(spark, lake, pipeline, BATCHES[0])
@@ -179,99 +181,101 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     savepoint(lake, pipeline, "kept", lambda: LATER)
     pinned = dropped(spark, lake)
     drop_savepoint(lake, pipeline, "kept")
-    return Told(lake, whole, waiting, pinned, dropped(spark, lake))
+    return Scenario(lake, whole, waiting, pinned, dropped(spark, lake))
 
 
-def test_days_go_once_nothing_needs_them(told: Told) -> None:
+def test_days_go_once_nothing_needs_them(scenario: Scenario) -> None:
     # What comes now is of the fourth day or later, and windows of the day before may still get rows.
-    assert told.done.before == day(2) and (told.done.days, told.done.rows) == (2, 9)
-    assert "view 'hours' may still need rows from 2026-01-03 on" in told.done.keeps
+    assert scenario.done.before == day(2) and (scenario.done.days, scenario.done.rows) == (2, 9)
+    assert "view 'hours' may still need rows from 2026-01-03 on" in scenario.done.keeps
 
 
-def test_a_day_that_waits_for_its_correction_stays_and_so_does_what_it_needs(told: Told) -> None:
+def test_a_day_that_waits_for_its_correction_stays_and_so_does_what_it_needs(scenario: Scenario) -> None:
     # The visit of a@2:2 began the day before, when the one before it had just ended.
-    assert (told.waiting.before, told.waiting.rows) == (None, 0)
-    assert told.waiting.keeps == "view 'visits' waits for the correction of 2026-01-02"
+    assert (scenario.waiting.before, scenario.waiting.rows) == (None, 0)
+    assert scenario.waiting.keeps == "view 'visits' waits for the correction of 2026-01-02"
 
 
-def test_what_a_savepoint_pins_stays(told: Told) -> None:
-    assert told.pinned.rows == 0 and told.pinned.keeps == "savepoint 'kept' keeps them"
+def test_what_a_savepoint_pins_stays(scenario: Scenario) -> None:
+    assert scenario.pinned.rows == 0 and scenario.pinned.keeps == "savepoint 'kept' keeps them"
 
 
-def test_all_that_was_published_stays_and_the_kept_days_are_as_before(spark: SparkSession, told: Told) -> None:
-    shown = published(spark, told.lake, pipeline)
-    assert shown == published(spark, told.whole, pipeline)
+def test_all_that_was_published_stays_and_the_kept_days_are_as_before(spark: SparkSession, scenario: Scenario) -> None:
+    shown = published(spark, scenario.lake, pipeline)
+    assert shown == published(spark, scenario.whole, pipeline)
     counts = Counter(at.replace(minute=0) for drawn in BATCHES for _, at, _ in rows(drawn))
     current = {start.astimezone(UTC): number for start, _, number, *_ in shown[("hours", "current")]}
     assert current == {start: number for start, number in counts.items() if start < max(counts)}
-    assert logged(spark, told.lake, day(0)) == logged(spark, told.whole, day(2))
+    assert logged(spark, scenario.lake, day(0)) == logged(spark, scenario.whole, day(2))
     # The row that was repaired has gone with its repair, and does not come back as rejected.
-    assert rejected(read_log(spark, told.lake, readings)).count() == 0
+    assert rejected(read_log(spark, scenario.lake, readings)).count() == 0
 
 
-def test_the_audit_holds_and_says_from_where_on_laws_are_checked(spark: SparkSession, told: Told) -> None:
-    found = list(audit(spark, told.lake, pipeline))
-    assert [finding for finding in found if not finding.holds] == []
-    (said,) = (finding.compared for finding in found if finding.law == "retention")
-    assert said == "laws are checked from 2026-01-03 on; 9 rows of days before were dropped, views keep theirs"
+def test_the_audit_holds_and_says_from_where_on_laws_are_checked(spark: SparkSession, scenario: Scenario) -> None:
+    findings = list(audit(spark, scenario.lake, pipeline))
+    assert [finding for finding in findings if not finding.holds] == []
+    (summary,) = (finding.compared for finding in findings if finding.law == "retention")
+    assert summary == "laws are checked from 2026-01-03 on; 9 rows of days before were dropped, views keep theirs"
     compared = {
         finding.subject: finding.compared
-        for finding in found
+        for finding in findings
         if finding.checked and "from 2026-01-0" in finding.compared
     }
     assert {"hours", "spans", "visits", "warm", "near", "met", "asked"} <= compared.keys()
-    (kept,) = kept_days(told.lake, pipeline)
+    (kept,) = kept_days(scenario.lake, pipeline)
     assert (kept.kept_from, kept.dropped_before, kept.rows) == (day(3), day(2), 9)
 
 
-def test_an_audit_finds_what_is_lost_besides(spark: SparkSession, told: Told, tmp_path: Path) -> None:
+def test_an_audit_finds_what_is_lost_besides(spark: SparkSession, scenario: Scenario, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
-    shutil.copytree(told.lake.root, lake.root)
+    shutil.copytree(scenario.lake.root, lake.root)
     noted = DeltaTable(lake.dropped(readings))
     noted.alter.set_table_properties({"delta.appendOnly": "false"})
     noted.delete("batch = 0")
     assert any(law.startswith("conservation readings") for law in broken(spark, lake, pipeline))
 
 
-def test_nothing_published_is_computed_of_what_is_left(spark: SparkSession, told: Told) -> None:
-    lake = told.lake
+def test_nothing_published_is_computed_of_what_is_left(spark: SparkSession, scenario: Scenario) -> None:
+    lake = scenario.lake
     with pytest.raises(ViewError, match="rows of days before 2026-01-03 were dropped"):
         runtime_of(hours, lake).correct(spark, [day(1)], lambda: LATER)
     with pytest.raises(ViewError, match=r"cannot be built anew.*--as NAME"):
         rebuild(spark, lake, pipeline, warm)
     with pytest.raises(ErasureError, match="has results of rows of days before"):
         erase(spark, lake, pipeline, Person("id", "a"))
-    assert published(spark, lake, pipeline) == published(spark, told.whole, pipeline)
+    assert published(spark, lake, pipeline) == published(spark, scenario.whole, pipeline)
 
 
-def test_a_lake_is_read_as_of_batches_that_had_all_rows_of_what_is_dropped(spark: SparkSession, told: Told) -> None:
-    last = max(batch.number for batch in read_batches(told.lake, readings) if batch.dropped)
+def test_a_lake_is_read_as_of_batches_that_had_all_rows_of_what_is_dropped(
+    spark: SparkSession, scenario: Scenario
+) -> None:
+    last = max(batch.number for batch in read_batches(scenario.lake, readings) if batch.dropped)
     with pytest.raises(LogError, match=rf"Choose batch {last} or a newer one"):
-        lake_as_of(told.lake, pipeline, str(last - 1))
+        lake_as_of(scenario.lake, pipeline, str(last - 1))
     shown = [
         tuples(runtime_of(hours, lake_as_of(lake, pipeline, str(last + 1))).readable["current"](spark))
-        for lake in (told.lake, told.whole)
+        for lake in (scenario.lake, scenario.whole)
     ]
     assert shown[0] == shown[1] != []
 
 
 @pytest.fixture
-def going_on(told: Told, tmp_path: Path) -> Iterator[Told]:
+def going_on(scenario: Scenario, tmp_path: Path) -> Iterator[Scenario]:
     """The same; afterwards the lake is as it was.
 
     It stays where it is, as a copy elsewhere would find its files under other names and take them in again; the other
     lake is such a copy, whose files are taken away.
     """
     before, whole = tmp_path / "before", Lake(str(tmp_path / "whole"))
-    shutil.copytree(told.lake.root, before)
-    shutil.copytree(told.whole.root, whole.root)
+    shutil.copytree(scenario.lake.root, before)
+    shutil.copytree(scenario.whole.root, whole.root)
     shutil.rmtree(readings.source.location(whole))
-    yield replace(told, whole=whole)
-    shutil.rmtree(told.lake.root)
-    shutil.copytree(before, told.lake.root)
+    yield replace(scenario, whole=whole)
+    shutil.rmtree(scenario.lake.root)
+    shutil.copytree(before, scenario.lake.root)
 
 
-def test_the_stream_goes_on_and_rejects_what_is_older(spark: SparkSession, going_on: Told) -> None:
+def test_the_stream_goes_on_and_rejects_what_is_older(spark: SparkSession, going_on: Scenario) -> None:
     lake, whole = going_on.lake, going_on.whole
     wide = Windowed("wide", readings, Sliding("3 days", "1 day"), {"readings": agg.count()})
     wider = replace(pipeline, operators=(*pipeline.operators, wide))
@@ -290,10 +294,10 @@ def test_the_stream_goes_on_and_rejects_what_is_older(spark: SparkSession, going
     assert (kept.before, kept.rows) == (day(2), 0) and "view 'visits'" in kept.keeps
 
 
-def test_where_nothing_can_go_no_session_is_started(told: Told) -> None:
-    (kept,) = drop_days(_no_session, told.lake, pipeline)
+def test_where_nothing_can_go_no_session_is_started(scenario: Scenario) -> None:
+    (kept,) = drop_days(_no_session, scenario.lake, pipeline)
     assert (kept.before, kept.days, kept.rows) == (day(2), 0, 0)
-    assert drop_days(_no_session, told.lake, of(replace(readings, retention=None))) == []
+    assert drop_days(_no_session, scenario.lake, of(replace(readings, retention=None))) == []
 
 
 def _no_session() -> SparkSession:

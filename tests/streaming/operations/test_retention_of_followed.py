@@ -59,12 +59,12 @@ def followed(spark: SparkSession, lake: Lake) -> None:
 
 
 def dropped(spark: SparkSession, lake: Lake) -> tuple[date | None, int, str]:
-    (told,) = drop_days(lambda: spark, lake, upstream, [downstream])
-    return told.before, told.rows, told.keeps
+    (retention,) = drop_days(lambda: spark, lake, upstream, [downstream])
+    return retention.before, retention.rows, retention.keeps
 
 
 def broken(spark: SparkSession, lake: Lake, *pipelines: Pipeline) -> list[str]:
-    return [str(found) for of in pipelines for found in audit(spark, lake, of) if not found.holds]
+    return [str(finding) for of in pipelines for finding in audit(spark, lake, of) if not finding.holds]
 
 
 def test_days_that_another_stream_has_taken_go_and_those_that_it_has_not_stay(spark: SparkSession, lake: Lake) -> None:
@@ -96,8 +96,8 @@ def test_what_keeps_every_day_is_named(spark: SparkSession, lake: Lake) -> None:
     own = Pipeline(readings, (Windowed("own", readings, SessionWindow(seconds_of="60"), {"n": agg.count()}),))
     for pipeline in (met, own):
         drain(spark, lake, pipeline, now=lambda: LATER)
-    told = [planned_drop(None, lake, pipeline, readings).keeps for pipeline in (met, own)]
-    assert told == [
+    reasons = [planned_drop(None, lake, pipeline, readings).keeps for pipeline in (met, own)]
+    assert reasons == [
         "join 'near' brings it together with stream 'calls', of which rows of any day may come: it keeps everything",
         "view 'own' has windows of which only the rows tell how far back they reach",
     ]

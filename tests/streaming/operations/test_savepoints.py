@@ -201,9 +201,9 @@ def test_maintenance_and_state_that_is_cleaned_keep_what_a_savepoint_needs_until
 ) -> None:
     later = NOW + timedelta(days=400)
     DeltaTable(lake.log(readings)).optimize.compact()
-    found = find_savepoint(lake, pipeline, "five")
+    cut = find_savepoint(lake, pipeline, "five")
     assert [each.name for each in savepoints(lake, pipeline)] == ["five"]
-    assert found.batches == {"readings": 1} and found.through == {"sums": {"readings": 1}, "visits": {"readings": 1}}
+    assert cut.batches == {"readings": 1} and cut.through == {"sums": {"readings": 1}, "visits": {"readings": 1}}
 
     def tidy() -> None:
         maintain(lake, pipeline, retention=timedelta(0), entry_retention=timedelta(0), now=lambda: later)
@@ -211,14 +211,14 @@ def test_maintenance_and_state_that_is_cleaned_keep_what_a_savepoint_needs_until
             clean_state(lake.table(operator, "state"), later)
 
     tidy()
-    assert kept_bytes(lake, found) > 0
+    assert kept_bytes(lake, cut) > 0
     second = Lake(str(tmp_path / "second"))
     restore_to(lake, pipeline, "five", second)
     assert totals(second) == {"even": 6, "odd": 9}
 
     drop_savepoint(lake, pipeline, "five")
     tidy()
-    log = next(table for table in found.tables if table.place == "readings/log")
+    log = next(table for table in cut.tables if table.place == "readings/log")
     with pytest.raises(Exception, match=r"(?i)version|not found|exist|no files"):
         assert not delta.missing_files(DeltaTable(lake.log(readings), log.version)), "a file does not exist"
     with pytest.raises(SavepointError, match=r"has no savepoint 'five' in .*; there are: none"):

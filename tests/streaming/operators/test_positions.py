@@ -34,9 +34,9 @@ COLUMNS = StructType().add("id", IntegerType())
 visits = WindowJoined("visits", numbers, words, ("id",), SessionWindow("1 minute"))
 
 
-def note(lake: Lake, operator: Operator, suffix: str, numbers_kept: dict[str, int], **said: Any) -> None:
+def note(lake: Lake, operator: Operator, suffix: str, numbers_kept: dict[str, int], **metadata: Any) -> None:
     uri = create_table(lake, operator, suffix, COLUMNS)
-    delta.note(uri, metadata=said, numbers=numbers_kept)
+    delta.note(uri, metadata=metadata, numbers=numbers_kept)
 
 
 def test_the_doctor_examines_a_function_with_rules(lake: Lake) -> None:

@@ -75,13 +75,13 @@ BATCHES = (
 
 def tables(lake: Lake, of: Operator) -> dict[str, Any]:
     """The rows of every table but for when they were written, sorted, and what its filter counted."""
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for spec in of.tables:
         table = DeltaTable(lake.table(of, spec.suffix))
         rows = table.to_pyarrow_table().drop_columns(["_written_at"]).to_pylist()
         numbers = [table.transaction_version(name) for name in ("rows_in", "kept")]
-        found[spec.suffix] = (numbers, sorted((tuple(row.values()) for row in rows), key=repr))
-    return found
+        contents[spec.suffix] = (numbers, sorted((tuple(row.values()) for row in rows), key=repr))
+    return contents
 
 
 def follow(spark: SparkSession, lake: Lake, of: Operator) -> None:
@@ -209,10 +209,10 @@ def test_a_changed_selection_is_refused_rebuilt_maintained_and_explained(spark: 
     assert {"split", "split_items", "split_cheap"} <= {entry.table for entry in maintain(copied, other)}
     assert all(finding.holds for finding in audit(spark, copied, other))
     assert list(left_tables(copied, other)) == []
-    told = runtime_of(changed, copied).explain(spark)
-    assert told["results"] == "where amount > 5; all columns. 8 rows in, 2 kept, 6 removed"
-    assert told["items"].startswith("each item of items; where item <> 'x'; id, item. 8 rows in, 6 kept")
-    assert told["position"] == "batch 4 of 4; built anew 1 time"
+    explanation = runtime_of(changed, copied).explain(spark)
+    assert explanation["results"] == "where amount > 5; all columns. 8 rows in, 2 kept, 6 removed"
+    assert explanation["items"].startswith("each item of items; where item <> 'x'; id, item. 8 rows in, 6 kept")
+    assert explanation["position"] == "batch 4 of 4; built anew 1 time"
 
 
 def test_a_column_that_is_added_to_the_stream_is_selected_from_then_on(spark: SparkSession, copied: Lake) -> None:

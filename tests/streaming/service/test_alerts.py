@@ -58,8 +58,8 @@ def test_a_failed_stream_is_told_with_its_batch_and_its_files() -> None:
         at=at(0), ran=timedelta(seconds=1), error="division by zero", batch="beats.log 17", origins="17.json"
     )
     failed = replace(seen("failed", None, "division by zero"), failures=(failure,))
-    (told, *_) = evaluate(failed, LIMITS, minute(1))
-    assert told == AlertStatus("stream_is_up", False, "failed in beats.log 17 (17.json): division by zero")
+    (alert, *_) = evaluate(failed, LIMITS, minute(1))
+    assert alert == AlertStatus("stream_is_up", False, "failed in beats.log 17 (17.json): division by zero")
 
 
 def test_a_stream_whose_supervisor_is_gone_is_told() -> None:
@@ -97,9 +97,9 @@ def test_a_view_may_be_behind_its_log_for_the_limit_and_not_longer() -> None:
     assert raised(slow, minute(10)) == []
     assert raised(slow, minute(10.1)) == ["stream_views_follow"]
     assert raised(slow, minute(11), replace(LIMITS, view_behind_for=None)) == []
-    (told,) = (each for each in evaluate(slow, LIMITS, minute(12)) if not each.passed)
-    assert told.text == "by_id is behind its logs for 12 min, now by 1,200 batches"
-    assert told.numbers == {"paused_views": 0, "batches_behind": 1_200}
+    (alert,) = (each for each in evaluate(slow, LIMITS, minute(12)) if not each.passed)
+    assert alert.text == "by_id is behind its logs for 12 min, now by 1,200 batches"
+    assert alert.numbers == {"paused_views": 0, "batches_behind": 1_200}
 
 
 def test_a_row_without_an_answer_is_told_of_for_the_limit_and_not_longer() -> None:
@@ -108,8 +108,8 @@ def test_a_row_without_an_answer_is_told_of_for_the_limit_and_not_longer() -> No
     assert raised(failing, minute(10)) == ["stream_lookups_answer"]
     assert raised(failing, minute(10.1)) == []
     assert raised(failing, minute(1), replace(LIMITS, failures_told_for=None)) == []
-    (told,) = (each for each in evaluate(failing, LIMITS, minute(3)) if not each.passed)
-    assert told.text == "rooms: 2 rows without an answer since the start, the last 3 min ago"
+    (alert,) = (each for each in evaluate(failing, LIMITS, minute(3)) if not each.passed)
+    assert alert.text == "rooms: 2 rows without an answer since the start, the last 3 min ago"
 
 
 @pytest.mark.parametrize(

@@ -153,8 +153,8 @@ def test_a_step_that_is_stuck_holds_up_neither_log_nor_other_views_and_its_own_i
             return None
         since.append(len(read_batches(lake, gated.stream)))
         followed = Position.of(delta.open_table(lake.first(free))).batch == since[-1] - 1
-        told = followed and statuses[-1].newest_batch == since[-1] - 1 and (behind().behind or 0) > 1
-        if (since[-1] == since[0] + 2 and told) or utc_now() > deadline:
+        is_behind = followed and statuses[-1].newest_batch == since[-1] - 1 and (behind().behind or 0) > 1
+        if (since[-1] == since[0] + 2 and is_behind) or utc_now() > deadline:
             gone_on.set()
             stuck.append((statuses[-1], behind()))
             return "stop"

@@ -67,16 +67,16 @@ def test_a_target_that_is_away_waits_and_tells_while_others_get_theirs_and_goes_
 
         run_until(spark, lake, of, ending, statuses)
 
-    told = next(status for status in statuses if status.queries["post"].waiting is not None)
-    assert "answers 503 Service Unavailable" in (told.queries["post"].waiting or "")
-    assert told.queries["files"].waiting is None
+    process = next(status for status in statuses if status.queries["post"].waiting is not None)
+    assert "answers 503 Service Unavailable" in (process.queries["post"].waiting or "")
+    assert process.queries["files"].waiting is None
     assert statuses[-1].queries["post"].waiting is None
     assert [row["value"] for row in server.rows()] == written(lake) == [1, 2]
     assert {status.phase for status in statuses} >= {"running", "draining"}
 
-    since = told.queries["post"].waiting_since
+    since = process.queries["post"].waiting_since
     assert since is not None
-    overview = Overview(of, "running", since, "", None, 0, (), told)
+    overview = Overview(of, "running", since, "", None, 0, (), process)
     for minutes, raised in ((4, []), (6, ["stream_deliveries_arrive"])):
         later = since + minutes * (at(60) - at(0))
         assert [alert.name for alert in evaluate(overview, of.limits, later) if not alert.passed] == raised
@@ -94,19 +94,19 @@ def test_a_delivery_that_must_be_told_what_is_meant_pauses_alone_and_goes_on_onc
     statuses: list[ProcessStatus] = []
     of = pipeline(replace(files, where="value > 1"))
     land_all(lake, readings, [reading("a", 2, 0), reading("a", 3, 3)])
-    told = False
+    has_decision = False
 
     def ending() -> Ending | None:
-        nonlocal told
+        nonlocal has_decision
         paused = bool(statuses) and statuses[-1].queries["files"].paused
-        if paused and statuses[-1].newest_batch == 1 and not told:
-            told = True
+        if paused and statuses[-1].newest_batch == 1 and not has_decision:
+            has_decision = True
             assert "where was nothing and is value > 1" in str(paused)
             DeliveryRuntime(of.deliveries[0], lake, lambda: NOW).begin_anew(again=False)
         return "stop" if written(lake) == [1, 3] else None
 
     run_until(spark, lake, of, ending, statuses)
-    assert told
+    assert has_decision
 
 
 def said_while_waiting(statuses: list[ProcessStatus], name: str) -> str:
@@ -125,7 +125,7 @@ def test_a_full_disk_is_waited_for_and_no_row_is_lost_or_there_twice(
         drain(spark, lake, of)
         filler = fill(disk, free=16_384)
         land_all(lake, readings, [reading("b", 2, 2), reading("c" * 100_000, 3_600, 3)])
-        found: list[list[int]] = []
+        snapshots: list[list[int]] = []
 
         def there() -> list[int]:
             paths = [path for path in Path(disk, "out").rglob("*.json") if path.parent.name != "_delivered"]
@@ -133,14 +133,14 @@ def test_a_full_disk_is_waited_for_and_no_row_is_lost_or_there_twice(
             return sorted(json.loads(line)["value"] for path in visible for line in path.read_text().splitlines())
 
         def ending() -> Ending | None:
-            if said_while_waiting(statuses, "files") and not found:
-                found.append(there())
+            if said_while_waiting(statuses, "files") and not snapshots:
+                snapshots.append(there())
                 assert "No space left on device. Free space" in said_while_waiting(statuses, "files")
                 filler.unlink()
-            return "drain" if found and there() == [1, 2, 3] else None
+            return "drain" if snapshots and there() == [1, 2, 3] else None
 
         run_until(spark, lake, of, ending, statuses)
-        assert found == [[1, 2]], "files are put whole"
+        assert snapshots == [[1, 2]], "files are put whole"
         assert there() == [1, 2, 3]
         assert list(Path(disk, "out").rglob(".*")) == []
         assert json.loads(Path(disk, "out/_delivered/readings-files.json").read_text()) == {"generation": 0, "batch": 1}
@@ -154,7 +154,7 @@ def test_a_table_that_is_dropped_or_altered_is_waited_for_and_once_it_is_back_ea
     table = Postgres("r", key=("id",), connection=postgres)
     of, statuses = pipeline(Delivery("table", readings, table, select=("id", "value"), batch=1)), list[ProcessStatus]()
     land_all(lake, readings, [reading("a", 1, 1)])
-    said: dict[str, str] = {}
+    reasons: dict[str, str] = {}
 
     def arrived() -> int:
         there = rows(postgres, "select to_regclass('r') is not null")[0][0]
@@ -162,25 +162,25 @@ def test_a_table_that_is_dropped_or_altered_is_waited_for_and_once_it_is_back_ea
 
     def ending() -> Ending | None:
         why = said_while_waiting(statuses, "table")
-        if arrived() == 1 and not why and "dropped" not in said:
-            said["dropped"] = ""
+        if arrived() == 1 and not why and "dropped" not in reasons:
+            reasons["dropped"] = ""
             run(postgres, "create table kept (like r including all)", "insert into kept table r", "drop table r")
             land_all(lake, readings, [reading("b", 2, 2), reading("c", 3, 3)])
-        elif why and said.get("dropped") == "":
-            said["dropped"] = why
+        elif why and reasons.get("dropped") == "":
+            reasons["dropped"] = why
             run(postgres, "alter table kept rename to r")
-        elif arrived() == 3 and not why and "altered" not in said:
-            said["altered"] = ""
+        elif arrived() == 3 and not why and "altered" not in reasons:
+            reasons["altered"] = ""
             run(postgres, "alter table r rename column value to amount")
             land_all(lake, readings, [reading("d", 4, 4)])
-        elif why and said.get("altered") == "":
-            said["altered"] = why
+        elif why and reasons.get("altered") == "":
+            reasons["altered"] = why
             run(postgres, "alter table r rename column amount to value")
         return "stop" if arrived() == 4 else None
 
     run_until(spark, lake, of, ending, statuses)
-    assert "table 'r' is not there any more, and rows were delivered to it. Restore it" in said["dropped"]
-    assert "table 'r' has no column 'value'; add it with `alter table r add column" in said["altered"]
+    assert "table 'r' is not there any more, and rows were delivered to it. Restore it" in reasons["dropped"]
+    assert "table 'r' has no column 'value'; add it with `alter table r add column" in reasons["altered"]
     assert rows(postgres, "select id, value from r order by 1") == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
     assert DeliveryRuntime(of.deliveries[0], lake, lambda: NOW).dead_letters.count() == 0
 

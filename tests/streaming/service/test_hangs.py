@@ -25,10 +25,10 @@ def test_o1_a_batch_may_outlast_its_trigger_and_run_for_ten_minutes_and_one_that
         return None if words is None else f"{words.batch}: {words.error}"
 
     assert [judged(seconds) for seconds in (10, 599, 600)] == [None, None, None]
-    told = judged(600.001)
-    assert told == "beats.log 7: the batch hangs: it has been running since 00:00:00"
+    error = judged(600.001)
+    assert error == "beats.log 7: the batch hangs: it has been running since 00:00:00"
     # Where it hangs again and again, its pipeline has failed.
-    failure = Failure(at(601), timedelta(seconds=1), told, "beats.log 7", "landing/beats/7.json")
-    failed = Overview(every_ten_seconds, "failed", at(601), told, None, 2, (failure,), None)
+    failure = Failure(at(601), timedelta(seconds=1), error, "beats.log 7", "landing/beats/7.json")
+    failed = Overview(every_ten_seconds, "failed", at(601), error, None, 2, (failure,), None)
     (alert,) = (each for each in evaluate(failed, pipeline.limits, at(602)) if not each.passed)
     assert alert.text.startswith("failed in beats.log 7 (landing/beats/7.json): beats.log 7: the batch hangs")

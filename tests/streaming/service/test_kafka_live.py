@@ -58,5 +58,5 @@ def test_rows_and_partitions_that_come_while_it_runs_are_taken_and_a_broker_that
     Continuous(spark, lake, pipeline, lambda: NOW, lambda measures: None, statuses.append).run(ending, Event())
 
     assert values(spark, lake, pipeline) == [0, 1, 2, 3, 4]
-    told = [status.backlog for status in statuses if status.backlog]
-    assert told and {part.unit for backlog in told for part in backlog} == {"rows"}
+    backlogs = [status.backlog for status in statuses if status.backlog]
+    assert backlogs and {part.unit for backlog in backlogs for part in backlog} == {"rows"}

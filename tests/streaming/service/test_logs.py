@@ -46,11 +46,11 @@ def test_o18_every_line_names_pipeline_run_and_batch_and_none_is_of_a_record(
         land(landing, beats(10, 0), name="1.json")
         until(lambda: supervisor.status.state == "failed", "failed", lake)
 
-    said = output.read_text().splitlines()
-    assert {line for line in said if not line.startswith("{")} <= {
+    output_lines = output.read_text().splitlines()
+    assert {line for line in output_lines if not line.startswith("{")} <= {
         "WARNING: Using incubator modules: jdk.incubator.vector"
     }
-    lines = [json.loads(line) for line in said if line.startswith("{")]
+    lines = [json.loads(line) for line in output_lines if line.startswith("{")]
     assert {line["pipeline"] for line in lines} == {"beats"}
     assert len({line["run"] for line in lines}) == 2 and all(len(line["run"]) == 12 for line in lines)
     committed = [line for line in lines if "rows committed" in line["message"]]

@@ -46,25 +46,25 @@ def test_a_batch_knows_when_the_source_had_its_rows_and_a_heartbeat_has_none(spa
 def test_rates_are_rows_over_the_while_and_over_the_time_in_which_batches_ran() -> None:
     slow = Measure("log", 1, at(0), at(4), rows=30, rejected=3, late=1, latency=(1.0, 2.0, 3.0))
     quick = Measure("log", 2, at(10), at(11), rows=70, rejected=0, late=0, latency=(0.1, 0.2, 0.3))
-    found = together([slow, quick], seconds=20)
-    assert (found.rows, found.rejected, found.late, found.batches) == (100, 3, 1, 2)
-    assert (found.input_rate, found.processing_rate, found.batch_seconds) == (5, 20, 2.5)
+    throughput = together([slow, quick], seconds=20)
+    assert (throughput.rows, throughput.rejected, throughput.late, throughput.batches) == (100, 3, 1, 2)
+    assert (throughput.input_rate, throughput.processing_rate, throughput.batch_seconds) == (5, 20, 2.5)
     # Seven rows in ten have waited 0.1 s at the median; one in twenty waited as long as the slow batch's.
-    assert found.latency == (0.1, 2.0, 3.0)
+    assert throughput.latency == (0.1, 2.0, 3.0)
 
 
 def test_o11_the_time_to_catch_up_follows_from_how_the_backlog_shrinks_since_it_last_grew() -> None:
     """Counted every ten seconds; while more comes than is taken there is no end in sight."""
-    backlog, told = CatchUp(at(0), 100, at(0), 100), []
+    backlog, estimates = CatchUp(at(0), 100, at(0), 100), []
     for second, items in ((10, 120), (20, 120), (30, 90), (40, 60), (50, 80), (60, 40), (70, 0)):
         backlog = backlog.counted(at(second), items)
-        told.append(backlog.seconds)
+        estimates.append(backlog.seconds)
     # From 120 to 60 in thirty seconds: as long again. From 80 to 40 in ten: ten more.
-    assert told == [None, None, 60, 30, None, 10, 0]
+    assert estimates == [None, None, 60, 30, None, 10, 0]
 
 
 def test_nothing_measured_has_no_rate_and_no_latency() -> None:
-    found = together([], seconds=60)
-    assert (found.input_rate, found.processing_rate, found.batch_seconds, found.latency) == (0, 0, None, None)
+    rates = together([], seconds=60)
+    assert (rates.input_rate, rates.processing_rate, rates.batch_seconds, rates.latency) == (0, 0, None, None)
     empty = Measure("log", 1, at(0), at(1), rows=0)
     assert together([replace(empty, latency=(1.0, 1.0, 1.0))], seconds=60).latency is None

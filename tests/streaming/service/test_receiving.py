@@ -72,13 +72,17 @@ def test_a_server_that_goes_and_comes_is_connected_to_again_and_what_it_sent_lan
     with running(lake, pipeline) as run:
         until(lambda: run.statuses and run.status.state == "waiting", "waiting")
         assert f"tcp://127.0.0.1:{server.port} cannot be reached" in run.status.why
-        (seen,) = look(lake, pipeline).receivers
-        assert (seen.why, seen.guarantee, seen.away_since) == (run.status.why, "at most once", run.status.away_since)
+        (receiver,) = look(lake, pipeline).receivers
+        assert (receiver.why, receiver.guarantee, receiver.away_since) == (
+            run.status.why,
+            "at most once",
+            run.status.away_since,
+        )
         # It stays away however often it is tried.
-        assert seen.away_since is not None
+        assert receiver.away_since is not None
         overview = look(lake, pipeline)
         for minutes, raised in ((4, []), (6, ["stream_receivers_receive"])):
-            alerts = evaluate(overview, pipeline.limits, seen.away_since + timedelta(minutes=minutes))
+            alerts = evaluate(overview, pipeline.limits, receiver.away_since + timedelta(minutes=minutes))
             assert [alert.name for alert in alerts if not alert.passed] == raised
         with line_server(server.port) as again:
             again.send(b"c\n")
@@ -292,14 +296,14 @@ def test_a_receiver_that_is_killed_leaves_hidden_files_only_and_the_next_one_lan
                 process.kill()
                 process.wait()
                 assert len(landed_rows(lake)) == 2 * round_
-                (seen,) = receivers_of(lake, of_a_process)
-                assert (seen.state, "is gone" in seen.why) == ("stopped", True)
+                (receiver,) = receivers_of(lake, of_a_process)
+                assert (receiver.state, "is gone" in receiver.why) == ("stopped", True)
             else:
                 process.terminate()
                 assert process.wait(20) == 0
     assert landed_rows(lake) == ["0a", "0b", "1a", "1b", "2a", "2b"]
-    (seen,) = receivers_of(lake, of_a_process)
-    assert (seen.state, seen.why, seen.left_behind) == ("stopped", "", 2)
+    (receiver,) = receivers_of(lake, of_a_process)
+    assert (receiver.state, receiver.why, receiver.left_behind) == ("stopped", "", 2)
 
 
 def receiver_process(lake: Lake, pipeline: str, variable: str, value: str) -> subprocess.Popen[bytes]:

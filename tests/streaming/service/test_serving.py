@@ -57,20 +57,20 @@ def answered(client: httpx.Client, path: str, **key: str) -> Any:
 
 def test_o6_latest_maximum_and_last_temperature_of_each_sensor(served: tuple[Lake, httpx.Client]) -> None:
     _, client = served
-    found = answered(client, "/latest/measured/max_temperature", id="a")
-    assert [(row["window_end"], row["temperature"]) for row in found["rows"]] == [("2026-01-01T00:00:20Z", 20.0)]
+    answer = answered(client, "/latest/measured/max_temperature", id="a")
+    assert [(row["window_end"], row["temperature"]) for row in answer["rows"]] == [("2026-01-01T00:00:20Z", 20.0)]
     assert line(client, ["a", "b", "c"]) == "20.000\t| 7.000\t| -"
     last = answered(client, "/latest/measured/last_temperature", id="a")
     assert last["rows"][0]["newest"]["temperature"] == 20.0
-    assert (found["batch"], found["watermark"]) == (last["batch"], last["watermark"])
-    assert (found["batch"], found["watermark"]) == (1, "2026-01-01T00:00:20.001000Z")
-    assert found["age_seconds"] >= 0
+    assert (answer["batch"], answer["watermark"]) == (last["batch"], last["watermark"])
+    assert (answer["batch"], answer["watermark"]) == (1, "2026-01-01T00:00:20.001000Z")
+    assert answer["age_seconds"] >= 0
 
 
 def test_all_keys_are_answered_at_once_and_cut_where_there_are_more(served: tuple[Lake, httpx.Client]) -> None:
     _, client = served
-    found = answered(client, "/latest/measured/last_temperature")
-    assert sorted(row["id"] for row in found["rows"]) == ["a", "b"] and found["more"] is False
+    answer = answered(client, "/latest/measured/last_temperature")
+    assert sorted(row["id"] for row in answer["rows"]) == ["a", "b"] and answer["more"] is False
     cut = answered(client, "/latest/measured/last_temperature", _limit="1")
     assert (len(cut["rows"]), cut["more"]) == (1, True)
 
@@ -85,7 +85,7 @@ def test_what_is_served_is_what_show_reads_of_the_same_table(
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "told"),
+    ("path", "status", "error"),
     [
         ("/latest/measured/max_temperature?id=z", 404, "'max_temperature' has no value for id='z' at batch 1"),
         ("/latest/measured/max_temperature?id=a'%20or%20'1'='1", 404, "has no value for"),
@@ -100,10 +100,10 @@ def test_what_is_served_is_what_show_reads_of_the_same_table(
     ],
 )
 def test_what_is_not_there_or_cannot_be_meant_is_told(
-    served: tuple[Lake, httpx.Client], path: str, status: int, told: str
+    served: tuple[Lake, httpx.Client], path: str, status: int, error: str
 ) -> None:
     answer = served[1].get(path)
-    assert (answer.status_code, told in answer.json()["error"]) == (status, True), answer.text
+    assert (answer.status_code, error in answer.json()["error"]) == (status, True), answer.text
 
 
 def test_it_lists_what_it_has_only_reads_and_only_for_this_machine(served: tuple[Lake, httpx.Client]) -> None:
@@ -154,6 +154,6 @@ def test_of_each_window_the_result_that_has_seen_most_counts_and_of_each_key_the
             row(30, 0.0, _through_batch=5, _retracted=True),
         ],
     }
-    found = current_rows(layers, max_temperature)
-    assert [(each["temperature"], each["_reason"]) for each in found] == [(1.0, "first"), (2.75, "update")]
-    assert [each["temperature"] for each in newest_windows(found, ("id",))] == [2.75]
+    rows = current_rows(layers, max_temperature)
+    assert [(each["temperature"], each["_reason"]) for each in rows] == [(1.0, "first"), (2.75, "update")]
+    assert [each["temperature"] for each in newest_windows(rows, ("id",))] == [2.75]

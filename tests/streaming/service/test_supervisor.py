@@ -173,8 +173,8 @@ def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_
     assert [failure.batch for failure in supervisor.status.failures[-3:]] == ["", "beats.log 5", "beats.log 5"]
     assert last.origins.endswith("landing/beats/0005.json")
     assert "Division by zero" in last.error
-    seen = look(lake, pipeline)
-    assert (seen.state, seen.running, seen.why) == ("failed", False, last.error)
+    overview = look(lake, pipeline)
+    assert (overview.state, overview.running, overview.why) == ("failed", False, last.error)
     assert ingested(lake) == 5
     # The watermark after the fifth beat, at 40 s with 5 s of delay, has closed three windows, and no more.
     assert read_first(spark, lake, by_id).count() == 3

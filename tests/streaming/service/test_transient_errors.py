@@ -9,7 +9,7 @@ SPARK = "An error occurred while calling o1.parquet.\n: java.io.IOException: {}\
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (OSError(28, "No space left on device"), "the disk is full: free some space, and the stream goes on by itself"),
         (RuntimeError(SPARK.format("No space left on device")), "(: java.io.IOException: No space left on device)"),
@@ -25,8 +25,8 @@ SPARK = "An error occurred while calling o1.parquet.\n: java.io.IOException: {}\
         (SourceError("the landing folder '/x' does not exist; create it."), "the landing folder '/x' does not exist"),
     ],
 )
-def test_a_cause_outside_of_the_batch_is_told_with_what_to_do(error: Exception, told: str) -> None:
-    assert told in str(transient_cause(error))
+def test_a_cause_outside_of_the_batch_is_told_with_what_to_do(error: Exception, message: str) -> None:
+    assert message in str(transient_cause(error))
 
 
 @pytest.mark.parametrize("error", [ValueError("division by zero"), LogError("the column has another type")])

@@ -97,8 +97,8 @@ def test_x11_a_part_is_rolled_before_the_row_that_finds_it_too_large(lake: Lake)
 def test_x12_a_batch_of_columns_is_one_set_of_files_however_often_it_is_put(lake: Lake) -> None:
     for _ in range(2):
         put(ParquetFiles("out", by="none", bytes_per_file=24), lake, batch(3, 1, 2, 3, 4))
-    found = [read(Path(lake.root, "out", name)) for name in names(lake)]
-    assert [[row["number"] for row in rows] for rows in found] == [[1, 2], [3, 4]]
+    files = [read(Path(lake.root, "out", name)) for name in names(lake)]
+    assert [[row["number"] for row in rows] for rows in files] == [[1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
@@ -122,12 +122,12 @@ def test_x5_whoever_lists_the_folder_sees_whole_files_only_wherever_the_writer_d
         put(JsonLines("out"), lake, two_days)
     assert len(names(lake)) == max(0, nth - 2)
     assert all(len(read(Path(lake.root, "out", name))) == 1 for name in names(lake))
-    told = Path(lake.root, "out", "_delivered", "numbers-all.json")
-    assert not told.exists()
+    progress_file = Path(lake.root, "out", "_delivered", "numbers-all.json")
+    assert not progress_file.exists()
 
     put(JsonLines("out"), lake, two_days)
     assert len(names(lake)) == 2
-    assert json.loads(told.read_text()) == {"generation": 2, "batch": 7}
+    assert json.loads(progress_file.read_text()) == {"generation": 2, "batch": 7}
     assert [path.name for path in Path(lake.root, "out").rglob(".*")] == []
 
 
@@ -190,7 +190,7 @@ def test_a_folder_that_cannot_be_written_is_away(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reason"),
     [
         ({"by": "week"}, "by='week' is no way to sort files into folders; use date, hour, none"),
         ({"bytes_per_file": 0}, "bytes_per_file=0 holds no row"),
@@ -198,8 +198,8 @@ def test_a_folder_that_cannot_be_written_is_away(lake: Lake) -> None:
         ({"suffix": "/x"}, "'/' ends a folder"),
     ],
 )
-def test_what_cannot_be_a_file_is_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
+def test_what_cannot_be_a_file_is_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
         JsonLines("out", **given)
 
 

@@ -12,8 +12,8 @@ def printed(text: str) -> list[Printed]:
 
 def test_each_record_counts_as_often_as_it_lacks_or_is_there_too_often() -> None:
     def compared(should: str, there: str, *, may_be_twice: bool = False) -> tuple[int, int, tuple[str, ...]]:
-        found = compare_every(map(printed, should.split()), printed(there), may_be_twice=may_be_twice)
-        return found.records, found.differing, found.named
+        comparison = compare_every(map(printed, should.split()), printed(there), may_be_twice=may_be_twice)
+        return comparison.records, comparison.differing, comparison.named
 
     assert compared("ab ca", "caab") == (4, 0, ())
     assert compared("ab ca", "cab") == (4, 1, ("a",))
@@ -25,8 +25,8 @@ def test_each_record_counts_as_often_as_it_lacks_or_is_there_too_often() -> None
 
 def test_of_what_is_current_a_key_that_should_be_gone_differs() -> None:
     assert compare_newest({b"a": 1, b"b": 2}, {b"a": 1, b"b": 2}).differing == 0
-    found = compare_newest({b"a": 1, b"b": 2}, {b"b": 3, b"c": 4})
-    assert (found.records, found.differing, found.named) == (2, 3, ("a", "b", "c"))
+    comparison = compare_newest({b"a": 1, b"b": 2}, {b"b": 3, b"c": 4})
+    assert (comparison.records, comparison.differing, comparison.named) == (2, 3, ("a", "b", "c"))
 
 
 def test_no_two_records_share_a_digest_because_parts_are_cut_elsewhere_or_null() -> None:

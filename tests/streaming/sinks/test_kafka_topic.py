@@ -135,7 +135,7 @@ def test_rows_that_cannot_be_records_are_put_aside_and_the_others_arrive(kafka: 
     given += [("e", topic, 1), ("f", topic, -1), ("g", topic, None)]
     refused = send(target, *({"name": name, "kind": kind, "part": part} for name, kind, part in given))
     assert [row.position for row in refused] == [1, 2, 3, 4, 5, 6]
-    for row, told in zip(
+    for row, reason in zip(
         refused,
         (
             "Message size too large",
@@ -147,7 +147,7 @@ def test_rows_that_cannot_be_records_are_put_aside_and_the_others_arrive(kafka: 
         ),
         strict=True,
     ):
-        assert told in row.error
+        assert reason in row.error
     assert names(received(kafka, topic)) == ["a", "g"]
 
 
@@ -336,7 +336,7 @@ def test_a_declaration_is_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reason"),
     [
         ({"topic": None}, "KafkaTopic has no topic; give it topic='orders', or topic_column="),
         ({"topic": "a b"}, "'a b' cannot name a topic"),
@@ -348,8 +348,8 @@ def test_a_declaration_is_a_value() -> None:
         ({"format": "avro"}, "Avro\\(schema, registry=...\\), or nothing for JSON"),
     ],
 )
-def test_what_cannot_be_delivered_to_is_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
+def test_what_cannot_be_delivered_to_is_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason):
         KafkaTopic(**{"servers": "broker:9092", "topic": "orders", **given})
 
 

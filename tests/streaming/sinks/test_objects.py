@@ -132,9 +132,9 @@ def test_credentials_are_in_no_declaration_and_in_no_error(bucket: Bucket, refus
     refusing.answer = lambda request: (403, "SignatureDoesNotMatch", "The signature does not match.")
     with pytest.raises(SinkError) as error:
         put(target, batch(0, 1))
-    for told in (repr(target), target.address, str(error.value), str(error.value.__cause__)):
-        assert secret not in told
-        assert key not in told
+    for text in (repr(target), target.address, str(error.value), str(error.value.__cause__)):
+        assert secret not in text
+        assert key not in text
 
 
 def test_a_variable_that_is_not_set_is_told(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_dagster_shows_whose_store_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reason"),
     [
         ({"path": "exports/orders"}, "is no URL of an object store"),
         ({"path": "https://host/b"}, "'https://host/b' of Objects is no URL of an object store; write 's3://bucket"),
@@ -174,8 +174,8 @@ def test_dagster_shows_whose_store_it_is() -> None:
         ({"by": "week"}, "by='week' is no way to sort files"),
     ],
 )
-def test_what_cannot_be_a_store_is_refused_and_no_secret_repeated(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(DeclarationError, match=told) as error:
+def test_what_cannot_be_a_store_is_refused_and_no_secret_repeated(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason) as error:
         Objects(**{"path": "s3://bucket/out", **given})
     assert "hunter2" not in str(error.value)
 

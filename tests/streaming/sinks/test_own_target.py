@@ -45,8 +45,8 @@ class CellsSink(Sink):
             store.execute("create table if not exists progress (generation primary key, batch)")
 
     def delivered_through(self, generation: int) -> int:
-        found = self._store.execute("select batch from progress where generation = ?", (generation,)).fetchone()
-        return -1 if found is None else int(found[0])
+        row = self._store.execute("select batch from progress where generation = ?", (generation,)).fetchone()
+        return -1 if row is None else int(row[0])
 
     def deliver(self, batch: NumberedBatch, put_aside: PutAside) -> None:
         through = self.delivered_through(batch.generation)

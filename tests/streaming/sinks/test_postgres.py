@@ -71,8 +71,8 @@ def test_changes_are_upserts_and_deletes_and_none_goes_back_behind_a_newer_one(p
     send(target, 0, change("a", 1, 0), change("b", 2, 0), change("c", 3, 0), changes=True)
     send(target, 1, change("a", 10, 1, "correction"), change("b", None, 1), changes=True)
     send(target, 2, change("a", 5, 0), change("c", None, 0), change("c", 4, 2, "update"), changes=True)
-    found = rows(postgres, "select key, value, _revision, _reason from counts order by 1")
-    assert found == [("a", 10, 1, "correction"), ("c", 4, 2, "update")]
+    records = rows(postgres, "select key, value, _revision, _reason from counts order by 1")
+    assert records == [("a", 10, 1, "correction"), ("c", 4, 2, "update")]
 
 
 def test_a_key_that_is_null_is_a_key_like_others(postgres: str) -> None:
@@ -112,8 +112,8 @@ def test_a_table_is_created_with_the_types_of_what_is_delivered(postgres: str) -
         "bytes": "bytea",
         "list": "jsonb",
     }
-    (found,) = rows(postgres, "select * from shop.all_types")
-    assert list(found) == [row[name] for name in row if name != REVISION]
+    (record,) = rows(postgres, "select * from shop.all_types")
+    assert list(record) == [row[name] for name in row if name != REVISION]
     assert rows(postgres, "select delivery, batch, rows from shop.tidemark_progress") == [("shop/all", 0, 1)]
 
 
@@ -136,12 +136,12 @@ def test_no_text_and_no_number_is_changed_on_its_way(postgres: str) -> None:
     ]
     assert send(Postgres("t", connection=postgres), 0, *given) == []
     names = [name for name in given[0] if name != REVISION]
-    found = rows(postgres, f"select {', '.join(names)} from t order by place")
-    assert found == [tuple(row[name] for name in names) for row in given]
+    records = rows(postgres, f"select {', '.join(names)} from t order by place")
+    assert records == [tuple(row[name] for name in names) for row in given]
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reason"),
     [
         ("a\x00b", 'invalid byte sequence for encoding "UTF8": 0x00'),
         ("far too long for it", "value too long for type character varying"),
@@ -150,13 +150,13 @@ def test_no_text_and_no_number_is_changed_on_its_way(postgres: str) -> None:
     ],
 )
 def test_a_row_that_the_table_cannot_hold_is_put_aside_and_the_others_arrive(
-    value: str | None, told: str, postgres: str
+    value: str | None, reason: str, postgres: str
 ) -> None:
     run(postgres, "create table names (name varchar(8) not null unique)", "insert into names values ('taken')")
     given = [{"name": name, REVISION: 0} for name in ("b", "c", value, "d", "e")]
     refused = send(Postgres("names", connection=postgres), 0, *given)
     assert [row.position for row in refused] == [2]
-    assert told in refused[0].error
+    assert reason in refused[0].error
     assert rows(postgres, "select name from names order by 1") == [("b",), ("c",), ("d",), ("e",), ("taken",)]
 
 
@@ -170,7 +170,7 @@ def test_bytes_that_are_no_utf8_arrive_as_they_are_or_as_what_a_table_of_text_ma
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "reason"),
     [
         (
             "create table t (other text)",
@@ -180,16 +180,16 @@ def test_bytes_that_are_no_utf8_arrive_as_they_are_or_as_what_a_table_of_text_ma
         ("create table t (name text); create role reader; alter table t owner to reader", None),
     ],
 )
-def test_a_table_that_does_not_fit_is_waited_for_and_told(table: str, told: str | None, postgres: str) -> None:
+def test_a_table_that_does_not_fit_is_waited_for_and_told(table: str, reason: str | None, postgres: str) -> None:
     run(postgres, table)
     target = Postgres("t", connection=postgres)
-    if told is None:
+    if reason is None:
         run(postgres, "create role writer login", "grant usage, create on schema public to writer")
         target = Postgres("t", connection=postgres.replace("user=postgres", "user=writer"))
-        told = "permission denied for table t. Grant the right"
+        reason = "permission denied for table t. Grant the right"
     with pytest.raises(SinkError) as error:
         send(target, 0, {"name": "a", REVISION: 0})
-    assert told in str(error.value)
+    assert reason in str(error.value)
     run(postgres, "drop table t")
     assert send(Postgres("t", connection=postgres), 0, {"name": "a", REVISION: 0}) == []
 

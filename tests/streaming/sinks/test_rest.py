@@ -125,7 +125,7 @@ def test_secrets_come_from_the_environment_and_are_in_no_text(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reason"),
     [
         ({"url": "ftp://x/y"}, "is no address"),
         ({"url": "https://me:hunter2@x/y"}, "has a user or password in it"),
@@ -133,7 +133,7 @@ def test_secrets_come_from_the_environment_and_are_in_no_text(
         ({"url": "http://x/", "headers": {"a": 1}}, "'a' in headers of Rest is 1"),
     ],
 )
-def test_what_cannot_be_posted_to_is_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(DeclarationError, match=told) as error:
+def test_what_cannot_be_posted_to_is_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DeclarationError, match=reason) as error:
         Rest(**given)
     assert "hunter2" not in str(error.value)

@@ -55,10 +55,10 @@ def test_both_together_keep_the_contract_of_targets(
     run(postgres, "create table products (number bigint check (number >= 0), blob text not null unique)")
 
     def arrived() -> list[int]:
-        found = rows(postgres, "select number from products order by blob")
+        records = rows(postgres, "select number from products order by blob")
         assert named(postgres, bucket) == bucket.names()
-        assert [json.loads(bucket.content(key))["number"] for key in bucket.names()] == [row[0] for row in found]
-        return [row[0] for row in found]
+        assert [json.loads(bucket.content(key))["number"] for key in bucket.names()] == [row[0] for row in records]
+        return [row[0] for row in records]
 
     law(Arrivals(both(postgres, store, bucket), lake, arrived, REFUSED))
 
@@ -140,9 +140,9 @@ def test_while_one_of_the_two_is_away_no_reader_sees_anything_of_the_batch(
     target = both(postgres, store, bucket)
     send(target, products("p0"))
 
-    said = {"store": (503, "SlowDown", "Slow."), "token": (400, "ExpiredToken", "The provided token has expired.")}
-    if away in said:
-        store.answer = lambda request: said[away] if b'"p2"' in request.body else None
+    answers = {"store": (503, "SlowDown", "Slow."), "token": (400, "ExpiredToken", "The provided token has expired.")}
+    if away in answers:
+        store.answer = lambda request: answers[away] if b'"p2"' in request.body else None
     else:
         run(postgres, "alter table products rename to elsewhere", "create table products (id int[])")
     with pytest.raises(SinkError):

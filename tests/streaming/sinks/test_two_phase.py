@@ -130,9 +130,9 @@ def test_nobody_rolls_back_what_a_process_that_is_alive_may_still_commit(
 
     def looked_at(self: PreparedPostgres, cursor: Any, name: str) -> None:
         if name.endswith(":0"):
-            with pytest.raises(SinkError, match="lock timeout") as told:
+            with pytest.raises(SinkError, match="lock timeout") as error:
                 connect(target).delivered_through(0)
-            refused.append(told)
+            refused.append(error)
         prepare(self, cursor, name)
 
     monkeypatch.setattr(PreparedPostgres, "_prepare", looked_at)

@@ -88,8 +88,8 @@ class SourceContract:
         origins = spark.createDataFrame(
             [(origin,) for rows in batches.values() for _, origin in rows], f"_origin {case.source.origin}"
         )
-        told = origins.select(case.source.partition_of(F.col("_origin")), case.source.time_of(F.col("_origin")))
-        assert all(None not in row for row in told.collect())
+        attributes = origins.select(case.source.partition_of(F.col("_origin")), case.source.time_of(F.col("_origin")))
+        assert all(None not in row for row in attributes.collect())
         assert case.source.compare(spark, lake, origins).changes == ()
         waiting = case.deliver(b"c")
         case.change(names[1])
@@ -162,7 +162,7 @@ class Reader:
         return self._source.take(self._spark, self.reading, number, rows)
 
     def _run(self, dies: bool, batches: Batches | None = None) -> Batches:
-        found: Batches = {} if batches is None else batches
+        rows_by_number: Batches = {} if batches is None else batches
         partition = self._source.partition_of(F.col("_origin")).alias("partition")
 
         def take(rows: DataFrame, number: int) -> None:
@@ -171,7 +171,7 @@ class Reader:
             # Heartbeats are written with the declared type, into the same table.
             assert located.schema["_origin"].dataType.simpleString() == self._origin_type
             kept = located.collect()
-            found[number] = [(bytes(row["_raw"]), row["_origin"].asDict()) for row in kept]
+            rows_by_number[number] = [(bytes(row["_raw"]), row["_origin"].asDict()) for row in kept]
             if dies:
                 raise RuntimeError("the process dies")
             self.memory = taken.remember(located, Counter(row["partition"] for row in kept))
@@ -184,4 +184,4 @@ class Reader:
             .start()
         )
         query.awaitTermination()
-        return found
+        return rows_by_number

@@ -56,8 +56,8 @@ def test_the_longest_line_is_found_wherever_it_is(
     too_long = max(map(len, re.split(rb"[\r\n]", content))) > longest
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_bounds, "_LOOK_BACK", look_back)
-        found = exceeded(folder, f"lines.{kind}", PACKED[kind](content), FileBounds(longest, 10_000))
-    assert found == (f"has a line of more than longest_line={longest} bytes" if too_long else None)
+        violation = exceeded(folder, f"lines.{kind}", PACKED[kind](content), FileBounds(longest, 10_000))
+    assert violation == (f"has a line of more than longest_line={longest} bytes" if too_long else None)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PACKED if kind != "txt"])

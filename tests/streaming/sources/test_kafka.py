@@ -79,9 +79,9 @@ class KafkaCase(SourceCase):
         return self._topic
 
     def speaks_of(self, words: str, name: str) -> bool:
-        told = re.findall(r"offsets (\d+)(?: to (\d+))?", words)
+        ranges = re.findall(r"offsets (\d+)(?: to (\d+))?", words)
         # Of a topic as a whole nothing is told by offsets.
-        return not told or any(int(first) <= int(name) <= int(last or first) for first, last in told)
+        return not ranges or any(int(first) <= int(name) <= int(last or first) for first, last in ranges)
 
 
 class TestKafka(SourceContract):
@@ -166,11 +166,11 @@ def test_offsets_that_are_declared_begin_their_partitions_and_those_that_no_part
     kafka.create(topic, 2)
     kafka.send(topic, events(0, 1, 2))
     kafka.send(topic, events(3, 4), partition=1)
-    for start, said in (
+    for start, reason in (
         ({0: 4}, rf"begins {topic}-0 at 4, and it holds the offsets from 0 to before 3"),
         ({2: 0}, rf"names {topic}-2, and the partitions are {topic}-0, {topic}-1"),
     ):
-        with pytest.raises(SourceError, match=said):
+        with pytest.raises(SourceError, match=reason):
             run(spark, lake, piped(Kafka(kafka.servers, topic, start=start)))
     pipeline = piped(Kafka(kafka.servers, topic, start={0: 2}))
     run(spark, lake, pipeline)
@@ -237,10 +237,10 @@ def test_what_compaction_took_is_counted_as_gaps_and_shown(
     pipeline = piped(source)
     run(spark, lake, pipeline)
     assert {*values(spark, lake, pipeline)} == {5, 7}
-    told = re.search(
+    match = re.search(
         rf"Offsets that brought no row and end no transaction: (\d+) of {topic}-0\.", warning(lake, pipeline)
     )
-    assert told and int(told[1]) >= 5
+    assert match and int(match[1]) >= 5
     assert findings(spark, lake, pipeline) == []
 
 
@@ -261,12 +261,12 @@ def test_values_and_keys_may_be_null_or_long_and_compressed_in_any_way(
     )
     run(spark, lake, pipeline)
     rows = log.read_log(spark, lake, pipeline.stream)
-    told = {row["_origin"]["offset"]: row for row in rows.where("_origin is not null").collect()}
-    assert [told[offset]["value"] for offset in range(6)] == [0, 1, 2, 3, 4, 5]
-    assert len(told[5]["id"]) == MEGABYTES_10
-    tombstones = [(told[offset]["_rejected"], told[offset]["key"], told[offset]["value"]) for offset in (6, 7)]
+    records = {row["_origin"]["offset"]: row for row in rows.where("_origin is not null").collect()}
+    assert [records[offset]["value"] for offset in range(6)] == [0, 1, 2, 3, 4, 5]
+    assert len(records[5]["id"]) == MEGABYTES_10
+    tombstones = [(records[offset]["_rejected"], records[offset]["key"], records[offset]["value"]) for offset in (6, 7)]
     assert tombstones == [(None, "gone", None), (None, None, None)]
-    assert (told[8]["_rejected"], told[8]["key"]) == (["json: the payload is not one JSON object"], "empty")
+    assert (records[8]["_rejected"], records[8]["key"]) == (["json: the payload is not one JSON object"], "empty")
 
 
 def test_record_times_of_a_clock_that_is_wrong_are_rejected_ahead_and_late_behind_and_move_no_watermark(

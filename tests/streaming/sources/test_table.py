@@ -46,12 +46,12 @@ class TableCase(SourceCase):
         shutil.rmtree(self.uri)
 
     def speaks_of(self, words: str, name: str) -> bool:
-        told = re.search(r"(?:versions?|batch) (\d+)(?: to (\d+))?", words)
-        if told is None:
+        match = re.search(r"(?:versions?|batch) (\d+)(?: to (\d+))?", words)
+        if match is None:
             # Of a table as a whole nothing is told by units.
             return True
-        first = 0 if "up to" in words else int(told[1])
-        return first <= int(name) <= int(told[2] or told[1])
+        first = 0 if "up to" in words else int(match[1])
+        return first <= int(name) <= int(match[2] or match[1])
 
 
 class VersionsCase(TableCase):
@@ -204,9 +204,9 @@ def test_a_delta_table_that_lost_rows_is_refused_with_the_version(spark: SparkSe
         write_deltalake(case.uri, pa.table({"value": [b"z"]}), mode="overwrite")
     with pytest.raises(Exception, match="removed or changed rows") as raised:
         reader.read_on()
-    told = case.source.explain(spark, reader.reading, str(raised.value))
-    assert isinstance(told, SourceError)
-    assert "version 2 of the table" in str(told) and "only grows" in str(told)
+    error = case.source.explain(spark, reader.reading, str(raised.value))
+    assert isinstance(error, SourceError)
+    assert "version 2 of the table" in str(error) and "only grows" in str(error)
 
 
 def test_a_table_that_was_replaced_or_rewound_is_refused_with_what_to_do(spark: SparkSession, lake: Lake) -> None:

@@ -38,9 +38,9 @@ class Following:
     def batch(self) -> list[tuple[int, str | None, int | None, bool]]:
         """Version, row, and whether it was removed, of what changed since."""
         begins, self._at = self._at, self.reader.newest(self._at)
-        found = [row for piece in self.reader.pieces(begins, self._at) for row in self._rows(piece)]
-        assert [row for piece in self.reader.pieces(begins, self._at) for row in self._rows(piece)] == found
-        return found
+        changes = [row for piece in self.reader.pieces(begins, self._at) for row in self._rows(piece)]
+        assert [row for piece in self.reader.pieces(begins, self._at) for row in self._rows(piece)] == changes
+        return changes
 
     def _rows(self, piece: Any) -> list[tuple[int, str | None, int | None, bool]]:
         rows = [row for batch in self.reader.read(piece) for row in batch.to_pylist()]

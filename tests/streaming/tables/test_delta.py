@@ -65,8 +65,8 @@ def test_history_of_an_older_version_ends_with_it_while_others_go_on_writing(spa
     assert opened is not None
     append_numbered(rows, uri, [20])
 
-    told = {commit["version"]: commit["userMetadata"] for commit in commits_of(opened)}
-    assert told == {0: None} | {number + 1: {"number": number} for number in range(18)}
+    metadata = {commit["version"]: commit["userMetadata"] for commit in commits_of(opened)}
+    assert metadata == {0: None} | {number + 1: {"number": number} for number in range(18)}
     assert [commit["version"] for commit in commits_of(opened, 2)] == [18, 17]
 
 
@@ -148,8 +148,8 @@ def test_no_commit_removes_an_entry_however_old(spark: SparkSession, lake: Lake)
     for entry in Path(uri, "_delta_log").iterdir():
         os.utime(entry, (0, 0))
     append_numbered(rows, uri, range(12, 22))  # beyond the next checkpoint, which is when Delta cleans up
-    told = [commit["userMetadata"] for commit in commit_history(uri)]
-    assert told == [*({"number": number} for number in reversed(range(22))), None]
+    metadata = [commit["userMetadata"] for commit in commit_history(uri)]
+    assert metadata == [*({"number": number} for number in reversed(range(22))), None]
 
 
 def test_the_checksum_of_a_commit_is_what_the_entries_up_to_it_come_to(spark: SparkSession, lake: Lake) -> None:
@@ -162,7 +162,7 @@ def test_the_checksum_of_a_commit_is_what_the_entries_up_to_it_come_to(spark: Sp
 
     sizes: dict[str, int] = {}
     newest: dict[str, Any] = {}
-    told = []
+    versions = []
     for entry in sorted(Path(uri, "_delta_log").glob("*.json")):
         for kind, action in (next(iter(json.loads(line).items())) for line in entry.read_text().splitlines()):
             if kind == "add":
@@ -176,8 +176,8 @@ def test_the_checksum_of_a_commit_is_what_the_entries_up_to_it_come_to(spark: Sp
             assert (checksum["numFiles"], checksum["tableSizeBytes"]) == (len(sizes), sum(sizes.values()))
             assert (checksum["metadata"], checksum["protocol"]) == (newest["metaData"], newest["protocol"])
             assert (checksum["numMetadata"], checksum["numProtocol"]) == (1, 1)
-            told.append(int(entry.stem))
-    assert told == [1, 2, 4]
+            versions.append(int(entry.stem))
+    assert versions == [1, 2, 4]
 
 
 def test_spark_sees_a_new_version_without_a_job(spark: SparkSession, lake: Lake) -> None:
@@ -221,8 +221,8 @@ def test_bounds_are_kept_of_what_json_has_exactly_and_of_nothing_else(tmp_path: 
         "ratio": [0.5, float("inf")],
     }
     pq.write_table(pa.table(columns), tmp_path / "file.parquet")
-    told = file_statistics(pq.ParquetFile(tmp_path / "file.parquet").metadata, list(columns))
-    assert json.loads(json.dumps(told)) == {
+    statistics = file_statistics(pq.ParquetFile(tmp_path / "file.parquet").metadata, list(columns))
+    assert json.loads(json.dumps(statistics)) == {
         "numRecords": 2,
         "minValues": {"number": 1, "day": "2026-01-01"},
         "maxValues": {"number": 2, "day": "2026-01-02"},

@@ -30,8 +30,8 @@ def append(uri: str, batch: int, *seconds: float, dated: bool = True) -> None:
 
 def rows(uri: str, paths: Iterable[str]) -> set[tuple[datetime, int]]:
     """What is in these files."""
-    found = (pq.read_table(f"{uri}/{path}", columns=["at", "_batch"]).to_pylist() for path in paths)
-    return {(row["at"], row["_batch"]) for file in found for row in file}
+    files = (pq.read_table(f"{uri}/{path}", columns=["at", "_batch"]).to_pylist() for path in paths)
+    return {(row["at"], row["_batch"]) for file in files for row in file}
 
 
 def everything_told(index: FileIndex) -> dict[str, object]:

@@ -74,13 +74,13 @@ def test_rows_that_an_earlier_process_has_left_waiting_count_when_it_is_decided_
     monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", 6)
     monkeypatch.setattr("streaming.views.explained.FOLDED_FROM", 6)
     daily = replace(count_by_sensor, window=Tumbling("1 day"))
-    told = []
+    explanations = []
     for rows in ("a@1, b@2", "a@100, b@101", "a@200, b@201"):
         run(spark, lake, Pipeline(stream, (daily,)), readings(rows))
-        told.append(explain(spark, lake, daily)["computed"])
-    assert "; 2 reads of rows wait for it now, each row in one window, and from 6 on they are folded" in told[0]
-    assert "; 4 reads of rows wait for it now, each row in one window, and from 6 on they are folded" in told[1]
-    assert told[2].startswith("rows up to batch 2 are folded into panes of partial aggregates; 0 reads")
+        explanations.append(explain(spark, lake, daily)["computed"])
+    assert "; 2 reads of rows wait for it now, each row in one window, and from 6 on they are folded" in explanations[0]
+    assert "; 4 reads of rows wait for it now, each row in one window, and from 6 on they are folded" in explanations[1]
+    assert explanations[2].startswith("rows up to batch 2 are folded into panes of partial aggregates; 0 reads")
 
 
 def test_nothing_is_explained_before_anything_was_ingested(spark: SparkSession, lake: Lake) -> None:

@@ -54,5 +54,5 @@ def test_one_step_over_rows_that_are_late_for_some_of_their_windows(
     run(spark, lake, Pipeline(stream, (view,)), *files[1:])
     results = read_first(spark, lake, view).selectExpr("id", "unix_micros(window_end)", "readings").collect()
     begin = at(0).timestamp()
-    found = {(key, round(end / 1e6 - begin)): number for key, end, number in results}
-    assert found == expected(size, slide)
+    counts = {(key, round(end / 1e6 - begin)): number for key, end, number in results}
+    assert counts == expected(size, slide)

@@ -107,15 +107,15 @@ LATER = (
 
 def tables(lake: Lake, pipeline: Pipeline) -> dict[str, list[str]]:
     """Every row of every table, as text, without the processing times of the engine and the place of the lake."""
-    found = {}
+    contents = {}
     for view in pipeline.views:
         for uri in (lake.table(view, each.suffix) for each in view.tables):
             if DeltaTable.is_deltatable(uri):
                 table = DeltaTable(uri).to_pyarrow_table()
-                told = sorted(set(table.column_names) - {*_WRITTEN})
-                rows = [in_some_order(row) for row in table.select(told).to_pylist()]
-                found[uri.removeprefix(lake.root)] = sorted(str(row).replace(lake.root, "") for row in rows)
-    return found
+                columns = sorted(set(table.column_names) - {*_WRITTEN})
+                rows = [in_some_order(row) for row in table.select(columns).to_pylist()]
+                contents[uri.removeprefix(lake.root)] = sorted(str(row).replace(lake.root, "") for row in rows)
+    return contents
 
 
 def in_some_order(row: dict[str, Any]) -> dict[str, Any]:
@@ -203,9 +203,9 @@ def test_first_results_that_were_deleted_come_back_whatever_state_there_is(
     run(spark, lake, everything, *LATER)
     correct_sessions(spark, lake)
 
-    found, expected = tables(lake, everything), tables(from_the_start, everything)
-    assert found.pop("/visits/moving_state")
-    assert found == expected
+    contents, expected = tables(lake, everything), tables(from_the_start, everything)
+    assert contents.pop("/visits/moving_state")
+    assert contents == expected
 
 
 def test_a_process_whose_table_of_open_sessions_could_not_be_written_goes_on_with_all_rows(
@@ -222,9 +222,9 @@ def test_a_process_whose_table_of_open_sessions_could_not_be_written_goes_on_wit
             step.run()
     for step in runtime.steps(spark, lambda: NOW):
         step.run()
-    found, expected = (tables(each, Pipeline(visits, (sessions,))) for each in (lake, from_the_start))
+    contents, expected = (tables(each, Pipeline(visits, (sessions,))) for each in (lake, from_the_start))
     # Rows of a copied log keep where they were read.
-    at_home = {name: [row.replace(from_the_start.root, "") for row in rows] for name, rows in found.items()}
+    at_home = {name: [row.replace(from_the_start.root, "") for row in rows] for name, rows in contents.items()}
     assert at_home == {name: expected[name] for name in ("/visits/sessions", "/visits/sessions_state")}
 
 
@@ -245,9 +245,9 @@ def test_a_log_without_statistics_is_read_as_one_that_has_them(
 
     expected = tables(from_the_start, everything)
     del expected["/visits/sessions_corrections"]
-    found = tables(lake, everything)
+    contents = tables(lake, everything)
     # Rows of a copied log keep where they were read.
-    assert {name: [row.replace(from_the_start.root, "") for row in rows] for name, rows in found.items()} == expected
+    assert {name: [row.replace(from_the_start.root, "") for row in rows] for name, rows in contents.items()} == expected
 
 
 @pytest.mark.parametrize(("name", "most"), [("moving", 1), ("sessions", 3), ("stays", 5)])
@@ -336,6 +336,6 @@ def test_a_new_view_may_read_a_column_that_comes_with_it(spark: SparkSession, la
     by_place = Windowed("by_place", wider, SessionWindow("8 hours"), {"visits": agg.count()}, by=("place",))
     run(spark, lake, Pipeline(wider, (by_place,)), [at_hours("a@60")[0] | {"place": "Rome"}], end_of_input=True)
 
-    found = tuples(read_first(spark, lake, by_place), "place", "window_start", "visits")
-    assert [row[2] for row in found if row[0] == "Rome"] == [1]
-    assert sum(row[2] for row in found) == 7
+    sessions = tuples(read_first(spark, lake, by_place), "place", "window_start", "visits")
+    assert [row[2] for row in sessions if row[0] == "Rome"] == [1]
+    assert sum(row[2] for row in sessions) == 7

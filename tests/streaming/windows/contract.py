@@ -70,8 +70,8 @@ def check_lateness(window: Window, rows: DataFrame) -> None:
         assert row["late"] == bool(row["expected"])
     late = F.filter(window.bounds(F.col("at")), lambda own: window.late(own, F.col("stamp")))
     counted = stamps.select(F.size(late).alias("expected"), window.late_windows(F.col("at"), F.col("stamp")))
-    for expected, told in counted.distinct().collect():
-        assert told == expected
+    for expected, count in counted.distinct().collect():
+        assert count == expected
 
 
 def check_rows_for_day(window: Window, rows: DataFrame, day: date) -> None:

@@ -53,8 +53,8 @@ def assigned(spark: SparkSession, windows: Sequence[Window], instants: Iterable[
         ).alias(f"w{number}")
         for number, window in enumerate(windows)
     ]
-    found = rows.select("place", *kinds).orderBy("place").collect()
-    return [[[(start, end) for start, end in windows_of_row] for windows_of_row in row[1:]] for row in found]
+    assignments = rows.select("place", *kinds).orderBy("place").collect()
+    return [[[(start, end) for start, end in windows_of_row] for windows_of_row in row[1:]] for row in assignments]
 
 
 def test_a_window_includes_its_start_and_excludes_its_end(spark: SparkSession) -> None:
@@ -89,8 +89,8 @@ def test_a_window_includes_its_start_and_excludes_its_end(spark: SparkSession) -
         (session, EPOCH - MS, [(EPOCH - MS, EPOCH + 9999 * MS)]),
     ]
     kinds = list({window: None for window, _, _ in cases})
-    found = assigned(spark, kinds, [micros(instant) for _, instant, _ in cases])
-    for (window, instant, expected), row in zip(cases, found, strict=True):
+    assignments = assigned(spark, kinds, [micros(instant) for _, instant, _ in cases])
+    for (window, instant, expected), row in zip(cases, assignments, strict=True):
         wanted = [(micros(start), micros(end)) for start, end in expected]
         assert row[kinds.index(window)] == wanted, (window, instant)
 
@@ -120,8 +120,8 @@ def test_a_local_day_runs_from_midnight_to_midnight_whatever_the_clocks_do(spark
         ("Pacific/Apia", "2011-12-30T10:00:00", "2011-12-30T10:00:00", "2011-12-31T10:00:00"),
     ]
     kinds = [LocalDays(zone) for zone in dict.fromkeys(case[0] for case in cases)]
-    found = assigned(spark, kinds, [micros(utc(case[1])) for case in cases])
-    for (zone, instant, start, end), row in zip(cases, found, strict=True):
+    assignments = assigned(spark, kinds, [micros(utc(case[1])) for case in cases])
+    for (zone, instant, start, end), row in zip(cases, assignments, strict=True):
         assert row[kinds.index(LocalDays(zone))] == [(micros(utc(start)), micros(utc(end)))], (zone, instant)
 
 
@@ -141,8 +141,8 @@ def test_custom_windows_are_none_one_or_many_and_those_that_are_no_windows_are_l
         around((5, 0), (5, 5)): [],  # ends before it starts, or at once
         "array(struct(at, cast(null as timestamp)), null)": [],
     }
-    found = assigned(spark, [Custom(sql, within="10 seconds") for sql in cases], [micros(T0)])[0]
-    for (sql, expected), windows in zip(cases.items(), found, strict=True):
+    assignments = assigned(spark, [Custom(sql, within="10 seconds") for sql in cases], [micros(T0)])[0]
+    for (sql, expected), windows in zip(cases.items(), assignments, strict=True):
         assert windows == [(micros(at(start)), micros(at(end))) for start, end in expected], sql
 
 
@@ -150,8 +150,8 @@ def test_a_session_gap_by_column_may_be_a_fraction_and_is_no_session_where_it_is
     spark: SparkSession,
 ) -> None:
     gaps = {"2": 2.0, "0.25D": 0.25, "0": None, "-1": None, "cast(null as int)": None}
-    found = assigned(spark, [SessionWindow(seconds_of=sql) for sql in gaps], [micros(T0)])[0]
-    assert found == [[] if gap is None else [(micros(T0), micros(at(gap)))] for gap in gaps.values()]
+    assignments = assigned(spark, [SessionWindow(seconds_of=sql) for sql in gaps], [micros(T0)])[0]
+    assert assignments == [[] if gap is None else [(micros(T0), micros(at(gap)))] for gap in gaps.values()]
 
 
 def _length(length: int) -> str:
@@ -183,14 +183,14 @@ def test_1000_instants_are_in_the_windows_that_floor_arithmetic_gives(spark: Spa
 
     checked = 0
     for instant, row in zip(instants, assigned(spark, windows, instants), strict=True):
-        for (size, slide, offset), found in zip(shapes, row, strict=True):
+        for (size, slide, offset), bounds in zip(shapes, row, strict=True):
             newest = (instant - offset * 1000) // (slide * 1000)
             expected = []
             for number in range(newest - size // slide - 1, newest + 1):
                 start = (offset + number * slide) * 1000
                 if start <= instant < start + size * 1000:
                     expected.append((start, start + size * 1000))
-            assert found == expected, (instant, size, slide, offset)
+            assert bounds == expected, (instant, size, slide, offset)
             checked += 1
     assert checked == 30_000
 
@@ -220,11 +220,11 @@ def test_1000_instants_are_in_the_local_days_that_their_zones_calendar_gives(spa
         )
 
     for instant, row in zip(instants, assigned(spark, [LocalDays(name) for name in names], instants), strict=True):
-        for zone, found in zip(zones, row, strict=True):
+        for zone, bounds in zip(zones, row, strict=True):
             around = (EPOCH + instant * US).date()
             starts = sorted({midnight(around + timedelta(days=days), zone) for days in range(-3, 4)})
             expected = [(a, b) for a, b in pairwise(starts) if a <= instant < b]
-            assert found == expected, (instant, zone)
+            assert bounds == expected, (instant, zone)
 
 
 def test_a_correction_of_a_day_reads_every_row_that_a_window_of_that_day_may_hold(spark: SparkSession) -> None:
@@ -245,13 +245,13 @@ def test_a_correction_of_a_day_reads_every_row_that_a_window_of_that_day_may_hol
     rows = rows.withColumn("_day", F.to_date("at"))
 
     for window in kinds:
-        seen = rows.select(
+        verdicts = rows.select(
             "at",
             F.exists(window.bounds(F.col("at")), lambda w: F.to_date(w["start"]) == F.lit(day)).alias("held"),
             window.rows_for_day(day).alias("near"),
         ).collect()
-        held = [row["at"].astimezone(UTC) for row in seen if row["held"]]
-        near = {row["at"].astimezone(UTC) for row in seen if row["near"]}
+        held = [row["at"].astimezone(UTC) for row in verdicts if row["held"]]
+        near = {row["at"].astimezone(UTC) for row in verdicts if row["near"]}
         assert held and set(held) <= near, window
         # Windows that divide a day have no row of another.
         if window == Tumbling("10 minutes"):
@@ -303,8 +303,8 @@ def test_a_pair_is_late_from_the_stamp_that_closes_its_window_on(
         window.late_windows(F.col("at"), F.col("stamp")).alias("counted"),
     )
 
-    found = {stamp: rest for stamp, *rest in tuples(verdicts)}
-    assert found == {stamp: [late, int(late)] for stamp, late in stamps.items()}
+    lateness = {stamp: rest for stamp, *rest in tuples(verdicts)}
+    assert lateness == {stamp: [late, int(late)] for stamp, late in stamps.items()}
 
 
 def test_a_stream_closes_a_window_at_the_watermark_that_equals_its_end_and_not_a_millisecond_before(

@@ -36,12 +36,12 @@ def test_an_encrypted_socket_keeps_the_contract_and_trusts_no_certificate_but_th
     with line_server(tls=server_side(own)) as server:
         trusting = TcpSocket("127.0.0.1", server.port, ssl=True, ca=str(own))
         check_connector(trusting, ROWS, lambda: server.send(b"1\n2\r\n3\n"))
-        for untrusting, told in (
+        for untrusting, reason in (
             (replace(trusting, ca=None), r"tls://127.0.0.1:\d+ cannot be reached: its certificate is .* ca='ca.pem'"),
             (replace(trusting, host="localhost"), "certificate is not to be trusted .*Hostname mismatch"),
             (replace(trusting, ca=str(tmp_path / "none.pem")), "none.pem' of .* cannot be read .* name a PEM file"),
         ):
-            with pytest.raises(ReceiverError, match=told):
+            with pytest.raises(ReceiverError, match=reason):
                 next(untrusting.receive(Reception()))
     with line_server() as plain, pytest.raises(ReceiverError, match="cannot be reached"):
         receiving = replace(trusting, port=plain.port, connects_within="200 milliseconds").receive(Reception())

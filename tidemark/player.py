@@ -62,7 +62,7 @@ class _Log:
 
     def add(self, rows: Rows) -> list[tuple[int, int, Any]]:
         """Append a batch; returns event time, stamp and values of each row."""
-        stamp = _micros(self.clock.watermark)
+        stamp = _stamp(self.clock.watermark)
         read = [_read(self.stream, row) for row in rows]
         greatest = latest(*(from_micros(at) for at, _ in read))
         summary = BatchSummary({} if greatest is None else {"": greatest}, len(read), _PROCESSED_AT)
@@ -114,7 +114,7 @@ class _Player:
 
     def step(self) -> None:
         """Follow what has come since the last step."""
-        clock = _micros(self._watermark)
+        clock = _stamp(self._watermark)
         self._fold = Fold(self._keyed, self._rules(), self._tell)
         by_key: dict[tuple[Any, ...], list[Come]] = {key: [] for key in self._kept}
         for entry in self._due(clock):
@@ -147,7 +147,7 @@ class _Player:
     def played(self) -> Played:
         """What became of all steps."""
         keyed, names = self._keyed, self._keyed.state_schema.names
-        clock = _micros(self._watermark)
+        clock = _stamp(self._watermark)
         return Played(
             outputs=self._outputs,
             current=corrected(keyed, self._outputs, self._come, clock, self._rules())
@@ -224,7 +224,7 @@ def _time(value: Any) -> Any:
     return to_micros(instant) if isinstance(instant, datetime) else instant
 
 
-def _micros(instant: datetime | None) -> int:
+def _stamp(instant: datetime | None) -> int:
     return NEVER if instant is None else to_micros(instant)
 
 

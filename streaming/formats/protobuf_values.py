@@ -104,7 +104,7 @@ def _same(value: Any) -> Any:
 
 def _of_message(of: Descriptor) -> Value:
     if of.full_name == TIMESTAMP:
-        return _micros
+        return _timestamp
     if of.full_name in ANY_JSON:
         return lambda value: json.dumps(MessageToDict(value), ensure_ascii=False)
     if of.full_name in WRAPPERS:
@@ -121,7 +121,7 @@ def _of_message(of: Descriptor) -> Value:
     return struct
 
 
-def _micros(time: Any) -> int:
+def _timestamp(time: Any) -> int:
     if not (_FIRST_SECOND <= time.seconds <= _LAST_SECOND and 0 <= time.nanos < _NANOS):
         raise ValueError(f"{time.seconds} s and {time.nanos} ns are no time of the years 1 to 9999")
     return int(time.seconds) * 1_000_000 + int(time.nanos) // 1_000

@@ -136,12 +136,12 @@ def _watermarks(clock: Clock, batches: Sequence[Batch]) -> list[int]:
         after = clock.advance(state, batch.summary)
         # A heartbeat is stamped with what its own tick makes of the clock, any other batch by those before it.
         ticked = batch.cause == "heartbeat" and not batch.end_of_input
-        marks.append(_micros(after if ticked else state, clock))
+        marks.append(_watermark(after if ticked else state, clock))
         state = after
-    return [*marks, _micros(state, clock)]
+    return [*marks, _watermark(state, clock)]
 
 
-def _micros(state: ClockState, clock: Clock) -> int:
+def _watermark(state: ClockState, clock: Clock) -> int:
     watermark = clock.watermark(state)
     return NEVER if watermark is None else to_micros(watermark)
 

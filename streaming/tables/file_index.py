@@ -172,8 +172,8 @@ class FileIndex:
             action["size"],
             statistics.get("numRecords"),
             None if not text else date.fromisoformat(text),
-            _instant(least.get(self._time)),
-            _instant(greatest.get(self._time)),
+            _parsed(least.get(self._time)),
+            _parsed(greatest.get(self._time)),
             least.get("_batch"),
             greatest.get("_batch"),
         )
@@ -206,6 +206,6 @@ def _rounded_up(instant: datetime) -> datetime:
     return min(instant, LAST_MILLISECOND - MILLISECOND) + MILLISECOND
 
 
-def _instant(text: str | None) -> datetime | None:
+def _parsed(text: str | None) -> datetime | None:
     """An instant as Delta's statistics have it."""
     return None if text is None else datetime.fromisoformat(text)

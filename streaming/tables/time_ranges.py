@@ -77,7 +77,7 @@ def occupied(
     starts = np.flatnonzero(np.diff(distinct, prepend=distinct[0] - 2) > 1)
     ends = [*(starts[1:] - 1), len(distinct) - 1]
     return [
-        (_instant(int(distinct[start]) * micros), _instant((int(distinct[end]) + 1) * micros - 1))
+        (_at_most_last(int(distinct[start]) * micros), _at_most_last((int(distinct[end]) + 1) * micros - 1))
         for start, end in zip(starts, ends, strict=True)
     ]
 
@@ -97,5 +97,5 @@ def _buckets(
     return np.unique(instants // micros)
 
 
-def _instant(micros: int) -> datetime:
+def _at_most_last(micros: int) -> datetime:
     return min(from_micros(micros), LAST_MILLISECOND)

@@ -20,6 +20,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.committed import newest_in_logs
 from benchmarks.demands import begin, conclude, console
 from benchmarks.pipelines import keyed_meters, meters
 from benchmarks.processes import family, jvms, orphans, until
@@ -134,12 +135,14 @@ class Soak:
         java = jvms(members)
         pids = {"driver": before.pid, "supervisor": self._supervisor.pid}
         pid = java[0].pid if victim == "JVM" and java else pids.get(victim, before.pid)
-        newest, at = before.newest_batch or -1, time.monotonic()
+        at = time.monotonic()
         kill = Kill(self.seconds, f"{victim} {number.name}")
         self.record.kills.append(kill)
         self._recovering = True
         os.kill(pid, number)
         kill.orphans = orphans(members)
+        # The killed process may have committed more than it had told.
+        newest = newest_in_logs(self.lake, self.pipeline)
 
         def commits_again() -> bool:
             process = look(self.lake, self.pipeline).process

@@ -7,12 +7,14 @@ hands over the lease, its process number, and two pipes: one for why the process
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import NoReturn
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -26,6 +28,7 @@ from streaming.base import (
     LogError,
     SettingsError,
     StreamingError,
+    interval,
     utc_now,
 )
 from streaming.declare import Pipeline, find_pipeline
@@ -64,6 +67,7 @@ class StreamProcess:
         self._last_words_to = last_words
         self._control = ControlFolder(lake, pipeline)
         self._ending: Ending | None = None
+        self._gone_by = math.inf
         self._wake = threading.Event()
         self._spark: SparkSession | None = None
         self._continuous: Continuous | None = None
@@ -109,23 +113,36 @@ class StreamProcess:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _end(self, ending: Ending) -> None:
+        if ending == "stop":
+            self._be_gone_within(interval(self._pipeline.stop_within).total_seconds())
         self._ending = ending if self._ending != "stop" else "stop"
         self._wake.set()
 
+    def _be_gone_within(self, seconds: float) -> None:
+        self._gone_by = min(self._gone_by, time.monotonic() + seconds)
+
     def _guard(self) -> None:
-        """No process outlives its supervisor or its JVM, whatever else hangs."""
-        orphaned: float | None = None
+        """No process outlives its supervisor, its JVM or the deadline of its stop, whatever else hangs."""
+        orphaned = False
         while True:
             time.sleep(_SUPERVISOR_LOOKED_AT_EVERY)
-            if orphaned is None and os.getppid() != self._supervisor:
+            if not orphaned and os.getppid() != self._supervisor:
+                orphaned = True
                 _log.warning("the supervisor is gone, stopping")
-                orphaned = time.monotonic()
                 self._end("stop")
-            if orphaned is not None and (self._spark is None or time.monotonic() - orphaned > ORPHAN_STOPS_WITHIN):
-                os.killpg(os.getpgid(0), signal.SIGKILL)
+                self._be_gone_within(0.0 if self._spark is None else ORPHAN_STOPS_WITHIN)
             if (code := _jvm_exit(self._spark)) is not None:
-                self._last_words(LastWords(error=f"the JVM ended with code {code}"))
-                os.killpg(os.getpgid(0), signal.SIGKILL)
+                self._kill_group(f"the JVM ended with code {code}")
+            if time.monotonic() > self._gone_by:
+                self._kill_group(
+                    f"it was told to stop and did not end in time (stop_within is {self._pipeline.stop_within!r})"
+                )
+
+    def _kill_group(self, why: str) -> None:
+        # Nobody may be left to read them, and the group is to go all the same.
+        with suppress(BrokenPipeError):
+            self._last_words(LastWords(error=why))
+        os.killpg(os.getpgid(0), signal.SIGKILL)
 
     def _explain_end(self, error: Exception) -> None:
         failed = None if self._continuous is None else self._continuous.watch.failed

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -125,6 +126,34 @@ def test_o13_a_pipeline_that_is_flooded_gets_stuck_and_is_killed_holds_up_no_oth
         until(lambda: ingested(lake) == feeder.landed, "ingested afterwards", lake, within=30)
         assert (process_of(other), other.status.restarts, other.status.failures) == (undisturbed, 0, ())
         assert look(lake, pipeline).state == "running"
+
+
+def test_a_process_that_others_than_its_supervisor_tell_to_stop_is_gone_within_the_deadline_of_a_stop(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """The step that it is in waits at a gate, which is held and never opened."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    waiting = {"id": "a", "at": at(1).isoformat(), "gate": str(gate)}
+    land_all(lake, gated.stream, [waiting], [{"id": "a", "at": at(30).isoformat()}])
+    with supervised(lake, gated) as supervisor:
+        held: list[int] = []
+
+        def at_the_gate() -> bool:
+            # Only where somebody reads, which the step does once it has come to the gate.
+            with suppress(OSError):
+                held.append(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+            return bool(held)
+
+        until(at_the_gate, "at the gate", lake)
+        members = family(process_of(supervisor))
+        os.kill(members[0].pid, signal.SIGTERM)
+        until(lambda: not any(member.is_running() for member in members), "gone", lake, within=10)
+        os.close(held[0])
+        until(lambda: supervisor.status.state == "failed", "failed", lake)
+    assert supervisor.status.failures[-1].error == (
+        "it was told to stop and did not end in time (stop_within is '5 seconds')"
+    )
 
 
 def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_again_and_again(

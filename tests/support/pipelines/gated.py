@@ -26,4 +26,4 @@ gated = Stream(
 
 counts = Windowed("counts", gated, Tumbling("10 seconds"), by=("id",), function=WindowFunction(pass_gates, "rows long"))
 
-pipeline = Pipeline(gated, (counts,), restart=NoRestart())
+pipeline = Pipeline(gated, (counts,), restart=NoRestart(), stop_within="5 seconds")

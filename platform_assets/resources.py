@@ -38,8 +38,8 @@ class SparkResource(LazyPySparkResource):
     tests, and in the demo, it outlives the run.
 
     A run that Dagster has launched in a process of its own gives way to the streams on its machine, which ask for no
-    session here: corrections, drains, gates and maintenance can wait for a stream that recovers or is behind, not the other
-    way round.
+    session here: corrections, drains, gates and maintenance can wait for a stream that recovers or is behind, not the
+    other way round.
     """
 
     lake: dg.ResourceDependency[LakeResource]

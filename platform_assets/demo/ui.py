@@ -10,7 +10,8 @@ from typing import NoReturn
 from rich.console import Console
 
 from platform_assets.errors import InstanceError
-from platform_assets.instance import dagster_home, open_instance, project_folder, workspace
+from platform_assets.home import dagster_home, project_folder, workspace
+from platform_assets.instance import open_instance
 from streaming import Settings
 
 HOST = "127.0.0.1"

@@ -2,7 +2,8 @@
 
 from streaming.clocks.clock import Ascending, BoundedOutOfOrderness, Clock, Punctuated, clock_from_json
 from streaming.clocks.joint import joint_watermark
-from streaming.clocks.state import BatchSummary, ClockState, latest
+from streaming.clocks.state import ClockState, latest
+from streaming.clocks.summary import BatchSummary
 
 __all__ = [
     "Ascending",

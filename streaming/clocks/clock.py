@@ -16,7 +16,8 @@ from streaming.base import (
     interval,
     names_in,
 )
-from streaming.clocks.state import BatchSummary, ClockState, latest
+from streaming.clocks.state import ClockState, latest
+from streaming.clocks.summary import BatchSummary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a clock learns of a batch and what it remembers, as values that are stored in the commit."""
+"""What a clock remembers of all batches so far, as a value that is stored in the commit."""
 
 from __future__ import annotations
 
@@ -7,49 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from streaming.base import (
-    FIRST_INSTANT,
-    LAST_MILLISECOND,
-    MILLISECOND,
-    from_micros,
-    optional_instant,
-    optional_micros,
-    to_micros,
-)
-
-
-@dataclass(frozen=True)
-class BatchSummary:
-    """What a clock may know of one batch; one without rows is a tick of the clock.
-
-    `greatest`: for each source partition that brought valid rows, the greatest event time of those that move the
-    clock, null where none of them does; `rows`: rows read, rejected ones too; `processed_at`: processing time.
-    `partitions_end`: the partitions so far bring no more rows, because another source follows.
-    """
-
-    greatest: Mapping[str, datetime | None]
-    rows: int
-    processed_at: datetime
-    partitions_end: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """The summary as JSON values, instants as microseconds since the epoch."""
-        return {
-            "greatest": _micros_of_each(self.greatest),
-            "rows": self.rows,
-            "processed_at": to_micros(self.processed_at),
-            **({"partitions_end": True} if self.partitions_end else {}),
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> BatchSummary:
-        """The inverse of `to_json`."""
-        return cls(
-            _instants_of_each(value["greatest"]),
-            value["rows"],
-            from_micros(value["processed_at"]),
-            value.get("partitions_end", False),
-        )
+from streaming.base import FIRST_INSTANT, LAST_MILLISECOND, MILLISECOND, optional_instant, optional_micros
+from streaming.clocks.summary import instants_of_each, micros_of_each
 
 
 @dataclass(frozen=True)
@@ -78,9 +37,9 @@ class ClockState:
     def to_json(self) -> dict[str, Any]:
         """The state as JSON values, instants as microseconds since the epoch."""
         return {
-            "greatest": _micros_of_each(self.greatest),
+            "greatest": micros_of_each(self.greatest),
             "watermark": optional_micros(self.watermark),
-            "seen": _micros_of_each(self.last_valid_row_at),
+            "seen": micros_of_each(self.last_valid_row_at),
             "arrived": optional_micros(self.last_row_at),
             "moved_to": optional_micros(self.moved_to),
             "moved_to_at_last_row": optional_micros(self.moved_to_at_last_row),
@@ -90,7 +49,7 @@ class ClockState:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> ClockState:
         """The inverse of `to_json`; logs written before there were all of its fields are read as well."""
-        greatest, last_row_at = _instants_of_each(value["greatest"]), optional_instant(value.get("arrived"))
+        greatest, last_row_at = instants_of_each(value["greatest"]), optional_instant(value.get("arrived"))
         if "moved_to" in value:
             moved_to, at_last_row = optional_instant(value["moved_to"]), optional_instant(value["moved_to_at_last_row"])
         else:
@@ -101,7 +60,7 @@ class ClockState:
         return cls(
             greatest,
             moved_to,
-            _instants_of_each(value.get("seen", {})),
+            instants_of_each(value.get("seen", {})),
             last_row_at,
             at_last_row,
             optional_instant(value.get("closed_to")),
@@ -124,11 +83,3 @@ def latest(*instants: datetime | None) -> datetime | None:
 
 def _earliest(*instants: datetime | None) -> datetime | None:
     return min((instant for instant in instants if instant is not None), default=None)
-
-
-def _micros_of_each(instants: Mapping[str, datetime | None]) -> dict[str, int | None]:
-    return {partition: optional_micros(instant) for partition, instant in instants.items()}
-
-
-def _instants_of_each(micros: Mapping[str, int | None]) -> dict[str, datetime | None]:
-    return {partition: optional_instant(value) for partition, value in micros.items()}

@@ -7,9 +7,10 @@ from functools import singledispatch
 from streaming.base import ORIGIN, DeclarationError
 from streaming.declare import ELEMENT, Delivery, Enriched, Joined, Keyed, Operator, Selected, Stream, TwoSided, Windowed
 from streaming.deliveries.changes import ChangesOutbox
-from streaming.deliveries.changing import ChangingView
-from streaming.deliveries.changing_joins import ChangingJoin, ChangingTwoSided
+from streaming.deliveries.changing_joins import ChangingJoin
 from streaming.deliveries.changing_keyed import ChangingKeyed
+from streaming.deliveries.changing_two_sided import ChangingTwoSided
+from streaming.deliveries.changing_views import ChangingView
 from streaming.deliveries.enrichments import EnrichmentOutbox
 from streaming.deliveries.keyed import KeyedOutbox
 from streaming.deliveries.logs import LogOutbox

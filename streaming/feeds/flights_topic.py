@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from streaming.base import FeedError
-from streaming.feeds.flights import Departure, departures_sent
+from streaming.feeds.departures import Departure, departures_sent
 
 _WITHIN = 30.0
 

@@ -10,7 +10,9 @@ from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError, check_type, sql
 from streaming.formats.avro import Avro
-from streaming.formats.debezium_envelopes import AFTER, AT, BEFORE, OP, SOURCE, Envelope, OfAvro, OfJson
+from streaming.formats.debezium_avro import OfAvro
+from streaming.formats.debezium_envelopes import AFTER, AT, BEFORE, OP, SOURCE, Envelope
+from streaming.formats.debezium_json import OfJson
 from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG, Format
 from streaming.formats.json import Json
 

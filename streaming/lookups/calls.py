@@ -17,7 +17,9 @@ import pyarrow as pa
 from streaming.base import to_micros
 from streaming.declare import Enriched
 from streaming.keyed import encoder
-from streaming.lookups.callers import CallError, caller_of
+from streaming.lookups.caller import Caller
+from streaming.lookups.coroutines import Coroutines
+from streaming.lookups.processes import CallError, Processes
 from streaming.lookups.question import Answer, Question
 
 _FIRST_RETRY, _LONGEST_RETRY, _JITTER = 0.25, 60.0, 0.25
@@ -37,7 +39,7 @@ class Calls:
         self._encode = encoder(pa.struct(list(enriched.answer_schema)))
         self._in_flight = 0
         self._loop = asyncio.new_event_loop()
-        self._caller = caller_of(enriched)
+        self._caller: Caller = Coroutines(enriched) if enriched.is_async else Processes(enriched)
         self._slots = asyncio.Semaphore(capacity_of(enriched))
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"{enriched.name} calls", daemon=True)
         self._thread.start()

@@ -5,6 +5,7 @@ from streaming.operations.class_sharing import make_class_archive
 from streaming.operations.cuts import lake_as_of, recomputed
 from streaming.operations.doctor import Ailment, examine, heal
 from streaming.operations.erasure import Erased, Erasure, ErasurePreview, Person, erase, erasures, preview_erasure
+from streaming.operations.kept import kept_bytes
 from streaming.operations.left import LeftTable, drop, left_tables
 from streaming.operations.maintenance import Maintained, maintain, needs_maintenance
 from streaming.operations.rebuild import RebuildListener, rebuild
@@ -20,8 +21,9 @@ from streaming.operations.retention import (
     kept_days,
     planned_drop,
 )
+from streaming.operations.saved import Savepoint
 from streaming.operations.savepoint import savepoint
-from streaming.operations.savepoints import Savepoint, drop_savepoint, find_savepoint, kept_bytes, savepoints
+from streaming.operations.savepoints import drop_savepoint, find_savepoint, savepoints
 
 __all__ = [
     "APPEND",

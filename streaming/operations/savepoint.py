@@ -26,7 +26,8 @@ from streaming.declare import CHANGES, DEAD, Delivery, Operator, Pipeline, Strea
 from streaming.deliveries import Ledger, ledger_of
 from streaming.lake import Lake
 from streaming.log import QUERY, archive_batches, head
-from streaming.operations.savepoints import SavedTable, Savepoint, unused_name
+from streaming.operations.saved import SavedTable, Savepoint
+from streaming.operations.savepoints import unused_name
 from streaming.operators import generation_of, runtime_of
 from streaming.spark import copy_checkpoint, query_id
 from streaming.tables import copy_table, delta, location, storage

@@ -5,7 +5,7 @@ from streaming.service.alerts import ALERTS, AlertStatus, evaluate
 from streaming.service.delivering import Delivering
 from streaming.service.drain import drain
 from streaming.service.lease import Lease, has_left_record, holder_of, take_lease
-from streaming.service.measures import Measure, together
+from streaming.service.measures import Measure
 from streaming.service.metrics import METRICS, StreamCollector, samples
 from streaming.service.overview import Overview, look, request
 from streaming.service.progress import shown_on
@@ -20,6 +20,7 @@ from streaming.service.spark_errors import explain_known
 from streaming.service.status import Action, ControlFolder, ProcessStatus, QueryStatus, ReceiverStatus, SupervisorStatus
 from streaming.service.supervise import supervise
 from streaming.service.supervisor import Supervisor
+from streaming.service.throughput import together
 from streaming.service.watch import Watch
 
 __all__ = [

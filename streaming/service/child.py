@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.service.logs import RUN, current_run
+from streaming.service.log_context import current_run
+from streaming.service.logs import RUN
 from streaming.service.pulse import Pulse, PulseReader
 from streaming.service.status import LastWords
 

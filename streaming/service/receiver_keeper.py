@@ -12,7 +12,8 @@ from pathlib import Path
 
 from streaming.declare import ExponentialBackoff, Failure, Pipeline
 from streaming.lake import Lake
-from streaming.service.logs import RUN, current_run
+from streaming.service.log_context import current_run
+from streaming.service.logs import RUN
 
 _ENDS_WITHIN = 15.0
 _KEPT_FAILURES = 50

@@ -12,7 +12,8 @@ from threading import Event
 from streaming.base import LeaseError
 from streaming.declare import Pipeline, Receiver, find_pipeline
 from streaming.lake import Lake, Settings
-from streaming.service.logs import RUN, configure_logs, new_run
+from streaming.service.log_context import new_run
+from streaming.service.logs import RUN, configure_logs
 from streaming.service.receiving import Receiving
 from streaming.service.status import ReceiverStatus
 

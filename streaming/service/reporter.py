@@ -12,11 +12,13 @@ import psutil
 
 from streaming.base import interval
 from streaming.log import QUERY
-from streaming.service.measures import CatchUp, Measure, together
+from streaming.service.catching_up import CatchUp
+from streaming.service.measures import Measure
 from streaming.service.query_names import ingest_query
 from streaming.service.repeated import Repeated
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus, QueryStatus
+from streaming.service.throughput import together
 from streaming.service.watch import Watch
 from streaming.sources import by_unit
 

@@ -23,8 +23,8 @@ from streaming.operators import OperatorRuntime, Written, runtime_of
 from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
 from streaming.service.followed import Followed
+from streaming.service.log_context import in_batch
 from streaming.service.log_writer import LogWriter
-from streaming.service.logs import in_batch
 from streaming.service.operator_checks import OperatorChecks
 from streaming.service.query_errors import explain, explained, stop_was_asked
 from streaming.service.query_names import ingest_query

@@ -16,7 +16,7 @@ from streaming.service.child import Child
 from streaming.service.continuous import Ending
 from streaming.service.hangs import hang
 from streaming.service.lease import Lease, take_lease
-from streaming.service.logs import begin_run, new_run
+from streaming.service.log_context import begin_run, new_run
 from streaming.service.process import DRAIN, STOP, origins
 from streaming.service.receiver_keeper import ReceiverKeeper
 from streaming.service.status import REQUEST, Action, ControlFolder, LastWords, Request, SupervisorStatus

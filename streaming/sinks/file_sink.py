@@ -3,93 +3,17 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from streaming.base import SinkError
+from streaming.sinks.attempts import Attempts
 from streaming.sinks.comparison import Checksum, Comparison
 from streaming.sinks.file_layout import FileLayout
+from streaming.sinks.places import Place
 from streaming.sinks.sink import Delivered, NumberedBatch, PutAside, Sink
-from streaming.tables import storage
-
-_HIDDEN = ("_", ".")
-
-
-class Place(ABC):
-    """Where whole files lie, under names relative to it; every method raises OSError or SinkError where it is away."""
-
-    address: str
-
-    @abstractmethod
-    def put(self, path: str, content: bytes) -> None:
-        """Put a file in place whole, as whoever lists its folder sees it."""
-
-    @abstractmethod
-    def read(self, path: str) -> bytes | None:
-        """The content of a file; None where there is none."""
-
-    @abstractmethod
-    def remove(self, paths: Collection[str]) -> None:
-        """Take files away, as far as they are there."""
-
-    @abstractmethod
-    def paths(self) -> Iterator[str]:
-        """The files that readers see, which pass over names that begin with `.` or `_`."""
-
-
-class Folder(Place):
-    """A folder on any storage that Arrow knows; it is made with the first file."""
-
-    def __init__(self, root: str) -> None:
-        self.address = root.rstrip("/")
-
-    def put(self, path: str, content: bytes) -> None:
-        storage.put_whole(f"{self.address}/{path}", content)
-
-    def read(self, path: str) -> bytes | None:
-        return storage.read_bytes(f"{self.address}/{path}")
-
-    def remove(self, paths: Collection[str]) -> None:
-        for path in paths:
-            storage.remove(f"{self.address}/{path}")
-
-    def paths(self) -> Iterator[str]:
-        for path, _ in storage.walked(self.address, lambda name: not name.startswith(_HIDDEN)):
-            yield path
-
-
-class Attempts:
-    """The files of the batch that is being put, written down beforehand, so that none is left of one given up.
-
-    An attempt that died may have cut the batch into other files, of an older declaration, or may never be made again,
-    because somebody began the delivery anew.
-    """
-
-    def __init__(self, place: Place, delivery: str) -> None:
-        self._place = place
-        self._path = f"_delivered/{delivery}.putting.json"
-        self._may_repeat = True
-
-    def begin(self, batch: NumberedBatch, files: Collection[str], whole: Callable[[], tuple[int, int]]) -> None:
-        """Note the files of a batch, and remove what an attempt before this process left and nobody will finish.
-
-        `whole` gives generation and number of the newest batch that is known to be there whole.
-        """
-        if self._may_repeat:
-            self._place.remove({*self._left(batch, whole())} - {*files})
-        self._may_repeat = False
-        noted = {"generation": batch.generation, "batch": batch.number, "files": sorted(files)}
-        self._place.put(self._path, json.dumps(noted).encode())
-
-    def _left(self, batch: NumberedBatch, whole: tuple[int, int]) -> list[str]:
-        noted = json.loads(self._place.read(self._path) or b"{}")
-        attempted, now = (noted.get("generation", -1), noted.get("batch", -1)), (batch.generation, batch.number)
-        # What comes after this batch is of another process, which has taken over.
-        is_given_up = attempted == now or whole < attempted < now
-        return list(noted["files"]) if noted and is_given_up else []
 
 
 class FileSink(Sink):

@@ -10,7 +10,8 @@ from streaming.base import check_type
 from streaming.lake import Lake
 from streaming.sinks.file_formats import CSV, JSON_LINES, PARQUET, FileFormat
 from streaming.sinks.file_layout import Buckets, FileLayout
-from streaming.sinks.file_sink import FileSink, Folder, Place
+from streaming.sinks.file_sink import FileSink
+from streaming.sinks.places import Folder, Place
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
 
 

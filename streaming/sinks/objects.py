@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from streaming.base import DeclarationError, FrozenMapping, check_mapping
 from streaming.lake import Lake
 from streaming.sinks.file_formats import CSV, JSON_LINES, PARQUET, FileFormat
-from streaming.sinks.file_sink import Place
 from streaming.sinks.files import FileTarget
 from streaming.sinks.object_store import ObjectStore
+from streaming.sinks.places import Place
 
 _FORMATS: Mapping[str, FileFormat] = {"json": JSON_LINES, "csv": CSV, "parquet": PARQUET}
 _KINDS: Mapping[str, str] = {

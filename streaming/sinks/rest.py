@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import httpx
 
-from streaming.base import DeclarationError, FrozenMapping, SinkError, check_mapping, check_type, interval, retry_after
+from streaming.base import DeclarationError, FrozenMapping, SinkError, check_mapping, check_type, interval
 from streaming.lake import Lake
-from streaming.sinks.encoding import json_objects
-from streaming.sinks.sink import Delivered, Guarantee, NumberedBatch, PutAside, RefusedRow, Sink, Target
-
-IDEMPOTENCY_KEY = "Idempotency-Key"
-"""The header that names a request: a server that honours it takes each row once."""
-
-_REFUSED = (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE, httpx.codes.UNPROCESSABLE_ENTITY)
-_TOLD = 500
+from streaming.sinks.rest_sink import RestSink
+from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
 
 
 @dataclass(frozen=True)
@@ -80,54 +74,4 @@ class Rest(Target):
             if variable not in os.environ:
                 raise SinkError(f"{self.address}: header {header!r} is to be in {variable}, which is not set; set it.")
             headers[header] = os.environ[variable]
-        return _RestSink(self, headers)
-
-
-class _RestSink(Sink):
-    def __init__(self, target: Rest, headers: Mapping[str, str]) -> None:
-        self._target = target
-        timeout = interval(target.timeout).total_seconds()
-        self._client = httpx.Client(headers={"Content-Type": "application/json", **headers}, timeout=timeout)
-
-    def delivered_through(self, generation: int) -> None:
-        return None
-
-    def deliver(self, batch: NumberedBatch, put_aside: PutAside) -> None:
-        bodies = json_objects(batch.messages)
-        put_aside(list(self._send(batch.key, bodies, 0, len(bodies))))
-
-    def close(self) -> None:
-        self._client.close()
-
-    def _send(self, key: str, bodies: list[bytes], first: int, rows: int) -> Iterator[RefusedRow]:
-        """Send some rows, in halves where they are refused; gives those that are refused alone.
-
-        The key of a half is its own, and the same whenever it is sent.
-        """
-        if not rows:
-            return
-        whole = rows == len(bodies)
-        name = key if whole else f"{key}/{first}-{first + rows - 1}"
-        answer = self._post(name, b"[" + b",".join(bodies[first : first + rows]) + b"]")
-        if answer.is_success:
-            return
-        if answer.status_code not in _REFUSED:
-            raise SinkError(f"{self._target.address} answers {_told(answer)}", retry_after(answer.headers))
-        if rows == 1:
-            yield RefusedRow(first, _told(answer))
-            return
-        half = rows // 2
-        yield from self._send(key, bodies, first, half)
-        yield from self._send(key, bodies, first + half, rows - half)
-
-    def _post(self, key: str, body: bytes) -> httpx.Response:
-        try:
-            return self._client.post(self._target.url, content=body, headers={IDEMPOTENCY_KEY: key})
-        except httpx.HTTPError as error:
-            reason = str(error) or f"no answer within {self._target.timeout}"
-            raise SinkError(f"{self._target.address} is away: {type(error).__name__}: {reason}.") from error
-
-
-def _told(answer: httpx.Response) -> str:
-    text = " ".join(answer.text[:_TOLD].split())
-    return f"{answer.status_code} {answer.reason_phrase}" + (f": {text}" if text else "")
+        return RestSink(self.url, self.address, headers, self.timeout)

@@ -8,8 +8,9 @@ from typing import ClassVar
 from streaming.base import DeclarationError, check_type
 from streaming.lake import Lake
 from streaming.sinks.postgres import Postgres
+from streaming.sinks.prepared_postgres import PreparedPostgres
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
-from streaming.sinks.two_phase_sink import PreparedPostgres, TwoPhaseSink
+from streaming.sinks.two_phase_sink import TwoPhaseSink
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Window kinds: pure functions from a row to the bounds of its windows."""
 
 from streaming.windows.custom import Custom
-from streaming.windows.fixed import Sliding, Tumbling
 from streaming.windows.local_days import LocalDays
 from streaming.windows.session import SessionWindow
+from streaming.windows.sliding import Sliding
+from streaming.windows.tumbling import Tumbling
 from streaming.windows.window import Window, whole_days
 
 __all__ = [

@@ -17,7 +17,7 @@ from dagster._daemon.cli import liveness_check_command, run_command
 
 from platform_assets.cli.app import COMMANDS
 from platform_assets.cli.exit_codes import ExitCode
-from platform_assets.instance import dagster_home
+from platform_assets.home import dagster_home
 from platform_assets.tags import LOCATION
 from streaming.base import interval
 from streaming.declare import Pipeline

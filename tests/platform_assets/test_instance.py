@@ -11,7 +11,9 @@ import pytest
 
 from platform_assets.definitions import defs
 from platform_assets.errors import InstanceError, RunFailed, UnknownJob
-from platform_assets.instance import dagster_home, open_instance, run_job
+from platform_assets.home import dagster_home
+from platform_assets.instance import open_instance
+from platform_assets.running import run_job
 from platform_assets.tags import LAUNCHED_BY_TAG, PROCESS_TAG
 from streaming.lake.lake import Lake
 

@@ -10,7 +10,8 @@ from streaming.lake import Lake
 from streaming.operations.doctor.ailment import Ailment
 from streaming.operations.erasure import erasures
 from streaming.operations.restore import lost_tables
-from streaming.operations.savepoints import Savepoint, savepoints
+from streaming.operations.saved import Savepoint
+from streaming.operations.savepoints import savepoints
 from streaming.service import has_left_record
 from streaming.tables import storage
 

@@ -27,7 +27,8 @@ from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
 from platform_assets.events.delivered import report_deliveries
-from platform_assets.instance import dagster_home, open_instance
+from platform_assets.home import dagster_home
+from platform_assets.instance import open_instance
 from platform_assets.keys import delivery_key, log_key
 from platform_assets.tags import LOCATION
 from quality import verdicts_for

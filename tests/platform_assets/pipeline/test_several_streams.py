@@ -18,7 +18,7 @@ from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as rooms
 from streaming.lake.lake import Lake
 from streaming.sources.files import Files
-from streaming.windows.fixed import Tumbling
+from streaming.windows.tumbling import Tumbling
 from tests.support.feeds import land_all, readings
 from tests.support.tally import Tally
 

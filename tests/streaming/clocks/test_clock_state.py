@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from streaming.base.intervals import LAST_MILLISECOND, MILLISECOND
 from streaming.clocks.clock import BoundedOutOfOrderness
-from streaming.clocks.state import BatchSummary, ClockState
+from streaming.clocks.state import ClockState
+from streaming.clocks.summary import BatchSummary
 from tests.support.instants import NOW, at
 
 

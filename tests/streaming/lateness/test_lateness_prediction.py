@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from streaming.base.intervals import from_micros, interval
 from streaming.clocks.clock import BoundedOutOfOrderness
-from streaming.clocks.state import BatchSummary, ClockState
+from streaming.clocks.state import ClockState
+from streaming.clocks.summary import BatchSummary
 from streaming.lateness.delays import friendly, needed_delays
 from streaming.lateness.replay import NEVER, Counts, outcome, replay
 from streaming.log.batch import Batch

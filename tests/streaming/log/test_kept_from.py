@@ -8,7 +8,8 @@ from datetime import date, timedelta
 import pytest
 
 from streaming.base.errors import DeclarationError
-from streaming.clocks.state import BatchSummary, ClockState
+from streaming.clocks.state import ClockState
+from streaming.clocks.summary import BatchSummary
 from streaming.examples.late_counts import readings
 from streaming.log.batch import Batch
 from streaming.log.retention import kept_from

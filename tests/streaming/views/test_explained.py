@@ -14,8 +14,9 @@ from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.views.explained import explain
-from streaming.windows.fixed import Sliding, Tumbling
 from streaming.windows.session import SessionWindow
+from streaming.windows.sliding import Sliding
+from streaming.windows.tumbling import Tumbling
 from tests.support.feeds import readings
 from tests.support.runs import run
 

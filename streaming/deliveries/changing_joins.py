@@ -1,4 +1,4 @@
-"""Joins, window joins and co-groups as results that change."""
+"""Joins as results that change."""
 
 from __future__ import annotations
 

@@ -135,9 +135,8 @@ class StreamProcess:
             if (code := _jvm_exit(self._spark)) is not None:
                 self._kill_group(f"the JVM ended with code {code}")
             if time.monotonic() > self._gone_by:
-                self._kill_group(
-                    f"it was told to stop and did not end in time (stop_within is {self._pipeline.stop_within!r})"
-                )
+                late = f"it was told to stop and did not end in time (stop_within is {self._pipeline.stop_within!r})"
+                self._kill_group("its supervisor is gone" if orphaned else late)
 
     def _kill_group(self, why: str) -> None:
         # Nobody may be left to read them, and the group is to go all the same.

@@ -172,7 +172,7 @@ class Supervisor:
         child.listen()
         if child.pulse is not None and child.pulse.phase == "running" and self.status.state == "starting":
             self._state.change("running")
-        if self._kill_at is not None and time.monotonic() > self._kill_at:
+        if self._is_overdue():
             self._kill(LastWords(error=f"it did not end within {self._pipeline.stop_within}"))
         elif self._killed_for is None:
             age = self._now() - self._started
@@ -181,11 +181,15 @@ class Supervisor:
                 self._kill(why)
         child.bound_output()
 
+    def _is_overdue(self) -> bool:
+        return self._kill_at is not None and time.monotonic() > self._kill_at
+
     def _ended(self, child: Child, code: int) -> None:
-        words = self._end_child()
+        overdue, words = self._is_overdue(), self._end_child()
         asked_for = self._ending is not None and code == 0
-        # A process that is killed at the deadline of its stop leaves a batch, which the next start runs again.
-        if asked_for or (self._ending == "stop" and words is None):
+        # A process that is killed at the deadline of its stop, by itself or from here, leaves a batch, which the next
+        # start runs again.
+        if asked_for or (self._ending == "stop" and (words is None or overdue)):
             _log.info("process %s ended", child.pid)
             return
         ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} though nobody asked it to"

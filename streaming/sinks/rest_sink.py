@@ -14,7 +14,6 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 """The header that names a request: a server that honours it takes each row once."""
 
 _REFUSED = (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE, httpx.codes.UNPROCESSABLE_ENTITY)
-
 _TOLD = 500
 
 

@@ -8,9 +8,10 @@ from functools import partial
 import pyarrow as pa
 
 from streaming.base import SinkError
+from streaming.sinks.attempts import Attempts
 from streaming.sinks.comparison import Comparison
 from streaming.sinks.file_layout import FileLayout
-from streaming.sinks.file_sink import Attempts, file_name_of
+from streaming.sinks.file_sink import file_name_of
 from streaming.sinks.object_store import ObjectStore
 from streaming.sinks.postgres_sink import PostgresSink
 from streaming.sinks.sink import Delivered, NumberedBatch, PutAside, RefusedRow, Sink

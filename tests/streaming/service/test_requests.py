@@ -13,6 +13,7 @@ from streaming.base.intervals import utc_now
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.restarts import NoRestart
 from streaming.service import hangs
+from streaming.service import supervisor as supervising
 from streaming.service.child import Child
 from streaming.service.overview import look, request
 from tests.streaming.service.streams import process_of, supervised, until
@@ -80,6 +81,23 @@ def test_a_stream_that_is_resumed_while_it_ends_is_started_again(lake: Lake, mon
         request(lake, PIPELINE, "resume", "2", utc_now())
         until(lambda: supervisor.status.process not in (None, first), "started again", lake, within=20)
     assert supervisor.status.failures == ()
+
+
+def test_a_process_that_kills_itself_at_the_deadline_of_its_stop_has_not_failed(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor looks too seldom to kill it before."""
+    monkeypatch.setenv("STAND_IN", "belated")
+    with supervised(lake, PIPELINE) as supervisor:
+        until(lambda: supervisor.status.state == "running", "running", lake)
+        first = process_of(supervisor)
+        monkeypatch.setenv("STAND_IN", "")
+        monkeypatch.setattr(supervising, "_LOOKS_EVERY", 1.5)
+        supervisor.ask("restart")
+        until(lambda: supervisor.status.process not in (None, first), "started again", lake, within=20)
+        os.kill(process_of(supervisor), signal.SIGKILL)
+        until(lambda: supervisor.status.state == "failed", "failed", lake, within=20)
+    assert [failure.error for failure in supervisor.status.failures] == ["the process was killed by signal 9"]
 
 
 def test_a_process_that_gives_no_sign_of_life_is_killed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

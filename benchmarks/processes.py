@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -98,10 +97,3 @@ def writers() -> int:
     }
     # A process that starts a JVM forks first, and a fork has its parent's command line for a moment.
     return sum(parent not in parents for parent in parents.values())
-
-
-def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

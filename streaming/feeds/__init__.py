@@ -5,9 +5,10 @@ from streaming.feeds.feed_report import FeedReport
 from streaming.feeds.flights import feed_flights
 from streaming.feeds.flights_topic import send_flights
 from streaming.feeds.landing import LandingWriter
-from streaming.feeds.local_kafka import READY_WITHIN, LocalKafka, free_ports
+from streaming.feeds.local_kafka import READY_WITHIN, LocalKafka
 from streaming.feeds.local_postgres import LocalPostgres
 from streaming.feeds.nycflights import airlines
+from streaming.feeds.ports import free_port, free_ports
 
 __all__ = [
     "READY_WITHIN",
@@ -17,6 +18,7 @@ __all__ = [
     "LocalPostgres",
     "airlines",
     "feed_flights",
+    "free_port",
     "free_ports",
     "send_flights",
     "shifted",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -17,6 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streaming.base import FeedError
+from streaming.feeds.ports import free_ports
 from streaming.spark import BROKER, jars_of, java
 
 READY_WITHIN = 90.0
@@ -174,14 +174,3 @@ class LocalKafka:
                 self._process.kill()
                 self._process.wait()
             self._process = None
-
-
-def free_ports(number: int) -> list[int]:
-    """So many ports of this machine on which nobody listens."""
-    sockets = [socket.socket() for _ in range(number)]
-    for each in sockets:
-        each.bind((_HOST, 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

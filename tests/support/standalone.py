@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -17,6 +16,8 @@ from typing import Any
 
 import psutil
 import pyspark
+
+from streaming.feeds import free_port
 
 _STARTS_WITHIN = 60.0
 _HOST = "127.0.0.1"
@@ -36,7 +37,7 @@ class Standalone:
 
     def __init__(self, folder: Path, workers: int, environment: Mapping[str, str] | None = None) -> None:
         self._folder = folder
-        self._port = _free_port()
+        self._port = free_port()
         self._environment = dict(environment or {})
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes] | None] = [None] * workers
@@ -150,9 +151,3 @@ def _kill(process: subprocess.Popen[bytes] | None) -> None:
         os.kill(process.pid, signal.SIGKILL)
     if process is not None:
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind((_HOST, 0))
-        return int(free.getsockname()[1])

@@ -8,7 +8,7 @@ import pytest
 
 from platform_assets.errors import AlertNotSent
 from platform_assets.events.alerts import send
-from streaming.feeds import free_ports
+from streaming.feeds import free_port
 from streaming.service.alerts import AlertStatus
 from tests.support.http_server import http_server
 from tests.support.pipelines.beats import pipeline
@@ -27,7 +27,7 @@ def test_an_alert_that_is_not_taken_names_the_host_and_hides_the_rest_of_the_url
         assert "sesame" not in "".join(traceback.format_exception(no.value))
         server.answer = lambda posted: 200
         send(url, pipeline, ALERT)
-    url = url.replace(server.url, f"http://127.0.0.1:{free_ports(1)[0]}")
+    url = url.replace(server.url, f"http://127.0.0.1:{free_port()}")
     with pytest.raises(AlertNotSent, match="cannot be reached") as gone:
         send(url, pipeline, ALERT)
     assert "sesame" not in "".join(traceback.format_exception(gone.value))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -32,6 +31,7 @@ from platform_assets.instance import open_instance
 from platform_assets.keys import delivery_key, log_key
 from platform_assets.tags import LOCATION
 from quality import verdicts_for
+from streaming.feeds import free_port
 from streaming.lake.lake import Lake
 from streaming.log.batches import read_batches
 from streaming.pipelines.flights import departures_by_origin
@@ -93,7 +93,7 @@ def dagster(
 ) -> Iterator[Dagster]:
     """What `tidemark ui` starts, with the pipelines of all tests; flights have late pairs, which nobody corrected."""
     folder, database = tmp_path_factory.mktemp("launched"), postgres_running.database()
-    lake, port, output = Lake(str(folder / "lake")), _free_port(), folder / "ui.log"
+    lake, port, output = Lake(str(folder / "lake")), free_port(), folder / "ui.log"
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DAGSTER_HOME", str(folder / "dagster"))
         environment.setenv("TIDEMARK_HOME", lake.root)
@@ -112,12 +112,6 @@ def dagster(
                 land_all(lake, flights.stream, FIRST, SECOND, THIRD, CLOSING, LATE_ON_1, LATE_ON_3)
                 drain(spark, lake, flights, end_of_input=True)
                 yield Dagster(lake, database, instance, DagsterGraphQLClient("127.0.0.1", port_number=port), output)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @contextmanager

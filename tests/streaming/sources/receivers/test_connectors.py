@@ -17,7 +17,7 @@ import pytest
 from streaming import HttpPoll, Received, Reception, TcpListener, TcpSocket, Websocket
 from streaming.base.errors import ReceiverError
 from streaming.examples.table_rows import TableRows
-from streaming.feeds import free_ports
+from streaming.feeds import free_port
 from streaming.sources.receivers import listener_clients
 from tests.streaming.sources.receivers.contract import check_connector
 from tests.support.certificates import self_signed, server_side
@@ -75,7 +75,7 @@ def test_an_encrypted_port_hears_who_speaks_tls_and_is_held_up_by_nobody_else(
 @pytest.fixture
 def port() -> int:
     """One that nobody has."""
-    return free_ports(1)[0]
+    return free_port()
 
 
 def told(port: int, content: bytes) -> None:

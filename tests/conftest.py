@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.support import examples as examples
 from tests.support import postgres as postgres_server
+from tests.support import seeds, services
+from tests.support.services import starting
 
 if TYPE_CHECKING:
     from tests.support.kafka import Broker
@@ -35,15 +38,11 @@ _LONGEST = (
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Kafka broker, started when the first test asks for it; its jars are fetched once."""
-    # Tests without it must not wait for Spark to be imported.
-    from streaming.base import JarError, JavaError
     from tests.support.kafka import Broker
 
     broker = Broker(tmp_path_factory.mktemp("kafka"))
-    try:
+    with starting("Kafka"):
         broker.start()
-    except (JarError, JavaError, RuntimeError) as error:
-        pytest.skip(f"no Kafka broker can be started here: {error}")
     yield broker
     broker.stop()
 
@@ -80,7 +79,9 @@ def bucket(object_store_running: str, monkeypatch: pytest.MonkeyPatch) -> Bucket
     return new_bucket(object_store_running)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(services)
+    config.pluginmanager.register(seeds)
     # Code of a test runs a few times, and compiling it thoroughly takes longer than what it saves.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 

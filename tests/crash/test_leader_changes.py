@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from streaming import Delivery, Kafka, KafkaTopic, Lake, Pipeline, log
 from streaming.audit.deliveries import audit_deliveries
 from streaming.audit.laws import audit
-from streaming.base import JarError, JavaError
 from tests.support.crash import Point, armed
 from tests.support.kafka_cluster import Cluster
 from tests.support.received import received
 from tests.support.runs import run
+from tests.support.services import starting
 from tests.support.topics import event, piped
 from tests.support.waiting import until
 
@@ -38,10 +38,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three brokers with a topic to read and two to deliver to, each of three partitions."""
     brokers = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
-        try:
+        with starting("Kafka"):
             brokers.start()
-        except (JarError, JavaError) as error:
-            pytest.skip(f"no Kafka brokers can be started here: {error}")
         for topic in (SENT, ARRIVED, WINDOWS):
             brokers.create(topic, PARTITIONS)
         yield brokers

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from streaming import Lake
 from tests.support.feeds import land
 from tests.support.instants import at
 from tests.support.processes import short_lived
+from tests.support.services import starting
 from tests.support.standalone import Standalone
 from tests.support.waiting import until
 from tests.support.yarn import Yarn
@@ -128,7 +130,9 @@ def test_what_a_driver_ships_reaches_the_containers_of_yarn(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipped = Shipped(tmp_path, monkeypatch, FILES[:1])
-    with Yarn(tmp_path / "yarn") as cluster:
+    with ExitStack() as running:
+        with starting("YARN"):
+            cluster = running.enter_context(Yarn(tmp_path / "yarn"))
         driver = shipped.driver(cluster.environment)
         output, _ = driver.communicate(timeout=300)
     assert driver.returncode == 0, output

@@ -52,6 +52,7 @@ from tests.support.feeds import land_all
 from tests.support.instants import NOW, T0, at
 from tests.support.killed import Killed, killed_at
 from tests.support.runs import tuples
+from tests.support.seeds import draws
 
 KEYS = "abcdef"
 LOWER, UPPER = timedelta(seconds=-6), timedelta(seconds=9)
@@ -125,10 +126,10 @@ class Meeting:
         return _side(self.right)
 
 
-def meeting(seed: int) -> Meeting:
-    """The meeting of a seed; in two of three a side is silent from the middle on."""
-    draw = Random(seed)
-    silent = ("right", "left", None)[seed % 3]
+def meeting(number: int) -> Meeting:
+    """One of the meetings of this run; in two of three a side is silent from the middle on."""
+    draw = draws("meeting", number)
+    silent = ("right", "left", None)[number % 3]
     sides = []
     for name, first in (("left", 100), ("right", 500)):
         numbers = iter(range(first, first + 100))
@@ -139,7 +140,7 @@ def meeting(seed: int) -> Meeting:
         [(draw.choice(KEYS), draw.randrange(10)) for _ in range(draw.randint(1, 4))] for _ in range(2)
     ]
     cut = (draw.randrange(1, len(sides[0])), draw.randrange(1, len(sides[1]) + 1))
-    most_rows = (1_000_000, 4)[seed % 2]
+    most_rows = (1_000_000, 4)[number % 2]
     return Meeting(*sides, (versions[0], versions[1]), cut, most_rows, draw.randint(1, 20))
 
 

@@ -16,6 +16,7 @@ from hypothesis.internal.conjecture.providers import HypothesisProvider
 
 from tests.laws.oracle import EPOCH, SECOND, micros
 from tests.laws.readings import LOCAL_MIDNIGHT, MIDNIGHT, NOW
+from tests.support.seeds import draws
 
 T = TypeVar("T")
 
@@ -189,8 +190,8 @@ def feeds(draw: st.DrawFn) -> Feed:
     return Feed(drains, draw(st.sampled_from((1, 1, 2))), draw(st.booleans()), draw(st.booleans()))
 
 
-def generated(strategy: st.SearchStrategy[T], number: int, seed: int = 0) -> list[T]:
-    """`number` examples, the same ones in every run: what costs a Spark job each is drawn first and checked in one."""
+def generated(strategy: st.SearchStrategy[T], number: int, *of: str | int) -> list[T]:
+    """`number` examples from the seed of this run: what costs a Spark job each is drawn first and checked in one."""
     examples: list[T] = []
 
     def collect(example: T) -> None:
@@ -202,7 +203,7 @@ def generated(strategy: st.SearchStrategy[T], number: int, seed: int = 0) -> lis
         deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
-    )(hypothesis.seed(seed)(given(strategy)(collect)))
+    )(hypothesis.seed(draws(*of).getrandbits(64))(given(strategy)(collect)))
     with pytest.MonkeyPatch.context() as patch:
         # Hypothesis sometimes draws a constant of an imported module, so that the examples would change with the code
         # and with the tests that are selected.

@@ -26,6 +26,7 @@ from tests.laws.readings import VIEWS, pipeline
 from tests.support.feeds import land
 from tests.support.instants import NOW
 from tests.support.killed import Killed, killed_at
+from tests.support.seeds import draws
 
 SEQUENCES = max(5, CASES // 40)
 """How often each view is cut at random and killed; every other time rows are folded."""
@@ -69,7 +70,7 @@ def test_cuts_do_not_matter(
     spark: SparkSession, logged: Lake, view: Windowed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = batches_after(logged, view.of, -1)
-    chance = random.Random(view.name)
+    chance = draws("cuts", view.name)
     tables = [
         logged.first(view),
         *([logged.table(view, STATE)] if view.window.merging else []),

@@ -28,7 +28,7 @@ ON_THE_BOUND = tuple(
         (b"no leap day", b"2026-02-29T12:00:00Z", b"1"),
     )
 )
-LINES = sorted({*generated(lines(dirt=2), 1500), *NOT_JSON, *ON_THE_BOUND})
+LINES = sorted({*generated(lines(dirt=2), 1500, "lines"), *NOT_JSON, *ON_THE_BOUND})
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ class Ran:
     calls: dict[int, int]
 
 
-@pytest.fixture(scope="module", params=range(PIPELINES), ids=lambda seed: f"pipeline{seed}")
+@pytest.fixture(scope="module", params=range(PIPELINES), ids=lambda number: f"pipeline{number}")
 def ran(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     CALLS.clear()
     lake, of = Lake(str(tmp_path_factory.mktemp("meeting") / "lake")), meeting(request.param)
@@ -97,7 +97,7 @@ def test_each_row_is_answered_or_failed_once_and_asked_once_more_at_most_where_t
 
 def test_meetings_have_late_rows_on_both_sides_that_change_something_and_a_silent_side() -> None:
     """Guards against laws that hold because nothing happened."""
-    meetings = [meeting(seed) for seed in range(PIPELINES)]
+    meetings = [meeting(number) for number in range(PIPELINES)]
     for sides in zip(*((of.lefts, of.rights) for of in meetings), strict=True):
         assert any(stamp is not None and row.at < stamp for side in sides for row, stamp in side.stamped())
     for operator in (joined, grouped, visits):

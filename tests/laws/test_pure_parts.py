@@ -6,7 +6,7 @@ import json
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming import BoundedOutOfOrderness
@@ -21,6 +21,7 @@ from tests.laws.readings import NOW, VIEWS
 from tests.laws.strategies import generated, lines
 from tests.laws.timeline import Row, Timeline, View
 from tests.laws.windows import Assign, gaps, local_days, sliding, tumbling
+from tests.support.examples import many
 
 INSTANTS = st.integers(0, 4_000_000_000 * SECOND)
 GREATEST = st.dictionaries(st.just(""), INSTANTS, max_size=1)
@@ -28,8 +29,6 @@ UNITS = {"millisecond": 1_000, "second": SECOND, "minute": 60 * SECOND, "hour": 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 400), st.sampled_from(sorted(UNITS)), st.booleans()), min_size=1, max_size=3
 )
-
-many = settings(max_examples=1000, derandomize=True, database=None, deadline=None)
 
 
 def summary(greatest: dict[str, int], rows: int = 1) -> BatchSummary:
@@ -245,4 +244,4 @@ def test_the_feeds_of_the_laws_have_dirt_and_rows_in_no_window(expected: list[Ti
 
 def test_the_day_of_an_instant_is_its_utc_date() -> None:
     assert [str(day_of(at)) for at in (-1, 0)] == ["1969-12-31", "1970-01-01"]
-    assert all(b"\n" not in line for line in generated(lines(), 300))
+    assert all(b"\n" not in line for line in generated(lines(), 300, "lines"))

@@ -1,4 +1,4 @@
-"""Disks that are really full, of 32 MB each; only who may mount one has them."""
+"""Disks that are really full, of 32 MB each; only who may mount one has them, so that they are never required."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests.support.services import ServiceMissed
 
 
 def mount(*arguments: str | Path) -> None:
     """Mount, or skip the test where that is not allowed."""
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"only who may mount a disk can fill one up: {done.stderr.strip()}")
+        raise ServiceMissed("Disk to fill up", f"only who may mount one has it: {done.stderr.strip()}")
 
 
 @contextmanager

@@ -1,16 +1,28 @@
-"""How many examples hypothesis tries laws on that need no Spark."""
+"""How hypothesis tries laws that need no Spark: other examples in every run, and first those that ever failed here."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 EXAMPLES = max(1_000, 10 * int(os.environ.get("TIDEMARK_LAW_CASES", "20")))
 """A thousand by default, and 5,000 by `make prove`."""
 
-many = settings(max_examples=EXAMPLES, derandomize=True, database=None, deadline=None)
-"""The same ones in every run."""
+_DATABASE = Path(__file__).parents[2] / ".hypothesis" / "examples"
 
-others_each_time = settings(max_examples=EXAMPLES, deadline=None)
-"""Other ones in every run, and those first that failed before."""
+# Said in full, as hypothesis has other defaults where it believes to be run by CI: the same examples for ever.
+settings.register_profile(
+    "tidemark",
+    derandomize=False,
+    database=DirectoryBasedExampleDatabase(_DATABASE),
+    print_blob=True,
+    # How long an example takes says more about the machine than about the code.
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("tidemark")
+
+many = settings(max_examples=EXAMPLES)

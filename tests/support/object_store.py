@@ -24,6 +24,7 @@ from botocore.config import Config
 
 from streaming.feeds import free_port
 from streaming.sinks.objects import Objects
+from tests.support.services import starting
 
 _STARTS_WITHIN = 60.0
 KEY, SECRET = "TEST_S3_KEY", "TEST_S3_SECRET"
@@ -91,7 +92,8 @@ def logged_server() -> Iterator[tuple[str, Path]]:
             command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
             process = subprocess.Popen(command, stdout=written, stderr=written, cwd=folder, start_new_session=True)
         try:
-            _wait_for(endpoint, process, log)
+            with starting("S3 store"):
+                _wait_for(endpoint, process, log)
             yield endpoint, log
         finally:
             process.terminate()
@@ -120,7 +122,7 @@ def _wait_for(endpoint: str, process: subprocess.Popen[bytes], log: Path) -> Non
             httpx.get(endpoint, timeout=5)
             return
         if process.poll() is not None or time.monotonic() > deadline:
-            pytest.fail(f"the store does not start:\n{log.read_text()[-2000:]}")
+            raise RuntimeError(f"the store does not start:\n{log.read_text()[-2000:]}")
         time.sleep(0.05)
 
 

@@ -13,6 +13,7 @@ from uuid import uuid4
 import psycopg
 
 from streaming.feeds import LocalPostgres
+from tests.support.services import starting
 
 
 class Server(LocalPostgres):
@@ -34,7 +35,8 @@ def server() -> Iterator[Server]:
     folder.chmod(0o755)
     started = Server(folder)
     try:
-        started.start()
+        with starting("Postgres"):
+            started.start()
         yield started
     finally:
         started.stop()

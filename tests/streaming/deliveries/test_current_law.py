@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from streaming import Lake
@@ -21,6 +20,7 @@ from tests.support.delivering import Courier, by_id, pipeline, reading, visits
 from tests.support.instants import NOW
 from tests.support.postgres import rows
 from tests.support.runs import read_current, run
+from tests.support.seeds import draws
 
 
 def some_batch(chance: random.Random, until: float) -> list[dict[str, Any]]:
@@ -31,12 +31,11 @@ def some_batch(chance: random.Random, until: float) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("seed", [1])
 def test_a_consumer_that_applies_all_changes_holds_what_is_current_at_any_quiet_moment(
-    spark: SparkSession, lake: Lake, postgres: str, seed: int
+    spark: SparkSession, lake: Lake, postgres: str
 ) -> None:
     """Tumbling windows into files, sessions into Postgres, while late rows are corrected now and then."""
-    chance = random.Random(seed)
+    chance = draws("moments")
     counts = Delivery("counts", by_id, JsonLines("out/counts", by="none"), "current", batch=3)
     merged = Delivery("merged", visits, Postgres("merged", connection=postgres), "current")
     consumer = Consumer(Path(lake.root, "out/counts"), by_id.identity)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import pairwise
-from random import Random
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -27,6 +26,7 @@ from streaming.operators.reached import Reached
 from streaming.tables.time_ranges import TimeRange, merged, moved, occupied, overlaps, shifted
 from tests.support.examples import many
 from tests.support.instants import at
+from tests.support.seeds import draws
 
 GRAINS = (0, 0, 1e-6, -1e-6, 0.5)
 MICROS = st.integers(-30, 30)
@@ -76,8 +76,8 @@ def test_merged_ranges_hold_the_same_instants_and_tell_what_overlaps_them(
 
 def test_new_rows_with_what_lies_in_the_ranges_about_them_give_each_pair_once() -> None:
     """Rows are an instant and the step that brings them; a step reads by whole seconds about its new rows."""
-    for seed in range(1_000):
-        draw = Random(seed)
+    for case in range(1_000):
+        draw = draws("join", case)
         joined = within(lower := draw.randint(-9, 9), lower + draw.randint(1, 9))
         rows = [
             [(at(draw.randint(-20, 30) + draw.choice(GRAINS)), draw.randrange(4)) for _ in range(draw.randrange(7))]
@@ -100,7 +100,7 @@ def test_new_rows_with_what_lies_in_the_ranges_about_them_give_each_pair_once() 
             for one, (left_at, _) in enumerate(rows[0])
             for other, (right_at, _) in enumerate(rows[1])
             if joined.lower <= right_at - left_at <= joined.upper
-        ), seed
+        ), case
 
 
 def test_instants_are_moved_no_further_than_python_knows_any() -> None:

@@ -19,6 +19,7 @@ from streaming.operators.corrected import Corrected
 from streaming.operators.reached import Reached
 from tests.streaming.joins.test_pure_parts import left, right
 from tests.support.instants import NOW, at
+from tests.support.seeds import draws
 
 CASES = 1_000
 
@@ -57,8 +58,8 @@ def batch_of(groups: list[Group]) -> pa.RecordBatch:
 def test_a_function_is_called_once_for_each_group_and_its_results_stay_with_their_window() -> None:
     results = pa.schema({"n": pa.int64(), "of": pa.string()})
     call = CallPerWindow(tell_more, ("k",), ("k", "window_start"), results)
-    for seed in range(CASES):
-        draw = Random(seed)
+    for case in range(CASES):
+        draw = draws("window join", case)
 
         def rows(draw: Random = draw) -> list[int]:
             return [draw.randrange(10) for _ in range(draw.randrange(4))]
@@ -73,7 +74,7 @@ def test_a_function_is_called_once_for_each_group_and_its_results_stay_with_thei
             for groups in batches
             for key, start, lefts, rights in groups
             for number in range(len(lefts) - len(rights))
-        ], seed
+        ], case
 
 
 joined = WindowJoined("joined", left, right, ("n",), Tumbling("5 seconds"))
@@ -91,8 +92,8 @@ def log_of(draw: Random) -> list[Batch]:
 
 
 def test_however_two_logs_are_cut_a_join_comes_to_the_same_place_and_closes_each_window_in_one_step() -> None:
-    for seed in range(CASES):
-        draw = Random(seed)
+    for case in range(CASES):
+        draw = draws("window join", case)
         logs = {"left_rows": log_of(draw), "right_rows": log_of(draw)}
         whole = Reached.of(joined, None).after(logs)
         behind, stood = dict(logs), [Reached.of(joined, None)]
@@ -100,9 +101,9 @@ def test_however_two_logs_are_cut_a_join_comes_to_the_same_place_and_closes_each
             sizes = {name: draw.randrange(4) for name in behind}
             stood.append(stood[-1].after({name: each[: sizes[name]] for name, each in behind.items()}))
             behind = {name: each[sizes[name] :] for name, each in behind.items()}
-        assert replace(stood[-1], batch=0) == replace(whole, batch=0), seed
+        assert replace(stood[-1], batch=0) == replace(whole, batch=0), case
         ends = [[batch.after.watermark for batch in log if batch.after.watermark] for log in logs.values()]
-        assert whole.watermark == (min(map(max, ends)) if all(ends) else None), seed
+        assert whole.watermark == (min(map(max, ends)) if all(ends) else None), case
         closed = [None if each.watermark is None else joined.window.closed_by(each.watermark) for each in stood]
         for end in (at(seconds) for seconds in range(5, 31, 5)):
             steps = [
@@ -110,12 +111,12 @@ def test_however_two_logs_are_cut_a_join_comes_to_the_same_place_and_closes_each
                 for step, (since, by) in enumerate(pairwise(closed))
                 if by is not None and end <= by and (since is None or end > since)
             ]
-            assert len(steps) == (closed[-1] is not None and end <= closed[-1]), seed
+            assert len(steps) == (closed[-1] is not None and end <= closed[-1]), case
 
 
 def test_a_day_waits_for_a_correction_while_a_late_row_of_either_side_is_newer_than_its_last_one() -> None:
-    for seed in range(CASES):
-        draw = Random(seed)
+    for case in range(CASES):
+        draw = draws("window join", case)
         itself = draw.random() < 0.3
         operator = of_itself if itself else joined
         streams = {"left": "left_rows", "right": "left_rows" if itself else "right_rows"}
@@ -132,4 +133,4 @@ def test_a_day_waits_for_a_correction_while_a_late_row_of_either_side_is_newer_t
                 newest[side] = heads[streams[side]]
                 uncounted.add(streams[side])
             behind = corrected.lacks(newest_late(operator, newest))
-            assert (behind in uncounted) if uncounted else behind is None, seed
+            assert (behind in uncounted) if uncounted else behind is None, case

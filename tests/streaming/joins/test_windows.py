@@ -50,9 +50,9 @@ from tests.support.feeds import land_all
 from tests.support.instants import NOW, T0, at
 from tests.support.killed import Killed, killed_at
 from tests.support.runs import tuples
+from tests.support.seeds import draws, eventful
 from tidemark.testing import correct
 
-SEED = 24
 DELAYS = {"ours": 2, "theirs": 6}
 
 
@@ -99,16 +99,31 @@ def drawn(draw: random.Random, name: str, delay: int) -> Side:
     return Side(batches, delay)
 
 
-SIDES = [drawn(random.Random(f"{SEED} {name}"), name[0], delay) for name, delay in DELAYS.items()]
+def sides(number: int) -> list[Side]:
+    return [drawn(draws("sides", name, number), name[0], delay) for name, delay in DELAYS.items()]
 
 
-def expected(of: TwoSided, *, late: bool) -> oracle.Results:
-    left, right = SIDES
+def results(of: TwoSided, both: list[Side], *, late: bool) -> oracle.Results:
+    left, right = both
     if of.window.merging:
         lists = oracle.unequal if of is sessions else oracle.inner
         return oracle.sessions(left, right, 3, lists, late=late)
     size, lists = (5, oracle.outer) if of is outer else (10, oracle.left_outer)
     return oracle.fixed(left, right, oracle.sliding(size, 5), lists, late=late)
+
+
+def shows_late_rows(both: list[Side]) -> bool:
+    """Rows of either side are late, and change what every operator says, which says something without them, too."""
+    firsts = [(of, results(of, both, late=False)) for of in OPERATORS]
+    late = [any(stamp is not None and row.at // 5 * 5 + 5 <= stamp for row, stamp in side.stamped()) for side in both]
+    return all(late) and all(first and first != results(of, both, late=True) for of, first in firsts)
+
+
+SIDES = eventful(sides, shows_late_rows)
+
+
+def expected(of: TwoSided, *, late: bool) -> oracle.Results:
+    return results(of, SIDES, late=late)
 
 
 def found(spark: SparkSession, lake: Lake, of: TwoSided, what: str) -> oracle.Results:

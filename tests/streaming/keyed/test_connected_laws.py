@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.streaming.keyed.connected_oracle import Rows, Versions, by_one_clock, ruled, said, with_rules
-from tests.support.examples import others_each_time
+from tests.support.examples import many
 from tests.support.instants import at
 from tidemark.testing import play
 
@@ -23,7 +23,7 @@ BATCH = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12), st.integer
 LOG = st.lists(BATCH, max_size=4)
 
 
-@others_each_time
+@many
 @given(left=LOG, right=LOG, turns=st.lists(st.booleans(), max_size=8), steps=st.lists(st.integers(0, 8)))
 def test_any_interleaving_of_two_logs_and_any_cut_gives_what_one_reader_of_both_would_say(
     left: list[Rows], right: list[Rows], turns: list[bool], steps: list[int]
@@ -45,7 +45,7 @@ VERSIONS = st.none() | st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 
 
 
 @pytest.mark.parametrize("order", ["arrival", "event"])
-@others_each_time
+@many
 @given(batches=st.lists(st.tuples(VERSIONS, BATCH), max_size=6), steps=st.lists(st.integers(0, 5)))
 def test_rules_are_those_that_were_pinned_whenever_a_step_ends(
     order: Literal["arrival", "event"], batches: list[tuple[Versions | None, Rows]], steps: list[int]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streaming.base import from_micros
 from streaming.keyed.late_sessions import TimedRow, late_sessions
 from tests.streaming.keyed.corrections_oracle import Batch, Row, over_all_rows, told
-from tests.support.examples import others_each_time
+from tests.support.examples import many
 from tests.support.instants import T0, at, ms
 from tidemark.testing import Played, play
 
@@ -37,7 +37,7 @@ def lines(done: Played) -> dict[str, list[tuple[str, float, Any]]]:
     return lines_by_output
 
 
-@others_each_time
+@many
 @given(batches=BATCHES, steps=st.lists(st.integers(0, 5)))
 # A late row that joins two sessions, one before all others, and one that lets a timer fire in the gap between two.
 @example([[Row("a", 1, 1), Row("a", 7, 3)], [Row("a", 12, 4)], [Row("a", 4, 2)]], [])
@@ -48,7 +48,7 @@ def test_current_is_the_function_over_all_rows_by_event_time(batches: list[Batch
     assert not any(late for *_, late in done.current[""]), "in its place no row is late"
 
 
-@others_each_time
+@many
 @given(batches=BATCHES)
 def test_before_its_first_late_row_a_session_says_what_it_said(batches: list[Batch]) -> None:
     done = play(told, *map(drawn, batches))

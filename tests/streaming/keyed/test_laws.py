@@ -14,7 +14,7 @@ from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
 from streaming.keyed.key import Key
 from tests.streaming.keyed.functions import SECOND, readings
-from tests.support.examples import others_each_time
+from tests.support.examples import many
 from tests.support.instants import at, ms
 from tidemark.testing import Played, play
 
@@ -185,7 +185,7 @@ STEPS = st.lists(st.integers(0, 5))
 
 @pytest.mark.parametrize("idle", [False, True], ids=["kept", "idle"])
 @pytest.mark.parametrize("order", ["arrival", "event"])
-@others_each_time
+@many
 @given(batches=BATCHES, steps=STEPS)
 def test_any_cut_into_steps_gives_what_the_oracle_says(
     order: Literal["arrival", "event"], idle: bool, batches: list[Batch], steps: list[int]

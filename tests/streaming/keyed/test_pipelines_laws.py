@@ -24,6 +24,7 @@ from tests.streaming.keyed.test_laws import told as in_words
 from tests.support.feeds import land_all
 from tests.support.instants import NOW, T0, at, ms
 from tests.support.killed import Killed, killed_at
+from tests.support.seeds import draws
 from tidemark.testing import correct, read
 
 KEYS = "abcd"
@@ -57,14 +58,14 @@ class Drawn:
         return Pipeline(told.streams[0], (*(keyed for keyed, *_ in self.functions), told))
 
 
-def drawn(seed: int) -> Drawn:
-    """The pipeline of a seed; rows are up to 20 seconds out of order, of a delay of three."""
-    draw = Random(seed)
-    batches = [[_row(draw, number) for _ in range(draw.randint(3, 9))] for number in range(draw.randint(3, 5))]
-    most_rows = (1_000_000, 4)[seed % 2]
+def drawn(number: int) -> Drawn:
+    """One of the pipelines of this run; rows are up to 20 seconds out of order, of a delay of three."""
+    draw = draws("keyed pipeline", number)
+    batches = [[_row(draw, batch) for _ in range(draw.randint(3, 9))] for batch in range(draw.randint(3, 5))]
+    most_rows = (1_000_000, 4)[number % 2]
     # Three functions have four tables each, and a step commits each of them.
     dies_at = draw.randint(1, 12)
-    return Drawn(batches, draw.randrange(1, len(batches)), most_rows, int(seed % 3 == 1), dies_at, seed % 4 > 1)
+    return Drawn(batches, draw.randrange(1, len(batches)), most_rows, int(number % 3 == 1), dies_at, number % 4 > 1)
 
 
 def _row(draw: Random, batch: int) -> tuple[str, int, int]:
@@ -80,7 +81,7 @@ class Ran:
     lake: Lake
 
 
-@pytest.fixture(scope="module", params=range(PIPELINES), ids=lambda seed: f"pipeline{seed}")
+@pytest.fixture(scope="module", params=range(PIPELINES), ids=lambda number: f"pipeline{number}")
 def ran(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     of, lake = drawn(request.param), Lake(str(tmp_path_factory.mktemp("keyed") / "lake"))
 
@@ -157,7 +158,7 @@ def test_what_is_current_after_corrections_is_the_function_over_all_rows(spark: 
 
 def test_pipelines_have_late_rows_timers_failures_and_state_that_stays() -> None:
     """Guards against laws that hold because nothing happened."""
-    every = [drawn(seed) for seed in range(PIPELINES)]
+    every = [drawn(number) for number in range(PIPELINES)]
     entries = [
         entry
         for of in every

@@ -7,7 +7,6 @@ from collections import defaultdict
 from concurrent.futures import wait
 from contextlib import closing
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from streaming.lookups.reached import Place, rows_between, taken
 from streaming.lookups.waiting import Waiting
 from tests.streaming.lookups.test_calls import batch, enriched
 from tests.support.instants import NOW
+from tests.support.seeds import draws
 
 CASES = 1_000
 
@@ -78,8 +78,8 @@ WAYS = [replace(enriched, order=order, key=key) for order in ("arrival", "as the
 
 
 def test_each_row_comes_out_once_with_the_answer_to_its_question_and_in_order_of_arrival_none_overtakes() -> None:
-    for seed in range(CASES):
-        draw, of = Random(seed), WAYS[seed % len(WAYS)]
+    for case in range(CASES):
+        draw, of = draws("lookup", case), WAYS[case % len(WAYS)]
         waiting, queue = Waiting(of, SELECTED), Queue(shared=bool(of.key), in_order=of.order == "arrival")
         keys: list[str] = []
         out: list[int] = []
@@ -90,20 +90,20 @@ def test_each_row_comes_out_once_with_the_answer_to_its_question_and_in_order_of
                 values = [draw.randrange(3) for _ in range(draw.randrange(5))]
                 keys += [question.key for question in waiting.add(rows_of(values, queue.arrived))]
                 queue.add(values)
-                assert len(keys) == len(set(keys)) == len(queue.asked), seed
+                assert len(keys) == len(set(keys)) == len(queue.asked), case
             elif move == "answer" and queue.unanswered:
                 place = draw.randrange(len(queue.unanswered))
-                assert [each.row for each in waiting.unanswered] == [(queue.asked[n],) for n in queue.unanswered], seed
+                assert [each.row for each in waiting.unanswered] == [(queue.asked[n],) for n in queue.unanswered], case
                 waiting.unanswered[place].settle(Answer({"doubled": queue.unanswered[place]}, 1, 0, 0))
                 queue.answered.add(queue.unanswered[place])
             if move == "take" or not queue.unanswered:
                 rows, questions = waiting.take_answered()
                 answers = [each.answer.values["doubled"] for each in questions if each.answer and each.answer.values]
                 places = [origin["position"] for origin in rows["_origin"].to_pylist()]
-                assert list(zip(places, answers, strict=True)) == queue.take(), seed
+                assert list(zip(places, answers, strict=True)) == queue.take(), case
                 out += places
-        assert sorted(out) == list(range(queue.arrived)) and len(waiting) == 0, seed
-        assert of.order != "arrival" or out == sorted(out), seed
+        assert sorted(out) == list(range(queue.arrived)) and len(waiting) == 0, case
+        assert of.order != "arrival" or out == sorted(out), case
 
 
 ATTEMPTS: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
@@ -134,9 +134,9 @@ def test_a_question_is_asked_until_it_is_answered_or_no_attempt_is_left_and_only
     for of in BY_RETRIES:
         MOST[0] = 0
         with closing(Calls(of, lambda: NOW)) as calls:
-            for seed in range(CASES // len(BY_RETRIES)):
+            for case in range(CASES // len(BY_RETRIES)):
                 ATTEMPTS.clear()
-                draw = Random(seed)
+                draw = draws("lookup", case)
                 fails = [draw.randrange(5) for _ in range(draw.randrange(1, 5))]
                 asked = [Question(n, ("n", "fails"), (n, often), f"key {n}") for n, often in enumerate(fails)]
                 waiting = asked
@@ -146,9 +146,9 @@ def test_a_question_is_asked_until_it_is_answered_or_no_attempt_is_left_and_only
                     waiting = [each for each in waiting if each.is_to_repeat]
                 for (number, often), question in zip(enumerate(fails), asked, strict=True):
                     last, answer = min(often, of.retries) + 1, question.answer
-                    assert ATTEMPTS[number] == [(attempt, question.key) for attempt in range(1, last + 1)], seed
+                    assert ATTEMPTS[number] == [(attempt, question.key) for attempt in range(1, last + 1)], case
                     outcome = ("error", None) if often > of.retries else (None, {"doubled": 2 * number})
-                    assert answer is not None and (answer.attempt, answer.kind, answer.values) == (last, *outcome), seed
+                    assert answer is not None and (answer.attempt, answer.kind, answer.values) == (last, *outcome), case
             assert calls.most == MOST[0] <= 2
 
 
@@ -159,8 +159,8 @@ def test_each_further_attempt_waits_longer_and_never_much_more_than_a_minute() -
 
 
 def test_what_is_remembered_is_the_newest_good_answer_of_the_keys_that_were_used_last() -> None:
-    for seed in range(CASES):
-        draw = Random(seed)
+    for case in range(CASES):
+        draw = draws("lookup", case)
         cache = Cache(kept_for=10, most=(most := draw.randint(1, 4)))
         # Keys with the time of their answer, in the order in which they were used.
         kept: list[tuple[str, int]] = []
@@ -171,7 +171,7 @@ def test_what_is_remembered_is_the_newest_good_answer_of_the_keys_that_were_used
                 good = [entry for entry in entries if time - entry[1] < 10]
                 kept = [*(entry for entry in kept if entry[0] != key), *good]
                 answer = cache.get(key, time)
-                assert ([] if answer is None else [(key, answer.answered_at)]) == good, seed
+                assert ([] if answer is None else [(key, answer.answered_at)]) == good, case
                 assert answer is None or answer.cached
             elif what == "put":
                 cache.put(key, Answer({"doubled": time}, 1, time, time))
@@ -181,8 +181,8 @@ def test_what_is_remembered_is_the_newest_good_answer_of_the_keys_that_were_used
 
 
 def test_steps_take_each_valid_row_of_a_log_once_and_no_more_than_may_wait() -> None:
-    for seed in range(CASES):
-        draw = Random(seed)
+    for case in range(CASES):
+        draw = draws("lookup", case)
         sizes = [(draw.randrange(5), draw.randrange(3)) for _ in range(draw.randrange(1, 7))]
         log = [batch(number, valid + rejected, rejected) for number, (valid, rejected) in enumerate(sizes)]
         before = [sum(valid for valid, _ in sizes[:number]) for number in range(len(sizes) + 1)]
@@ -191,7 +191,7 @@ def test_steps_take_each_valid_row_of_a_log_once_and_no_more_than_may_wait() -> 
             most, behind = draw.randint(1, 5), [each for each in log if each.number > at.through]
             until = taken(at, behind, most)
             count = rows_between(at, until, behind)
-            assert count == min(most, before[-1] - total), seed
+            assert count == min(most, before[-1] - total), case
             at, total = until, total + count
-            assert before[at.through + 1] + at.row == total, seed
-        assert total == before[-1], seed
+            assert before[at.through + 1] + at.row == total, case
+        assert total == before[-1], case

@@ -23,6 +23,7 @@ from streaming.sinks.two_phase import TwoPhase
 from tests.streaming.sinks.contract import LAWS, Arrivals, deliver
 from tests.support.killed import Killed
 from tests.support.postgres import Server, rows, run
+from tests.support.services import starting
 
 REFUSED = -1
 PREPARED = "select gid from pg_prepared_xacts where database = current_database()"
@@ -166,7 +167,8 @@ def other_server() -> Iterator[LocalPostgres]:
     folder = Path(tempfile.mkdtemp(prefix="tidemark-postgres-"))
     folder.chmod(0o755)
     server = LocalPostgres(folder, {"max_prepared_transactions": "0"})
-    server.start()
+    with starting("Postgres"):
+        server.start()
     yield server
     server.stop()
     shutil.rmtree(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -45,12 +45,12 @@ def instant(days: int, hours: float) -> datetime:
     return T0 + timedelta(days=days, hours=hours)
 
 
-def land_readings(lake: Lake, rows: list[tuple[str, int, float, float]]) -> None:
+def land_readings(lake: Lake, rows: Sequence[tuple[str, int, float, float]]) -> None:
     at = [(name, instant(days, hours).isoformat(), value) for name, days, hours, value in rows]
     land(readings.source.location(lake), [{"id": name, "at": time, "temperature": value} for name, time, value in at])
 
 
-def land_calls(lake: Lake, rows: list[tuple[str, int, float]]) -> None:
+def land_calls(lake: Lake, rows: Sequence[tuple[str, int, float]]) -> None:
     at = [(name, instant(days, hours).isoformat()) for name, days, hours in rows]
     land(calls.source.location(lake), [{"id": name, "called": time} for name, time in at])
 

@@ -1,43 +1,45 @@
-"""Golden tests are found by the id of their application: `pytest -k t9_`. The ids, so that a typo in one is seen."""
+"""The page of applications and the golden tests, which begin with the id of one, know each other: `pytest -k t9_`."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
+PAGE = (TESTS / "APPLICATIONS.md").read_text(encoding="utf-8")
+_ENTRY = re.compile(r"^- \*\*([A-Z])(\d+)\*\*: (.*?)(?=^- \*\*|^## |\Z)", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[`(test_\w+)`\]\(([^)]+)\)")
+_NAMED = re.compile(r"^def (test_((?:[a-z]\d+_)+)\w*)", re.MULTILINE)
+"""A test of one application or, on Spark, of several."""
 
-APPLICATIONS = {"E": 22, "W": 25, "L": 10, "T": 10, "K": 22, "R": 6, "J": 11, "D": 8, "S": 17, "X": 17, "A": 6, "O": 18}
-"""How many applications each group of the catalogue has: E1 to E22, and so on."""
-
-WITH_A_GOLDEN_TEST = {
-    "E": [*range(1, 23)],
-    "W": [*range(1, 26)],
-    "L": [*range(1, 11)],
-    "T": [*range(1, 11)],
-    "K": [*range(1, 23)],
-    "R": [*range(1, 7)],
-    "J": [*range(1, 12)],
-    "D": [*range(1, 9)],
-    "S": [*range(1, 18)],
-    "X": [*range(1, 18)],
-    "A": [*range(1, 7)],
-    "O": [*range(1, 19)],
-}
-"""The numbers per group; a new one is entered here."""
-
-GOLDEN = {group + str(number) for group, numbers in WITH_A_GOLDEN_TEST.items() for number in numbers}
-NAMES = [name for file in TESTS.rglob("test_*.py") for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)]
+ENTRIES = {group + number: text for group, number, text in _ENTRY.findall(PAGE)}
 
 
-def test_the_ids_with_a_golden_test_are_exactly_those_listed() -> None:
-    assert {match[1].upper() for name in NAMES if (match := re.match(r"test_([a-z]\d+)_", name))} == GOLDEN
+def golden_tests() -> dict[str, set[tuple[str, str]]]:
+    """By id, the names of its tests, each with its file."""
+    tests = defaultdict(set)
+    for file in TESTS.rglob("test_*.py"):
+        for name, ids in _NAMED.findall(file.read_text(encoding="utf-8")):
+            for each in ids.upper().strip("_").split("_"):
+                tests[each].add((name, file.relative_to(TESTS).as_posix()))
+    return dict(tests)
 
 
-def test_an_id_within_a_name_has_a_test_of_its_own() -> None:
-    named = {mentioned.upper() for name in NAMES for mentioned in re.findall(r"(?<=_)[a-z]\d+(?=_|$)", name)}
-    assert named == GOLDEN
+def test_every_application_links_exactly_the_tests_that_are_named_after_it() -> None:
+    assert {each: set(_LINK.findall(text)) for each, text in ENTRIES.items()} == golden_tests()
 
 
-def test_every_listed_id_is_in_the_catalogue() -> None:
-    assert all(max(numbers) <= APPLICATIONS[group] for group, numbers in WITH_A_GOLDEN_TEST.items())
+def test_no_number_of_a_group_of_applications_is_left_out_and_each_says_what_must_come() -> None:
+    numbers = defaultdict(list)
+    for each in ENTRIES:
+        numbers[each[0]].append(int(each[1:]))
+    assert len(ENTRIES) == len(_ENTRY.findall(PAGE)) == 172
+    assert all(found == list(range(1, len(found) + 1)) for found in numbers.values())
+    assert all(len(_LINK.sub("", text).split()) >= 8 for text in ENTRIES.values())
+
+
+def test_ids_in_the_readme_are_those_of_applications() -> None:
+    readme = (TESTS.parent / "README.md").read_text(encoding="utf-8")
+    assert set(map(str.upper, re.findall(r"`-k ([a-z]\d+)_`", readme))) <= set(ENTRIES)
+    assert "](tests/APPLICATIONS.md)" in readme

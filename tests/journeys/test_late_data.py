@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from deltalake import DeltaTable
@@ -69,6 +70,7 @@ def test_l5_a_backfill_of_the_day_integrates_the_late_rows_and_running_it_twice_
         backlog.append(plan(spark, redirected, count_by_sensor))
 
     assert current[0] == [("a", at(10), 3, True), ("a", at(20), 3, False)]
+    assert corrections is not None
     assert tuples(corrections, "window_end", "readings", "_late_rows") == [(at(10), 3, 1)]
     assert backlog == [[], []]
     assert (current[1], corrected[1]) == (current[0], corrected[0])
@@ -191,7 +193,7 @@ def walls(spark: SparkSession, arrived: Lake) -> dict[float, Wall]:
     walls = {}
     for second, temperature in ((0.999, 32), (1, 212), (12, 50)):
         land_all(arrived, declared.stream, [{"id": "a", "temperature": temperature}])
-        drain(spark, arrived, declared, now=lambda second=second: at(second))
+        drain(spark, arrived, declared, now=partial(at, second))
         walls[second] = Wall(
             fired=tuples(read_first(spark, arrived, arrivals.per_second), "window_end", "readings"),
             shown=tuples(read_open(spark, arrived, arrivals.dashboard), "id", "window_end", "readings", "mean_celsius"),

@@ -54,7 +54,8 @@ def test_l10_a_feed_shifted_by_up_to_seven_seconds_is_split_and_corrected_as_an_
         for start, end in zip([0, *cuts], cuts, strict=False)
     ]
 
-    watermark, late, on_time, everything = -1, list[tuple[str, int]](), Counter[tuple[str, int]](), Counter()
+    watermark, late = -1, list[tuple[str, int]]()
+    on_time, everything = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
     greatest = 0
     for batch in batches:
         for id_, time in batch:

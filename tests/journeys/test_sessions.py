@@ -185,7 +185,7 @@ def test_copies_count_once_in_first_results_and_in_corrections_and_can_be_read(
 class ByItsEnd(SessionWindow):
     """A session under the rule of all other windows: its end decides whether a pair is late."""
 
-    decided_by = "end"
+    decided_by = "end"  # type: ignore[assignment]
 
 
 def test_the_rule_of_other_windows_makes_sessions_depend_on_the_cut_into_batches_and_their_own_does_not(

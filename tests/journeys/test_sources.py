@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
@@ -77,7 +78,7 @@ def test_o10_a_backlog_comes_in_batches_of_bounded_bytes_and_a_file_above_the_bo
     spark: SparkSession, lake: Lake
 ) -> None:
     one_row = len(line(readings("a@1=1")[0])) + 1
-    bounded = replace(stream, source=Files(stream.source.path, bytes_per_batch=2 * one_row))
+    bounded = replace(stream, source=Files(cast(Files, stream.source).path, bytes_per_batch=2 * one_row))
     files = ("a@1=1", "a@2=2", "b@3=3", "a@4=4, a@5=5, a@6=6", "b@7=7", "b@8=8, b@9=9")
     run(spark, lake, Pipeline(bounded, (replace(count_by_sensor, of=bounded),)), *map(readings, files))
     rows = [batch.summary.rows for batch in reversed(log.read_batches(lake, bounded)) if batch.cause == "source"]

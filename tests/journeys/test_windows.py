@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -51,7 +52,7 @@ def run_as_it_arrives(
     drain(spark, lake, declared, end_of_input=True, now=arriving(lake, declared.stream, [s for s, _ in batches]))
 
 
-def arriving(lake: Lake, stream: Stream, seconds: list[float]):
+def arriving(lake: Lake, stream: Stream, seconds: list[float]) -> Callable[[], datetime]:
     """A clock that tells for the batch that comes next when it arrives; after the last one it stands still."""
 
     def now() -> datetime:

@@ -141,7 +141,7 @@ def meeting(number: int) -> Meeting:
     ]
     cut = (draw.randrange(1, len(sides[0])), draw.randrange(1, len(sides[1]) + 1))
     most_rows = (1_000_000, 4)[number % 2]
-    return Meeting(*sides, (versions[0], versions[1]), cut, most_rows, draw.randint(1, 20))
+    return Meeting(sides[0], sides[1], (versions[0], versions[1]), cut, most_rows, draw.randint(1, 20))
 
 
 def _row(draw: Random, batch: int, number: int) -> tuple[str, int, int]:

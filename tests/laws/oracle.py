@@ -104,7 +104,8 @@ def _instant(text: Any) -> int | None:
     fraction, sign, hours, minutes = match.group(7), *match.group(8, 9, 10)
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     try:
-        local = datetime(*(int(part) for part in match.group(1, 2, 3, 4, 5, 6)), tzinfo=UTC)  # type: ignore[misc]
+        year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
+        local = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
     return micros(local + (offset if sign == "-" else -offset)) + int((fraction or "0").ljust(6, "0"))

@@ -171,23 +171,29 @@ def feeds(draw: st.DrawFn) -> Feed:
     """Five or six files, time moving on from file to file with one long silence; some are empty or come twice.
 
     Before the silence it is midnight in UTC, after it in New York, where a day of 23 hours ends. The last file brings
-    some stragglers from the beginning.
+    some stragglers from the beginning, which are late for any window: a batch before theirs is from after the silence.
     """
     files: list[tuple[bytes, ...]] = []
-    silent = draw(st.integers(2, 3))
-    for number in range(draw(st.integers(5, 6))):
-        around = (AFTER_SILENCE - silent * 11 * SECOND if number >= silent else START) + (number * 11 - 15) * SECOND
-        what = draw(st.integers(0, 9))
+    count = draw(st.integers(5, 6))
+    # A batch has two files at most, so that the first one after the silence is not in the last batch.
+    silent = draw(st.integers(2, count - 3))
+    for number in range(count):
+        moved_on = (number - silent) * 11 + 6 if number >= silent else number * 11 - 15
+        around = (AFTER_SILENCE if number >= silent else START) + moved_on * SECOND
+        what = draw(st.integers(0, 9)) if number != silent else 9
         if what == 0:
             files.append(())
         elif what == 1 and files:
             files.append(draw(st.sampled_from(files)))
         else:
             files.append(tuple(draw(st.lists(lines(around), min_size=80, max_size=110))))
-    files[-1] += tuple(draw(st.lists(lines(draw(st.sampled_from((START, START, LONG_AGO)))), min_size=4, max_size=8)))
+    files[-1] += tuple(draw(st.lists(lines(draw(st.sampled_from((START, START, LONG_AGO)))), min_size=12, max_size=16)))
     cut = draw(st.integers(2, len(files) - 1))
     drains = (tuple(files[:cut]), tuple(files[cut:]))
-    return Feed(drains, draw(st.sampled_from((1, 1, 2))), draw(st.booleans()), draw(st.booleans()))
+    files_per_batch = draw(st.sampled_from((1, 1, 2)))
+    # After an end of input all rows are too late for an update; those before it need batches that are late.
+    ends_between = draw(st.booleans()) and files_per_batch == 1
+    return Feed(drains, files_per_batch, ends_between, draw(st.booleans()))
 
 
 def generated(strategy: st.SearchStrategy[T], number: int, *of: str | int) -> list[T]:

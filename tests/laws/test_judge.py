@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -32,7 +34,7 @@ LINES = sorted({*generated(lines(dirt=2), 1500, "lines"), *NOT_JSON, *ON_THE_BOU
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession) -> dict[bytes, dict[str, object]]:
+def judged(spark: SparkSession) -> dict[bytes, dict[str, Any]]:
     """Each line's row, from one Spark job."""
     raw = spark.createDataFrame([(line, number) for number, line in enumerate(LINES)], "_raw binary, _origin bigint")
     stream = pipeline().stream
@@ -56,17 +58,17 @@ def test_the_generated_lines_hold_every_verdict_often() -> None:
     assert any(verdict.event is not None and verdict.event.at == HORIZON for verdict in verdicts)
 
 
-def test_no_line_gets_lost_in_the_judging(judged: dict[bytes, dict[str, object]]) -> None:
+def test_no_line_gets_lost_in_the_judging(judged: dict[bytes, dict[str, Any]]) -> None:
     assert set(judged) == set(LINES)
 
 
-def test_every_line_is_rejected_for_exactly_the_reasons_of_the_oracle(judged: dict[bytes, dict[str, object]]) -> None:
+def test_every_line_is_rejected_for_exactly_the_reasons_of_the_oracle(judged: dict[bytes, dict[str, Any]]) -> None:
     reasons = {line: reason_labels(row["_rejected"]) for line, row in judged.items()}
     assert reasons == {line: judge(line, micros(NOW)).reasons for line in LINES}
 
 
 def test_every_valid_line_becomes_the_row_it_says_and_every_rejected_one_keeps_its_payload(
-    judged: dict[bytes, dict[str, object]],
+    judged: dict[bytes, dict[str, Any]],
 ) -> None:
     for line, row in judged.items():
         event = judge(line, micros(NOW)).event

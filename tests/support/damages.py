@@ -29,7 +29,7 @@ from tests.support.instants import NOW
 tens = Windowed("tens", readings, Tumbling("10 seconds"), {"readings": agg.count()}, by=("id",))
 out = Delivery("out", readings, JsonLines("exports/readings"))
 pipeline = Pipeline(readings, (tens, sums), deliveries=(out,))
-Damage = Callable[[Lake], None]
+Damage = Callable[[Lake], object]
 
 
 def checkpoint(lake: Lake, *parts: str) -> Path:
@@ -145,7 +145,7 @@ DAMAGES: dict[str, tuple[str, Damage, set[str]]] = {
     "the checkpoint removed": ("checkpoint missing", lambda lake: shutil.rmtree(checkpoint(lake)), set()),
     "the checkpoint of another query": (
         "checkpoint of another query",
-        lambda lake: checkpoint(lake, "metadata").write_text('{"id":"00000000-0000-0000-0000-000000000000"}') and None,
+        lambda lake: checkpoint(lake, "metadata").write_text('{"id":"00000000-0000-0000-0000-000000000000"}'),
         set(),
     ),
     "an older checkpoint": ("checkpoint older than the log", older_checkpoint, set()),
@@ -156,12 +156,12 @@ DAMAGES: dict[str, tuple[str, Damage, set[str]]] = {
     ),
     "a planned batch half written": (
         "checkpoint damaged",
-        lambda lake: checkpoint(lake, "offsets", "3").write_text("v1\n{") and None,
+        lambda lake: checkpoint(lake, "offsets", "3").write_text("v1\n{"),
         set(),
     ),
     "the query's id half written": (
         "checkpoint damaged",
-        lambda lake: checkpoint(lake, "metadata").write_text("{") and None,
+        lambda lake: checkpoint(lake, "metadata").write_text("{"),
         set(),
     ),
     "a batch that nothing tells of": ("batches missing", lambda lake: rewritten_head(lake, skipped_number), set()),
@@ -178,12 +178,12 @@ DAMAGES: dict[str, tuple[str, Damage, set[str]]] = {
     "an attempt that died": ("files left behind", abandoned_attempt, set()),
     "a shortcut that leads nowhere": (
         "checkpoint hint broken",
-        lambda lake: Path(lake.table(tens), "_delta_log", "_last_checkpoint").write_text('{"version": 99}') and None,
+        lambda lake: Path(lake.table(tens), "_delta_log", "_last_checkpoint").write_text('{"version": 99}'),
         set(),
     ),
     "rows changed by hand": (
         "foreign commit",
-        lambda lake: DeltaTable(lake.table(sums, "state")).update({"total": "total + 1"}) and None,
+        lambda lake: DeltaTable(lake.table(sums, "state")).update({"total": "total + 1"}),
         set(),
     ),
     "history cleaned by any commit": (
@@ -197,7 +197,7 @@ DAMAGES: dict[str, tuple[str, Damage, set[str]]] = {
     "a view's own table removed": ("table missing", lambda lake: shutil.rmtree(lake.table(sums)), set()),
     "a rebuild given up": (
         "rebuild unfinished",
-        lambda lake: shutil.copytree(lake.table(sums), lake.table(next_of(sums))) and None,
+        lambda lake: shutil.copytree(lake.table(sums), lake.table(next_of(sums))),
         set(),
     ),
     "a switch that died": (
@@ -211,7 +211,7 @@ DAMAGES: dict[str, tuple[str, Damage, set[str]]] = {
     "the lease of a dead process": ("lease left behind", left_lease, set()),
     "a lease half written": (
         "lease left behind",
-        lambda lake: Path(lake.checkpoint(readings, "lease.json")).write_text("{") and None,
+        lambda lake: Path(lake.checkpoint(readings, "lease.json")).write_text("{"),
         set(),
     ),
     "a savepoint without its state": (

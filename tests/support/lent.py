@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 def lending(spark: SparkSession) -> dict[str, str]:
     """The variables with which a process finds the JVM of a session."""
-    parameters: Any = spark.sparkContext._gateway.gateway_parameters
+    gateway: Any = spark.sparkContext._gateway
+    parameters = gateway.gateway_parameters
     return {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
 
 

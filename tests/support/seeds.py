@@ -33,7 +33,7 @@ def draws(*of: str | int) -> Random:
 
 
 def eventful(drawn: Callable[[int], T], shows: Callable[[T], bool]) -> T:
-    """The first of what `drawn` gives for 0, 1, 2, ... that shows what is tried; where nothing happens every law holds."""
+    """The first of what `drawn` gives for 0, 1, 2, ... that shows what is tried; of a quiet feed every law holds."""
     return next(each for each in map(drawn, count()) if shows(each))
 
 

@@ -77,9 +77,9 @@ def test_each_command_names_the_next_and_a_broken_law_exits_with_3(
         True,
     )
 
-    table = DeltaTable(lake.first(departures_by_origin))
-    table.alter.set_table_properties({"delta.appendOnly": "false"})
-    table.delete("origin = 'EWR'")
+    damaged = DeltaTable(lake.first(departures_by_origin))
+    damaged.alter.set_table_properties({"delta.appendOnly": "false"})
+    damaged.delete("origin = 'EWR'")
     code, output = tidemark("audit flights")
     assert (code, "a law is broken" in output) == (3, True)
 

@@ -103,7 +103,8 @@ def test_a_drain_tells_what_arrived_and_what_waits(
     assert (metadata["delivered_rows"], metadata["dead_letters"], metadata["units_behind"]) == (3, 0, 0)
     assert instance.get_latest_materialization_event(dg.AssetKey(["flights", "away"])) is None
     observations = instance.fetch_observations(dg.AssetKey(["flights", "away"]), limit=1).records
-    assert "is away: ConnectError" in str(observations[0].asset_observation.metadata["waiting"].value)
+    observed = observations[0].asset_observation
+    assert observed is not None and "is away: ConnectError" in str(observed.metadata["waiting"].value)
 
 
 def test_chosen_days_of_a_delivery_are_partitions_that_are_delivered_again_in_one_run(
@@ -140,4 +141,5 @@ def test_chosen_days_of_a_delivery_are_partitions_that_are_delivered_again_in_on
     run(postgres, "alter table departures rename to gone", "create table departures (flight bigint)")
     failed = job.execute_in_process(instance=instance, asset_selection=[key], tags=ends, raise_on_error=False)
     (failure,) = (event.step_failure_data for event in failed.all_events if event.is_step_failure)
+    assert failure.user_failure_data is not None
     assert "asked for, but not there yet" in str(failure.user_failure_data.description)

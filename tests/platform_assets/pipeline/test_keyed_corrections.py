@@ -19,7 +19,7 @@ from tests.support.feeds import land_all
 from tests.support.instants import at
 from tests.support.runs import tuples
 
-PIPELINE = Pipeline(told.of, (told,))
+PIPELINE = Pipeline(told.streams[0], (told,))
 
 
 def test_activity_sessions_are_corrected_by_day_and_reports_read_what_is_current(
@@ -39,7 +39,7 @@ def test_activity_sessions_are_corrected_by_day_and_reports_read_what_is_current
     assert graph.get(corrections).partitions_def == days_of(told)
     assert graph.get(current).parent_keys == {first, side, corrections}
 
-    land_all(lake, told.of, payloads("a@1=3, a@20=3"), payloads("a@2=4, a@30=3"))
+    land_all(lake, told.streams[0], payloads("a@1=3, a@20=3"), payloads("a@2=4, a@30=3"))
     with dg.DagsterInstance.ephemeral() as instance:
 
         def run(job: str) -> dg.ExecuteInProcessResult:

@@ -162,7 +162,7 @@ def test_a_stream_is_launched_kept_and_ended_from_dagster(dagster: Dagster) -> N
         return None if run is None else run.status
 
     dagster.wait_for(lambda: status() == dg.DagsterRunStatus.CANCELED, "cancel")
-    (record,) = instance.fetch_materializations(log_key(beats), limit=1).records
+    (record,) = instance.fetch_materializations(log_key(beats.stream), limit=1).records
     assert record.asset_materialization is not None
     assert record.asset_materialization.metadata["state"].value == "stopped"
 

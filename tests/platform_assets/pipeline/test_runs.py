@@ -86,8 +86,10 @@ def described_columns_are_those_of_the_tables(platform: dg.Definitions, instance
         written = event and event.asset_materialization and event.asset_materialization.metadata
         if declared is None or not written or "dagster/column_schema" not in written:
             continue
+        schema = written["dagster/column_schema"].value
+        assert isinstance(schema, dg.TableSchema)
         types = {column.name: column.type for column in declared.columns}
-        for column in written["dagster/column_schema"].value.columns:
+        for column in schema.columns:
             schema_type = types.pop(column.name)
             assert schema_type in (column.type, UNKNOWN_TYPE) or column.type.startswith(schema_type), (key, column)
         assert types == {}, key

@@ -46,7 +46,9 @@ def test_a_savepoint_is_taken_restored_forked_and_dropped_by_jobs_that_tell_what
         record.data["age_seconds"] >= 0 and record.data["bytes"] > 0 and "flights/log at version" in record.data["pins"]
     )
     observed = instance.fetch_observations(log_key(flights), limit=1).records[0].event_log_entry.asset_observation
-    assert observed is not None and observed.metadata["savepoints"].value.records[0].data["name"] == "early"
+    assert observed is not None
+    table = observed.metadata["savepoints"]
+    assert isinstance(table, dg.TableMetadataValue) and table.records[0].data["name"] == "early"
 
     land(flights.source.location(lake), SECOND)
     drain(spark, lake, pipeline)

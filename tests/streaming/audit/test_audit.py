@@ -22,6 +22,7 @@ from streaming.views.first_results import read_first
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0
 from tests.support.runs import run
+from tidemark.testing import Payload
 
 
 def broken(spark: SparkSession, lake: Lake) -> set[tuple[str, str]]:
@@ -55,7 +56,11 @@ def delete_where(spark: SparkSession, uri: str, condition: Column) -> None:
 def test_audit_holds_on_an_honest_lake_and_names_each_law_that_a_damaged_one_breaks(
     spark: SparkSession, lake: Lake
 ) -> None:
-    batches = [readings("a@1, a@9, a@16"), [*readings("a@8, a@12"), "{oops"], readings("a@26")]
+    batches: list[list[Payload]] = [
+        [*readings("a@1, a@9, a@16")],
+        [*readings("a@8, a@12"), "{oops"],
+        [*readings("a@26")],
+    ]
     run(spark, lake, pipeline, *batches[:2])
     # A delay that is changed later judges later batches only: those before keep their stamps.
     run(spark, lake, with_delay("6 seconds"), *batches[2:], end_of_input=True)

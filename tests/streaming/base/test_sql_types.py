@@ -34,8 +34,10 @@ CONDITIONS = (
     *("is_valid_utf8(s)", "date(at) > date'2026-01-01'", "timestamp_millis(v) > timestamp'2026-01-01'", "(v > 1) = b"),
     *("try_cast(get(split(s, ','), 1) as bigint) is not null", "aggregate(xs, 0L, (a, x) -> a + x) > 1", "v % 2 = 0"),
 )
-NO_CONDITIONS = ("v", "v + 1", "s || 'x'", "1", "at", "xs", "m", "st", "case when b then 1 else 2 end", "-d")
-NO_CONDITIONS += ("cast(v as int)", "upper(s)", "date(at)", "at - interval 1 day", "size(xs)")
+NO_CONDITIONS = (
+    *("v", "v + 1", "s || 'x'", "1", "at", "xs", "m", "st", "case when b then 1 else 2 end", "-d"),
+    *("cast(v as int)", "upper(s)", "date(at)", "at - interval 1 day", "size(xs)"),
+)
 UNKNOWN_FUNCTIONS = ("foo(v) > 0", "lenght(s) = 1", "median_of(v) > 1")
 
 AGGREGATES = (

@@ -90,7 +90,7 @@ def test_only_those_of_batches_that_are_done_are_told_and_each_attempt_once(
         put_aside(*args)
         raise KeyboardInterrupt
 
-    dying.runtime.dead_letters.put_aside = dies  # type: ignore[method-assign]
+    dying.runtime.dead_letters.put_aside = dies  # type: ignore[method-assign, assignment]
     with pytest.raises(KeyboardInterrupt):
         dying.deliver(all_of_it=True)
     assert dying.runtime.dead_letters.count() == 2

@@ -259,7 +259,7 @@ def test_a_batch_that_is_repeated_replaces_its_dead_letters(
         put_aside(*args)
         raise KeyboardInterrupt
 
-    courier.runtime.dead_letters.put_aside = dies  # type: ignore[method-assign]
+    courier.runtime.dead_letters.put_aside = dies  # type: ignore[method-assign, assignment]
     with pytest.raises(KeyboardInterrupt):
         courier.runtime.deliver(spark)
     assert courier.runtime.dead_letters.count() == 2

@@ -54,7 +54,7 @@ def test_plain_avro_keeps_the_contract(spark: SparkSession) -> None:
         ("counts", {"type": "map", "values": "int"}),
         ("inner", ["null", INNER]),
     )
-    values = {
+    values: dict[str, Any] = {
         "id": "ü",
         "v": None,
         "at": datetime(2026, 1, 1, tzinfo=UTC),

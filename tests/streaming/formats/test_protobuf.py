@@ -306,7 +306,7 @@ DEFAULTS = {name: "" if name == "STRING" else b"" if name == "BYTES" else 0 for 
 
 def expected_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values as they were given, and where there is none what proto3 says."""
-    absent = {name.lower(): default for name, default in DEFAULTS.items()}
+    absent: dict[str, Any] = {name.lower(): default for name, default in DEFAULTS.items()}
     absent |= {f"many_{name.lower()}": [] for name in ANY_OF} | {"at": None, "maybe": None, "within": None}
     return {**absent, **values, "counts": sorted(values.get("counts", {}).items())}
 

@@ -45,11 +45,12 @@ def tell_more(key: Any, start: int, end: int, left: list[Any], right: list[Any])
 
 
 def batch_of(groups: list[Group]) -> pa.RecordBatch:
+    lefts, rights = [left for *_, left, _ in groups], [right for *_, right in groups]
     columns = [
         [key for key, *_ in groups],
         [at(start) for _, start, *_ in groups],
         [at(2 * start + 1) for _, start, *_ in groups],
-        *([[{"v": value} for value in group[side]] for group in groups] for side in (2, 3)),
+        *([[{"v": value} for value in values] for values in side] for side in (lefts, rights)),
     ]
     arrays = [pa.array(each, field.type) for each, field in zip(columns, GROUPED, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=GROUPED)

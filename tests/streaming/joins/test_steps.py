@@ -84,8 +84,9 @@ def expected(of: Sides) -> dict[str, set[tuple[int | None, int | None]]]:
     unmatched_rights, also_still = oracle.unmatched(
         rights, lambda row: {one for one, other in pairs if other == row}, -LOWER, clock
     )
-    alone = {(row.n, None) for row in unmatched_lefts} | {(None, row.n) for row in unmatched_rights}
-    lonely = {(row.n, None) for row in still} | {(None, row.n) for row in also_still}
+    alone, lonely = set[tuple[int | None, int | None]](), set[tuple[int | None, int | None]]()
+    alone |= {(row.n, None) for row in unmatched_lefts} | {(None, row.n) for row in unmatched_rights}
+    lonely |= {(row.n, None) for row in still} | {(None, row.n) for row in also_still}
     return {"pairs": numbered, "unmatched": alone, "current": numbered | lonely}
 
 
@@ -190,9 +191,11 @@ def test_a_stream_joins_itself_and_rows_that_came_late_may_be_left_out(spark: Sp
         (one.n, other.n) for one, other in met
     )
     others, _ = oracle.log_of(RIGHT)
-    on_time = [[row for row in side if row.stamp is None or row.at >= row.stamp] for side in (rows, others)]
+    first, second = on_time = [
+        [row for row in side if row.stamp is None or row.at >= row.stamp] for side in (rows, others)
+    ]
     pairs = tuples(runtime_of(in_time, logged).readable["current"](spark), "left_n", "right_n")
-    assert pairs == sorted((one.n, other.n) for one, other in oracle.pairs(*on_time, LOWER, UPPER))
+    assert pairs == sorted((one.n, other.n) for one, other in oracle.pairs(first, second, LOWER, UPPER))
     late = runtime_of(in_time, logged).readable["late"](spark)
     assert late.count() == len(rows) + len(others) - sum(map(len, on_time))
     assert all(finding.holds for finding in audit(spark, logged, of_both(itself, in_time)))

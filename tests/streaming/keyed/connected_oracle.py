@@ -65,7 +65,9 @@ def by_one_clock(logs: dict[str, list[Rows]]) -> dict[str, list[Any]]:
         mine = sorted(row[:4] + row[5:] for row in rows if row[4] == key and row[0] < clock)
         for when, place, _, _, n in [*mine, (clock, 9, 0, 0, 0)]:
             if soon is not None and soon <= when:
-                text, soon = text + "s", lines.append((soon, text + "s"))
+                text += "s"
+                lines.append((soon, text))
+                soon = None
             if place < 9:
                 text += f"{'lr'[place]}{n}"
                 soon = when + 2 if n % 3 == 1 else soon
@@ -106,7 +108,8 @@ Versions = list[tuple[str, int]]
 def with_rules(batches: list[tuple[Versions | None, Rows]], order: str) -> list[tuple[Any, ...]]:
     """What must come, told row by row: (key, seconds, what, rule), in no order."""
     rules: dict[str, int] = {}
-    stamped, marks = [], []
+    stamped = []
+    marks: list[tuple[float, dict[str, int]]] = []
     greatest = float("-inf")
     for versions, rows in batches:
         for key, version in versions or ():
@@ -118,10 +121,11 @@ def with_rules(batches: list[tuple[Versions | None, Rows]], order: str) -> list[
     if order == "event":
         stamped = [row for row in stamped if row[1] >= row[3] and row[1] < clock]
         stamped.sort(key=lambda row: row[1])
-    results = []
+    results: list[tuple[str, float, str, int]] = []
     for key in {row[0] for row in stamped}:
-        due: tuple[int, int] | None = None
-        for name, when, n, stamp, batch_rules, number in [*stamped, (key, clock, 0, clock, {}, -1)]:
+        due: tuple[float, int] | None = None
+        end: tuple[str, float, int, float, dict[str, int], int] = (key, clock, 0, clock, {}, -1)
+        for name, when, n, stamp, batch_rules, number in [*stamped, end]:
             if name != key:
                 continue
             if due is not None and due[0] <= (when if order == "event" else stamp):

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from streaming import Json
 from streaming.base.errors import DeclarationError, FunctionError
 from streaming.declare.condition_rule import ConditionRule
 from streaming.declare.keyed import Keyed
@@ -94,7 +95,7 @@ def test_j7_without_a_common_key_the_declaration_is_refused() -> None:
         replace(met, by=())
     with pytest.raises(DeclarationError, match=r"'numbers', 'words' by 'number', so which of their rows"):
         replace(met, by=("number",))
-    text = replace(words, format=replace(words.format, schema="id string not null, word string, at timestamp not null"))
+    text = replace(words, format=Json("id string not null, word string, at timestamp not null"))
     with pytest.raises(DeclarationError, match=r"of the same type: at\."):
         replace(met, of=(numbers, text))
 

@@ -39,7 +39,7 @@ SHIFT = 24 * 3600 - 20
 calm = replace(told, on_error="fail")
 """Of rows for which it raises, the laws that need no Spark tell."""
 
-PIPELINE = Pipeline(calm.of, (calm,))
+PIPELINE = Pipeline(calm.streams[0], (calm,))
 DELIVERY = Delivery(
     "told_out", calm, JsonLines("told_out", by="none"), "current", select={"id": "id", "at": "_at", "said": "said"}
 )

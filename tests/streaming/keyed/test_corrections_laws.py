@@ -26,9 +26,9 @@ def drawn(batch: Batch) -> list[dict[str, Any]]:
     ]
 
 
-def lines(done: Played) -> dict[str, list[tuple[str, float, Any]]]:
+def lines(done: Played) -> dict[str, list[tuple[str, int, Any]]]:
     """What is current, in the oracle's words."""
-    lines_by_output = {}
+    lines_by_output: dict[str, list[tuple[str, int, Any]]] = {}
     for to, rows in done.current.items():
         told_of = [
             (key, (when - T0).total_seconds(), "nine" if to == "failed" else text) for key, when, text, *_ in rows

@@ -90,6 +90,7 @@ def test_a_pinned_table_is_read_as_it_was_with_each_batch_also_when_its_old_vers
 ) -> None:
     uri, lake = str(tmp_path / "rooms"), Lake(str(tmp_path / "lake"))
     of = told(uri)
+    assert of.rules is not None
     pipeline = Pipeline(name="house", streams=(readings, of.rules.of), operators=(of,))
     write(uri, a="hall", b="cellar")
     run(spark, lake, pipeline, payloads("a@1=1, b@2=2"))

@@ -94,7 +94,7 @@ def follow(spark: SparkSession, lake: Lake, keyed: Operator) -> None:
 def logged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake with four batches in the log, which `sorted_out` has followed in one step."""
     lake = Lake(str(tmp_path_factory.mktemp("logged") / "lake"))
-    run(spark, lake, Pipeline(sorted_out.of, (sorted_out,)), *map(payloads, BATCHES))
+    run(spark, lake, Pipeline(sorted_out.streams[0], (sorted_out,)), *map(payloads, BATCHES))
     return lake
 
 
@@ -125,7 +125,7 @@ def applied(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> La
     return lake
 
 
-GOLDEN = {
+GOLDEN: dict[str, list[tuple[Any, ...]]] = {
     "jumps": [("k6", at(3), 23.5, 2.0)],
     "self_cleaning": [("k11", at(4199.999), 30.0, 8.0)],
     "rises": [("k12", at(1.25), at(1.25))],

@@ -160,7 +160,9 @@ def test_a_bound_that_is_raised_lets_the_file_in(spark: SparkSession, lake: Lake
     folder = Path(hostile.source.location(lake))
     folder.mkdir(parents=True)
     (folder / "large.gz").write_bytes(gzip.compress(b'{"id": "a"}\n' * 100))
-    low, high = (replace(hostile, source=replace(hostile.source, largest_unpacked=most)) for most in (1_000, 1_200))
+    source = hostile.source
+    assert isinstance(source, Files)
+    low, high = (replace(hostile, source=replace(source, largest_unpacked=most)) for most in (1_000, 1_200))
     with pytest.raises(SourceError, match="raise that bound in Files"):
         drain(spark, lake, Pipeline(low, (replace(by_hour, of=low),)), now=lambda: NOW)
     assert drain(spark, lake, Pipeline(high, (replace(by_hour, of=high),)), now=lambda: NOW).queries["log"].rows == 100

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import Row, SparkSession
 
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, agg, log
@@ -10,7 +12,7 @@ from streaming.log.unknown import add_unknown, count_unknown
 from streaming.operations.repair import preview, repair
 from tests.support.instants import NOW, at
 from tests.support.runs import run
-from tidemark.testing import line
+from tidemark.testing import Payload, line
 
 ORDERS = Stream(
     name="orders",
@@ -23,14 +25,20 @@ ORDERS = Stream(
 PIPELINE = Pipeline(ORDERS, (Windowed("by_minute", ORDERS, Tumbling("1 minute"), {"orders": agg.count()}),))
 
 
-def order(id_: str, **more: object) -> dict[str, object]:
+def order(id_: str, **more: object) -> dict[str, Any]:
     return {"id": id_, "at": at(1).isoformat(), **more}
 
 
 def test_undeclared_fields_are_counted_with_their_batch_and_valid_rows_that_have_one_keep_their_payload(
     spark: SparkSession, lake: Lake
 ) -> None:
-    first = [order("a"), order("b", note="n", price=1), order("c", price=2), order("x", price=None), "no JSON"]
+    first: list[Payload] = [
+        order("a"),
+        order("b", note="n", price=1),
+        order("c", price=2),
+        order("x", price=None),
+        "no JSON",
+    ]
     done = run(spark, lake, PIPELINE, first, [order("d")], [order("e", note="m")])
 
     assert [batch.unknown for batch in log.read_batches(lake, ORDERS)[::-1] if batch.cause == "source"] == [

@@ -67,7 +67,8 @@ def test_the_newest_version_is_looked_for_again_once_it_is_not_fresh(tmp_path: P
 
 
 def test_a_changing_dimension_answers_as_of_the_time_of_the_row(tmp_path: Path) -> None:
-    changes = [("s1", "room_2", at(20), None), ("s1", "room_1", at(10), None), ("s2", "room_3", at(10), at(15))]
+    changes: list[tuple[str, str, datetime | None, datetime | None]] = []
+    changes += [("s1", "room_2", at(20), None), ("s1", "room_1", at(10), None), ("s2", "room_3", at(10), at(15))]
     changes += [("s3", "room_5", at(20), None), ("s3", "room_4", None, at(15))]
     history = DimensionLookup(
         rooms(tmp_path, changes), {"id": "sensor"}, ("room",), valid_from="since", valid_to="until", at="at"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_what_is_read_as_of_a_batch_equals_what_was_shown_when_it_was_the_newest
     then = {}
     for number, drawn in enumerate(BATCHES):
         land_all(lake, readings, payloads(drawn))
-        drain(spark, lake, pipeline, now=lambda at=NOW + number * timedelta(hours=1): at)
+        drain(spark, lake, pipeline, now=partial(NOW.__add__, number * timedelta(hours=1)))
         for view in pipeline.corrected:
             correct(spark, lake, view, [pending.day for pending in plan(spark, lake, view)], lambda: NOW)
         if number == 1:

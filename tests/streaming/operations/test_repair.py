@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -32,6 +33,7 @@ from streaming.tables import delta
 from streaming.views.first_results import read_first
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run, tuples
+from tidemark.testing import Payload
 
 LATER = NOW + timedelta(hours=1)
 
@@ -59,14 +61,14 @@ VIEW = LAX.view()
 SESSIONS = replace(VIEW, name="sessions", window=SessionWindow("5 seconds"), aggregates={"readings": agg.count()})
 
 
-def reading(id_: str | None, seconds: float, value: int | None, **more: str) -> dict[str, object]:
+def reading(id_: str | None, seconds: float, value: int | None, **more: str) -> dict[str, Any]:
     return {"id": id_, "at": at(seconds).isoformat(), "value": value, **more}
 
 
 @pytest.fixture
 def rejecting(spark: SparkSession, lake: Lake) -> Lake:
     """A lake with four rejected rows, of which the lax declaration accepts three: two are late, one is not."""
-    first = [reading("a", 1, 1), reading("b", 2, None), reading("b", 3, 4), "not JSON"]
+    first: list[Payload] = [reading("a", 1, 1), reading("b", 2, None), reading("b", 3, 4), "not JSON"]
     run(spark, lake, STRICT, first, [reading("a", 17, 2), reading(None, 3.5, None), reading("a", 18, None)])  # wm 12
     return lake
 

@@ -176,7 +176,7 @@ def test_a_restore_leaves_the_answers_of_an_enrichment_where_they_are(tmp_path: 
     table = delta.open_table(there.table(squares))
     assert table is not None
     kept = SavedTable("readings/squares", str(table.metadata().id), table.version(), 0)
-    Savepoint("early", "readings", NOW, there.root, {}, {}, (kept,), {}).write(there, asked)
+    Savepoint("early", "readings", NOW, {}, {}, (kept,), {}).write(there, asked)
     restored = restore(cast(Any, None), there, asked, "early")
     assert (restored.left_out, restored.copied) == (("squares",), 0)
     assert delta.version_of(there.table(squares)) == kept.version

@@ -49,7 +49,7 @@ def test_nobody_is_answered_without_the_token_and_everybody_with_it(
     with serving(lake, access) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         for path in ("/metrics", "/latest", "/", "/latest/a/b?c=d"):
             for header in ("", TOKEN, f"Basic {TOKEN}", "Bearer", "Bearer x", f"Bearer {TOKEN}x", "Bearer \xfc"):
-                refused = client.get(path, headers={"Authorization": header.encode("latin-1")} if header else {})
+                refused = client.get(path, headers=[(b"Authorization", header.encode("latin-1"))] if header else [])
                 assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer"), (path, header)
                 assert TOKEN not in refused.text
         # Whoever has the token may ask under any name of the machine.

@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import ClassVar
@@ -261,7 +262,7 @@ class Acknowledged(Connector):
         while True:
             message = self.queue[taken : taken + 1]
             taken += len(message)
-            yield Received(message, landed=(lambda each=message: self.queue.remove(each[0])) if message else None)
+            yield Received(message, landed=partial(self.queue.remove, message[0]) if message else None)
             if self.breaks:
                 raise ReceiverError(self.breaks.pop())
             if not message:

@@ -100,7 +100,7 @@ def test_topic_and_partition_by_row_and_a_key_of_two_columns(kafka: Broker, topi
     kafka.create(f"{topic}-b", 3)
     target = to(kafka, topic, key=("id", "day"), partition="part", topic_column="kind")
     day = datetime(2026, 1, 2).date()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": 1, "day": day, "part": 0, "kind": None, "price": Decimal("1.50")},
         {"id": 2, "day": None, "part": 2, "kind": f"{topic}-b", "price": None},
     ]
@@ -115,7 +115,7 @@ def test_topic_and_partition_by_row_and_a_key_of_two_columns(kafka: Broker, topi
 
 def test_changes_are_values_with_their_revision_and_a_delete_is_a_tombstone(kafka: Broker, topic: str) -> None:
     kafka.create(topic, cleanup_policy="compact")
-    changes = [
+    changes: list[dict[str, Any]] = [
         {"id": "a", "total": 1, REVISION: 3, CHANGE: "upsert", REASON: "first"},
         {"id": "b", "total": None, REVISION: 4, CHANGE: "delete", REASON: "correction"},
     ]
@@ -131,7 +131,8 @@ def test_rows_that_cannot_be_records_are_put_aside_and_the_others_arrive(kafka: 
     """The one of 10 MB, one without and one with an invalid topic, one of a topic and one of a partition not there."""
     kafka.create(topic)
     target = KafkaTopic(kafka.servers, topic_column="kind", partition="part", progress=f"progress-of-{topic}")
-    given = [("a", topic, 0), ("x" * 10_000_000, topic, 0), ("b", None, 0), ("c", "no topic", 0), ("d", "gone", 0)]
+    given: list[tuple[str, str | None, int | None]] = []
+    given += [("a", topic, 0), ("x" * 10_000_000, topic, 0), ("b", None, 0), ("c", "no topic", 0), ("d", "gone", 0)]
     given += [("e", topic, 1), ("f", topic, -1), ("g", topic, None)]
     refused = send(target, *({"name": name, "kind": kind, "part": part} for name, kind, part in given))
     assert [row.position for row in refused] == [1, 2, 3, 4, 5, 6]

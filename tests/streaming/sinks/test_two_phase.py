@@ -45,7 +45,7 @@ def connect(target: TwoPhase) -> Sink:
     return target.connect(Lake("/nowhere"), Delivered("shop/all", key=target.key, changes=bool(target.key)))
 
 
-def numbers(*values: int, number: int = 0, **columns: list[Any]) -> NumberedBatch:
+def numbers(*values: int, number: int = 0, **columns: Any) -> NumberedBatch:
     given = {"number": list(values), REVISION: [0] * len(values), **columns}
     return NumberedBatch("shop/all", 0, number, pa.table(given))
 
@@ -82,8 +82,10 @@ def test_what_one_database_refuses_is_in_neither_and_what_it_said_is_told(databa
 
 def test_a_row_of_a_key_is_replaced_and_deleted_in_both(databases: tuple[str, str]) -> None:
     target = tables(databases, key=("number",))
-    deliver(connect(target), numbers(1, 2, value=[10, 20], **{CHANGE: ["upsert", "upsert"]}))
-    later = numbers(1, 2, number=1, value=[None, 21], **{CHANGE: ["delete", "upsert"]})
+    changes: dict[str, Any] = {CHANGE: ["upsert", "upsert"]}
+    deliver(connect(target), numbers(1, 2, value=[10, 20], **changes))
+    changes = {CHANGE: ["delete", "upsert"]}
+    later = numbers(1, 2, number=1, value=[None, 21], **changes)
     deliver(connect(target), later)
     for database in databases:
         assert rows(database, "select number, value from numbers") == [(2, 21)]

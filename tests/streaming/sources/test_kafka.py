@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -166,10 +167,11 @@ def test_offsets_that_are_declared_begin_their_partitions_and_those_that_no_part
     kafka.create(topic, 2)
     kafka.send(topic, events(0, 1, 2))
     kafka.send(topic, events(3, 4), partition=1)
-    for start, reason in (
+    starts: tuple[tuple[dict[int | str, int], str], ...] = (
         ({0: 4}, rf"begins {topic}-0 at 4, and it holds the offsets from 0 to before 3"),
         ({2: 0}, rf"names {topic}-2, and the partitions are {topic}-0, {topic}-1"),
-    ):
+    )
+    for start, reason in starts:
         with pytest.raises(SourceError, match=reason):
             run(spark, lake, piped(Kafka(kafka.servers, topic, start=start)))
     pipeline = piped(Kafka(kafka.servers, topic, start={0: 2}))
@@ -250,7 +252,8 @@ def test_values_and_keys_may_be_null_or_long_and_compressed_in_any_way(
     kafka.create(topic, max_message_bytes="20000000")
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     for number, codec in enumerate(codecs):
-        kafka.send(topic, [Message(event(number).encode(), at=at(number))], **{"compression.type": codec})
+        compressed: dict[str, Any] = {"compression.type": codec}
+        kafka.send(topic, [Message(event(number).encode(), at=at(number))], **compressed)
     long = json.dumps({"id": "x" * MEGABYTES_10, "at": "2026-01-01T00:00:00Z", "value": 5})
     kafka.send(topic, [Message(long.encode(), at=at(5))], **{"message.max.bytes": 20_000_000})
     kafka.send(topic, [Message(None, b"gone", at(6)), Message(None, at=at(7)), Message(b"", b"empty", at(8))])

@@ -31,7 +31,7 @@ ORDERS = Stream(
     derived={"at": "_origin.modified"},
     clock=BoundedOutOfOrderness("0 seconds"),
 )
-NOTHING_KEPT = {"retention_hours": 0, "enforce_retention_duration": False, "dry_run": False}
+NOTHING_KEPT: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False, "dry_run": False}
 
 
 class TableCase(SourceCase):

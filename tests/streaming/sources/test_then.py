@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -74,13 +75,14 @@ def test_a_history_without_an_end_and_a_start_that_leaves_a_gap_are_refused(
 
 def test_three_sources_follow_one_another_each_with_a_checkpoint_of_its_own() -> None:
     three = Then(Files("oldest"), Then(Files("older"), Files("new")))
-    memory, places = {}, []
+    memory: Mapping[str, Any] | None = {}
+    places = []
     while memory is not None:
         places.append((three.checkpoint("place", memory), three.may_begin_anew(memory)))
         memory = three.after_end(memory)
     # Of files only the checkpoint tells which are in the log: it may be missing only where none is yet.
     assert places == [("place/history", False), ("place/live/history", True), ("place/live/live", True)]
-    held = {"history": {}, "live": {"history": {}, "live": {}}}
+    held: dict[str, Any] = {"history": {}, "live": {"history": {}, "live": {}}}
     assert not three.may_begin_anew(held)
 
 

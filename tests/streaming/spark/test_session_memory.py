@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
@@ -35,7 +36,7 @@ def test_the_same_declaration_is_looked_at_once_and_another_one_again(session: S
 
 def test_each_session_remembers_its_own(session: SparkSession) -> None:
     other = cast(SparkSession, SimpleNamespace())
-    assert [remembered(each, "key", lambda each=each: id(each)) for each in (session, other)] == [
+    assert [remembered(each, "key", partial(id, each)) for each in (session, other)] == [
         id(session),
         id(other),
     ]
@@ -51,6 +52,6 @@ def test_a_process_that_sees_many_declarations_remembers_a_bounded_number(
 ) -> None:
     monkeypatch.setattr("streaming.spark.session_memory._MOST", 3)
     for number in range(10):
-        remembered(session, number, lambda number=number: number)
+        remembered(session, number, partial(int, number))
     (kept,) = vars(session).values()
     assert len(kept) <= 3 and kept[9] == 9

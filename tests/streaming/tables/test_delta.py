@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def content(spark: SparkSession, uri: str, version: int | None = None) -> set[tu
 def append_numbered(rows: DataFrame, uri: str, numbers: Iterable[int]) -> None:
     """The same rows in a commit for each number, which it tells."""
     for number in numbers:
-        delta.append(rows, uri, txn=None, metadata=lambda number=number: {"number": number})
+        delta.append(rows, uri, txn=None, metadata=partial(dict, number=number))
 
 
 def test_replacing_a_day_leaves_the_other_days_and_the_old_version_alone(spark: SparkSession, lake: Lake) -> None:
@@ -198,8 +199,9 @@ def test_spark_sees_a_new_version_without_a_job(spark: SparkSession, lake: Lake)
         assert jobs(uri) == 0
         assert jobs(without) > 0
     finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
-        spark.sparkContext.setJobDescription(None)
+        # None takes it away, which the library's types do not know.
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
 
 
 def test_threads_that_read_rows_without_spark_never_call_python(lake: Lake) -> None:

@@ -116,8 +116,13 @@ def test_an_index_that_follows_new_commits_says_what_a_new_one_says(uri: str) ->
     index = FileIndex(uri, "at")
     index.refresh()
     read = []
+
+    def five_more() -> None:
+        for batch in range(1, 6):
+            append(uri, batch, batch, batch + 90_000 * (batch % 2))
+
     for step in (
-        lambda: [append(uri, batch, batch, batch + 90_000 * (batch % 2)) for batch in range(1, 6)],
+        five_more,
         lambda: append(uri, 6, 3, dated=False),
         lambda: DeltaTable(uri).optimize.compact(),
         lambda: append(uri, 7, 86_400 * 3),

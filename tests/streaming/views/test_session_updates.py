@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_spark_starts_only_for_late_rows_and_when_a_session_that_has_some_may_be
 ) -> None:
     updates = updates_of(spark, unfollowed, updated_bursts, LogFiles(unfollowed, updated_bursts.of))
     jobs = [
-        jobs_of(spark, f"updates of batch {batch.number}", lambda batch=batch: updates.follow(batch, lambda: NOW))
+        jobs_of(spark, f"updates of batch {batch.number}", partial(updates.follow, batch, lambda: NOW))
         for batch in log.batches_after(unfollowed, updated_bursts.of, -1)
     ]
     assert [number > 0 for number in jobs] == [False, True, False, True]

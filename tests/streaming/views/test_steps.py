@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from deltalake import DeltaTable
@@ -282,12 +282,13 @@ def test_a_heartbeat_closes_sessions_without_merging_any(spark: SparkSession, la
     assert heartbeat.summary.rows == 0 and closed.rows > 0 and closed.state_rows == 0
     assert tables(again, Pipeline(visits, (sessions,))) == tables(lake, Pipeline(visits, (sessions,)))
     tracker = spark.sparkContext.statusTracker()
-    stages = [tracker.getJobInfo(job).stageIds for job in tracker.getJobIdsForGroup("the heartbeat")]
-    assert stages and all(len(of_job) == 1 for of_job in stages)
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("the heartbeat")]
+    assert jobs and all(job is not None and len(job.stageIds) == 1 for job in jobs)
 
 
-def generated_code(frame: DataFrame) -> list[str]:
+def generated_code(frame: DataFrame | None) -> list[str]:
     """The Java of each stage, with the place of a constant in it, but not with what is handed over as an object."""
+    assert frame is not None
     stages = frame._jdf.queryExecution().debug().codegenToSeq()
     return [stages.apply(number)._2() for number in range(stages.size())]
 
@@ -332,7 +333,7 @@ def test_updates_of_a_process_that_was_away_are_refused(spark: SparkSession, lak
 
 def test_a_new_view_may_read_a_column_that_comes_with_it(spark: SparkSession, lake: Lake) -> None:
     run(spark, lake, Pipeline(visits, (moving,)), EARLIER[0])
-    wider = replace(visits, format=Json(f"{visits.format.schema}, place string"))
+    wider = replace(visits, format=Json(f"{cast(Json, visits.format).schema}, place string"))
     by_place = Windowed("by_place", wider, SessionWindow("8 hours"), {"visits": agg.count()}, by=("place",))
     run(spark, lake, Pipeline(wider, (by_place,)), [at_hours("a@60")[0] | {"place": "Rome"}], end_of_input=True)
 

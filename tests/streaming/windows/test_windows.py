@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -204,7 +204,7 @@ def test_1000_instants_are_in_the_local_days_that_their_zones_calendar_gives(spa
     def midnight(day: date, zone: ZoneInfo) -> int:
         return micros(datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC))
 
-    instants = []
+    instants: list[int] = []
     while len(instants) < 1000:
         day, zone = date(1990, 1, 1) + timedelta(days=chance.randrange(12_700)), chance.choice(zones)
         # Half of them within two days of a change of clocks, where there is one at all.
@@ -272,7 +272,8 @@ def test_a_window_is_known_to_end_where_counting_seconds_meets_an_end(
     size: int, slide: int, offset: int, after: int, longer: int
 ) -> None:
     offset %= slide
-    by, kinds = after + longer, [Sliding(f"{size} seconds", f"{slide} seconds", f"{offset} seconds")]
+    by = after + longer
+    kinds: list[Window] = [Sliding(f"{size} seconds", f"{slide} seconds", f"{offset} seconds")]
     if size == slide:
         kinds.append(Tumbling(f"{size} seconds", f"{offset} seconds"))
     met = any((second - offset - size) % slide == 0 for second in range(after + 1, by + 1))
@@ -357,6 +358,8 @@ def test_the_end_of_input_closes_a_window_that_ends_between_two_milliseconds(spa
         (lambda: Custom("array()", within="0 days"), "within='0 days' of a custom window is empty; give it a length"),
     ],
 )
-def test_a_window_that_could_hold_nothing_is_refused_with_what_to_write_instead(declare, advice: str) -> None:
+def test_a_window_that_could_hold_nothing_is_refused_with_what_to_write_instead(
+    declare: Callable[[], Window], advice: str
+) -> None:
     with pytest.raises(DeclarationError, match=advice):
         declare()

@@ -14,7 +14,7 @@ from streaming.sources.receivers.connector import IDLE, Connector, Received, Rec
 _PATIENCE = 10.0
 
 
-def check_connector(connector: Connector, rows: Sequence[bytes], begin: Callable[[], None] = lambda: None) -> None:
+def check_connector(connector: Connector, rows: Sequence[bytes], begin: Callable[[], object] = lambda: None) -> None:
     """The `rows` come, in order, once `begin` was called on a connection that stands; then the source is silent."""
     assert hash(connector) == hash(copy.deepcopy(connector)) and pickle.loads(pickle.dumps(connector)) == connector
     assert connector.address and connector.guarantee in ("at most once", "at least once", "exactly once")

@@ -56,7 +56,7 @@ class Typist:
 def started_typist(python: Path, stderr: Path, environment: Mapping[str, str]) -> Iterator[Typist]:
     """A typist, of the `tidemark` that this Python has, for as long as the body runs."""
     # -P: modules beside the script would hide others of their names.
-    command, pipe = [python, "-P", typist.__file__], subprocess.PIPE
+    command, pipe = [str(python), "-P", str(typist.__file__)], subprocess.PIPE
     with (
         stderr.open("w") as errors,
         subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=errors) as process,

@@ -20,7 +20,7 @@ _MISSED = "missed service"
 """The name of the property of a report that says which one."""
 
 
-class ServiceMissed(pytest.skip.Exception):
+class ServiceMissed(pytest.skip.Exception):  # type: ignore[name-defined]
     """A test did not run, because of a service that does not start here."""
 
     def __init__(self, service: str, reason: object) -> None:

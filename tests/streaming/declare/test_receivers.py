@@ -51,7 +51,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "unknown column": (lambda: Subscriptions(events, "city"), "reads unknown column 'city'"),
     "unknown column of a view": (lambda: Subscriptions(mean_by_city, "city"), "reads unknown column 'city'"),
     "message": (lambda: Subscriptions(events, "city_code", "ask"), "message='ask' of Subscriptions has no {value}"),
-    "not in a tuple": (lambda: Pipeline(events, (mean_by_city,), receivers=given()), r"receivers=\(events_in,\)"),
+    "not in a tuple": (
+        lambda: Pipeline(events, (mean_by_city,), receivers=given()),  # type: ignore[arg-type]
+        r"receivers=\(events_in,\)",
+    ),
     "of another pipeline": (
         lambda: Pipeline(temperatures, (mean_by_city,), receivers=(temperatures_in,)),
         "receiver 'temperatures_in' asks for what is in 'city_events', which pipeline 'temperatures' does not have",

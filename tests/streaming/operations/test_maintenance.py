@@ -190,7 +190,7 @@ def test_a_day_that_is_corrected_meanwhile_is_compacted_at_the_next_attempt(
     delta.create(uri, small(spark).schema, append_only=False, description="corrections")
     delta.append(small(spark, 1), uri, txn=None, metadata=dict)
     delta.append(small(spark, 2), uri, txn=None, metadata=dict)
-    compact, overtaken = TableOptimizer.compact, list[None]()
+    compact, overtaken = TableOptimizer.compact, list[int]()
 
     def late(optimizer: TableOptimizer) -> Any:
         if not overtaken and optimizer.table.table_uri.rstrip("/").endswith(uri):

@@ -33,6 +33,7 @@ from tests.support.feeds import land_all
 from tests.support.instants import NOW, at
 from tests.support.killed import Killed, killed_at
 from tests.support.runs import run, tuples
+from tidemark.testing import Payload
 
 orders = Stream(
     name="orders",
@@ -65,7 +66,7 @@ def order(id_: str, seconds: float, amount: float | None, *items: str) -> dict[s
     return {"id": id_, "at": at(seconds).isoformat(), "amount": amount, "items": list(items) or None}
 
 
-BATCHES = (
+BATCHES: tuple[list[Payload], ...] = (
     [order("a", 1, 2.5, "p", "x"), order("b", 2, 1), "broken"],
     [order("c", 90_000, 7, "q", "r"), order("d", 3, None, "x")],
     ["broken"],

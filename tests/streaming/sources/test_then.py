@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import Files, Generator, Kafka, Then, noise
+from streaming import Files, Generator, Kafka, Then
 from streaming.base.errors import DeclarationError, SourceError
 from streaming.lake.lake import Lake
 from streaming.sources import Reading
@@ -63,7 +63,7 @@ class TestLive(SourceContract):
         (lambda: Then("history", Files("live")), "history of Then is 'history', a str.*Files"),  # type: ignore[arg-type]
         (lambda: Then(Files("history"), Kafka("one:9092", "t", start="latest")), "latest.*would skip.*write the inst"),
         (lambda: Then(Files("a"), Then(Kafka("one:9092", "t", start="latest"), Files("b"))), "latest.*would skip"),
-        (lambda: Then(Generator(noise), Files("live")), "without an end.*rows=1_000"),
+        (lambda: Then(Generator(lambda row, task: None), Files("live")), "without an end.*rows=1_000"),
     ],
 )
 def test_a_history_without_an_end_and_a_start_that_leaves_a_gap_are_refused(

@@ -1,10 +1,8 @@
-"""What `streaming/spark/FACTS.md` says of Spark and delta-rs, where nothing else shows it; and that its tests exist."""
+"""What `streaming/spark/FACTS.md` says of Spark and delta-rs, where nothing else shows it."""
 
 from __future__ import annotations
 
-import ast
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -25,23 +23,6 @@ from streaming.spark.checkpoint import taken_entry
 from tests.support.feeds import land
 from tests.support.instants import at
 from tests.support.runs import tuples
-
-PROJECT = Path(__file__).resolve().parents[3]
-FACTS = (PROJECT / "streaming/spark/FACTS.md").read_text()
-NAMED = re.findall(r"`(tests/[^`:]+)::(\w+)`", FACTS)
-
-
-def test_every_fact_but_costs_names_a_test() -> None:
-    behaviour, _, _ = FACTS.partition("## Costs")
-    facts = [each for each in behaviour.split("\n\n") if each.startswith("**")]
-    assert len(facts) > 20
-    assert [fact for fact in facts if "::test_" not in fact] == []
-
-
-@pytest.mark.parametrize(("module", "name"), sorted(set(NAMED)))
-def test_every_test_that_the_facts_name_exists(module: str, name: str) -> None:
-    tree = ast.parse((PROJECT / module).read_text())
-    assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 def test_a_streaming_frame_cannot_number_its_rows(spark: SparkSession, tmp_path: Path) -> None:

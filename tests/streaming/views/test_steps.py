@@ -304,8 +304,8 @@ def test_every_step_runs_the_same_generated_code_whatever_its_bounds(spark: Spar
         ends = [Position(0, T0 + 12 * HOUR), Position(2, T0 + 36 * HOUR), Position(3, T0 + 72 * HOUR)]
         codes = [generated_code(steps._closed(since, by)) for since, by in pairwise(ends)]
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, value or "")
+        for name, was in before.items():
+            spark.conf.set(name, was or "")
     assert codes[0] == codes[1] != []
 
 

@@ -19,7 +19,7 @@ SHOWN = 50
 """Characters of a value that a reason shows."""
 
 _NO_OBJECT = "the payload is not one JSON object"
-_BYTE_ORDER_MARK = "\ufeff"
+_BYTE_ORDER_MARK, _WHITE_SPACE = "\ufeff", " \t\n\r"
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
 _LINE_ENDS = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _MANY_DIGITS = 300
@@ -42,14 +42,14 @@ def object_of(payload: bytes) -> dict[str, Any]:
         text = str(payload, "utf-8")
     except UnicodeDecodeError:
         raise Unreadable("the payload is not UTF-8") from None
-    text = text.removeprefix(_BYTE_ORDER_MARK)
-    # Nearly every payload has fewer brackets than that, which is counted in no time.
-    if text.count("[") + text.count("{") > DEEPEST and _is_too_deep(text):
+    text = text.removeprefix(_BYTE_ORDER_MARK).strip(_WHITE_SPACE)
+    # Nearly every payload is so short, or has so few brackets, that it need not be looked at.
+    if len(text) > DEEPEST and text.count("[") + text.count("{") > DEEPEST and _is_too_deep(text):
         raise Unreadable(f"{_NO_OBJECT} of at most {DEEPEST} levels")
     value = _parsed(text)
     if type(value) is not dict:
         raise Unreadable(_NO_OBJECT)
-    if "\\ud" in text or "\\uD" in text:
+    if "\\" in text and ("\\ud" in text or "\\uD" in text):
         _check_names(value)
     return value
 
@@ -98,13 +98,17 @@ def _pieces(value: Any, longest: int | None = None) -> Iterator[str]:
 
 def _parsed(text: str) -> Any:
     try:
-        return _DECODER.decode(text)
+        value, end = _SCAN(text, 0)
     except _Twice as error:
         raise Unreadable(str(error)) from None
     except RecursionError:
         raise Unreadable(f"{_NO_OBJECT} of at most {DEEPEST} levels") from None
-    except ValueError:
+    # It ends at once where there is nothing.
+    except (ValueError, StopIteration):
         raise Unreadable(_NO_OBJECT) from None
+    if end != len(text):
+        raise Unreadable(_NO_OBJECT)
+    return value
 
 
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -125,9 +129,9 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON")
 
 
-_DECODER = json.JSONDecoder(
+_SCAN = json.JSONDecoder(
     object_pairs_hook=_named_once, parse_float=Number, parse_int=_integer, parse_constant=_no_number
-)
+).scan_once
 
 
 def _is_too_deep(text: str) -> bool:

@@ -34,8 +34,9 @@ _INSTANT = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_FIRST_MICRO = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_LAST_MICRO = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+FIRST_MICRO = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+LAST_MICRO = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+"""The first and the last instant there is, of the years 1 and 9999, in microseconds since 1970."""
 _FLOAT = struct.Struct("<f")
 
 
@@ -62,6 +63,13 @@ class Leaf:
     of_text: Callable[[str], Any]
     in_json: str
     in_text: str
+
+    def or_none(self, value: Any) -> Any:
+        """The value that JSON has, and None where that is null or refused."""
+        try:
+            return None if value is None else self.of_json(value)
+        except Refused:
+            return None
 
 
 def leaf_of(kind: exp.DataType) -> Leaf | None:
@@ -200,7 +208,7 @@ def _instant_of(text: str) -> int:
     except ValueError:
         raise Refused from None
     micros = (time - _EPOCH) // _MICROSECOND
-    if not _FIRST_MICRO <= micros <= _LAST_MICRO:
+    if not FIRST_MICRO <= micros <= LAST_MICRO:
         raise Refused
     return micros
 

@@ -64,11 +64,16 @@ def reader_of(columns: Sequence[sql.Column], fields: Mapping[str, str] | None = 
         wrong: dict[str, str] = {}
         within: list[str] = []
         for field in declared:
+            value = members.get(field.written)
             try:
-                values.append(_member(field, members, within))
+                if value is not None:
+                    value = field.read(value, within)
+                elif field.required:
+                    raise _missing()
             except Wrong as error:
-                values.append(None)
+                value = None
                 wrong[field.name] = error.below(field.written).reason
+            values.append(value)
         others = [name for name in members if name not in known] if not known.issuperset(members) else []
         return Row(values, wrong or None, [*dict.fromkeys([*others, *within])] or None)
 
@@ -87,15 +92,6 @@ def _fields(
         _Field(name, written := names.get(name, name), required, _reader(kind, f"{path}{written}"))
         for name, kind, required in declared
     )
-
-
-def _member(field: _Field, members: Mapping[str, Any], unknown: list[str]) -> Any:
-    value = members.get(field.written)
-    if value is not None:
-        return field.read(value, unknown)
-    if field.required:
-        raise Wrong("required", "", "is missing")
-    return None
 
 
 def _reader(kind: exp.DataType, path: str) -> Read:
@@ -170,8 +166,13 @@ def _struct(declared: Sequence[exp.ColumnDef], path: str) -> Read:
             unknown += [f"{path}{name}" for name in value if name not in known]
         members, first = {}, None
         for field in fields:
+            member = value.get(field.written)
             try:
-                members[field.name] = _member(field, value, unknown)
+                if member is not None:
+                    member = field.read(member, unknown)
+                elif field.required:
+                    raise _missing()
+                members[field.name] = member
             except Wrong as error:
                 first = first or error.below(f".{field.written}")
         if first is not None:
@@ -183,6 +184,10 @@ def _struct(declared: Sequence[exp.ColumnDef], path: str) -> Read:
 
 def _is_required(field: exp.ColumnDef) -> bool:
     return any(isinstance(constraint.kind, exp.NotNullColumnConstraint) for constraint in field.constraints)
+
+
+def _missing() -> Wrong:
+    return Wrong("required", "", "is missing")
 
 
 def _mistyped(words: str, value: Any) -> Wrong:

@@ -19,7 +19,7 @@ class OfJson(Envelope):
     def __init__(self, form: Json) -> None:
         self._form = form
         # What is required depends on the operation.
-        self._lenient = Json(", ".join(f"`{column.name}` {column.type}" for column in form.columns))
+        self._lenient = Json(", ".join(f"`{column.name}` {column.type}" for column in form.columns), form.fields)
 
     @property
     def row(self) -> tuple[sql.Column, ...]:

@@ -1,4 +1,4 @@
-"""Binary payloads to values, in the Python workers of Spark: what Avro and Protobuf have in common."""
+"""Payloads to values, in the Python workers of Spark: what the formats have in common."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from streaming.base import DeclarationError, sql
 from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG
+from streaming.tables import nullable
 
 MOST_WRITERS = 1_000
 """Schemas that a decoder knows at once, as many as the registry's own client keeps."""
@@ -94,16 +95,35 @@ class Decoder(ABC):
             client = SchemaRegistryClient({"url": self.registry})
         for batch in batches:
             # As bytes, since text may be no UTF-8.
-            payloads = batch.column("_raw").cast(pa.binary()).to_pylist()
-            rows = [self._row(payload, client) for payload in payloads]
-            decoded = [pa.array([row[place] for row in rows], type_.type) for place, type_ in enumerate(self.types)]
+            decoded = self.arrays(batch.column("_raw").cast(pa.binary()), client)
             names = [*batch.schema.names, *self.types.names]
             yield pa.RecordBatch.from_arrays([*batch.columns, *decoded], names=names)
 
+    def arrays(self, payloads: pa.BinaryArray, client: Any) -> list[pa.Array]:
+        """The columns that payloads are decoded to, one after the other."""
+        rows = [self._row(payload, client) for payload in payloads.to_pylist()]
+        try:
+            return self._built(rows)
+        # Arrow refuses a value that its type cannot keep, and would take the whole batch with it.
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
+            return self._built([self._kept(row) for row in rows])
+
+    def _built(self, rows: Sequence[Sequence[Any]]) -> list[pa.Array]:
+        return [pa.array([row[place] for row in rows], type_.type) for place, type_ in enumerate(self.types)]
+
+    def _kept(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        try:
+            self._built([row])
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+            return self._nothing(f"a value is none of its declared type ({error})")
+        return row
+
+    def _nothing(self, reason: str | None) -> tuple[Any, ...]:
+        return (*(None for _ in self.columns), reason and f"{self.name}: {reason}", None, None)
+
     def _row(self, content: bytes | None, client: Any) -> tuple[Any, ...]:
-        nothing = (None,) * len(self.columns)
         if content is None:
-            return (*nothing, None, None, None)
+            return self._nothing(None)
         identity = None
         try:
             if client is not None:
@@ -112,7 +132,7 @@ class Decoder(ABC):
                 identity, content = int.from_bytes(content[1:_HEAD]), content[_HEAD:]
             row = self.row(content, identity, client)
         except Unreadable as error:
-            return (*nothing, f"{self.name}: {error}", None, None)
+            return self._nothing(str(error))
         return (*row.values, None, row.wrong, row.unknown)
 
 
@@ -122,6 +142,8 @@ def decoded(raw: DataFrame, columns: Sequence[sql.Column], decoder_of: Callable[
     reasons = ", ".join(f"`{column.name}`: string" for column in columns)
     added = StructType.fromDDL(f"{declared}, {UNREADABLE} string, {WRONG} struct<{reasons}>, {UNKNOWN} array<string>")
     assert isinstance(added, StructType)
+    # What must be there is the format's to judge, as the fields of a rejected row are null.
+    added = nullable(added)
     decoder = decoder_of(to_arrow_schema(added, timezone="UTC"))
     return raw.mapInArrow(decoder.batches, StructType([*raw.schema.fields, *added.fields]))
 

@@ -7,10 +7,11 @@ columns only: nothing is executed, and every row is parsed by itself, so that a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
-from streaming.base import sql
+from streaming.base import DeclarationError, FrozenMapping, check_mapping, sql
 
 UNREADABLE = "_unreadable"
 """Of a row: the reason against the payload as a whole, text; null where it could be read."""
@@ -43,3 +44,27 @@ class Format(ABC):
         each once, and is null where the payload could not be read. A format may name fields of nested objects as well,
         by their paths.
         """
+
+
+def checked_fields(form: str, columns: Sequence[sql.Column], fields: Mapping[str, str]) -> FrozenMapping[str, str]:
+    """The names of the fields that columns are read from, where they are not those of the columns.
+
+    Raises:
+        DeclarationError: there is no such column, or two columns are of one field.
+    """
+    advice = "a mapping from columns to the names of their fields, such as {'id': '_id'}"
+    check_mapping(f"fields of {form}", fields, str, advice)
+    names = [column.name for column in columns]
+    others = [name for name in fields if name not in names]
+    if others:
+        raise DeclarationError(
+            f"fields of {form} has {others[0]!r}, which is no declared column; columns are: {', '.join(names)}. Write "
+            f"{advice}."
+        )
+    read = [fields.get(name, name) for name in names]
+    twice = sorted({name for name in read if read.count(name) > 1})
+    if twice:
+        raise DeclarationError(
+            f"two columns of {form} are read from the field {twice[0]!r}; give each column a field of its own."
+        )
+    return FrozenMapping(fields)

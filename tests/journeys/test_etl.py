@@ -98,8 +98,8 @@ def test_e18_a_payload_is_valid_or_rejected_with_all_its_reasons_and_its_bytes(s
         (
             '{"id":1,"ts":"x"}',
             [
-                "type: id is not a JSON string, got bigint",
-                "type: ts is not a whole number within bigint, got string",
+                "type: id is not a JSON string, got 1",
+                'type: ts is not a whole number within bigint, got "x"',
             ],
         ),
         ("{oops", ["json: the payload is not one JSON object"]),

@@ -35,6 +35,10 @@ class Avro(Format):
         check_registry("Avro", self.registry)
         for column in self.columns:
             check_column_name(column.name)
+        # Only who reads Avro loads Arrow, which the resolution needs.
+        from streaming.formats.avro_resolution import check_defaults
+
+        check_defaults(parsed(self.schema))
 
     @cached_property
     def columns(self) -> tuple[sql.Column, ...]:

@@ -3,55 +3,68 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from io import BytesIO
 from typing import Any
 
 import fastavro
-import pyarrow as pa
+from fastavro import _read_py
 
-from streaming.formats.avro_types import Parsed
+from streaming.formats.avro_resolution import is_same_name, records_of
+from streaming.formats.avro_types import RawSchema, Schema, named_in, raw_schema, read_schema
 from streaming.formats.decoder import Decoder, Row, Unreadable, Writers, schema_of
 
+Rows = Callable[[Mapping[str, Any]], Row]
+"""Makes a row of a record."""
 
-@dataclass
+
+@dataclass(frozen=True)
 class _Writer:
-    """The schema that a payload was written with, with the fields nobody declared; or why it cannot be used."""
+    """The schema that payloads were written with, and what makes rows of their records; or why there are none."""
 
-    schema: Parsed = None
-    refused: str | None = None
-    unknown: list[str] | None = None
+    raw: RawSchema | None
+    rows: Rows | None
+    refused: str = ""
 
 
 @dataclass
 class AvroDecoder(Decoder):
     """Reads records by the `reader`, the declared schema, which without a registry all were written with."""
 
-    reader: Parsed
-    _writers: Writers[_Writer] = field(default_factory=Writers)
+    reader: Schema
+    _writers: Writers[_Writer] = field(default_factory=Writers, init=False)
 
     @property
     def name(self) -> str:
         return "avro"
 
+    def rows(self, written: Schema, named: Mapping[str, Schema]) -> Rows:
+        """What makes rows of records of a schema, whose types that have a name are `named`."""
+        return records_of(written, self.reader, named).row
+
     def row(self, content: bytes, identity: int | None, client: Any) -> Row:
-        writer = _Writer(self.reader) if identity is None else self._writer(identity, client)
-        if writer.refused is not None:
+        writer = self._declared if identity is None else self._writer(identity, client)
+        if writer.raw is None or writer.rows is None:
             raise Unreadable(writer.refused)
         stream = BytesIO(content)
+        # The compiled reader has no bound on levels of records in themselves, and ends the process.
+        read = _read_py.schemaless_reader if writer.raw.is_recursive else fastavro.schemaless_reader
         try:
-            record: Any = fastavro.schemaless_reader(stream, writer.schema, self.reader)
-            values = [record[name] for name in self.columns]
-            # Arrow refuses a value that its type cannot keep, and would take the whole batch with it.
-            for value, type_ in zip(values, self.types, strict=False):
-                pa.scalar(value, type_.type)
+            record: Any = read(stream, writer.raw.schema, handle_unicode_errors="surrogateescape")
         # Bytes that are none of the schema make the decoder raise whatever they lead it to.
         except Exception as error:
             raise Unreadable(f"the payload is no record of its schema ({error or type(error).__name__})") from error
         left = len(content) - stream.tell()
         if left:
             raise Unreadable(f"{left} bytes follow the record")
-        return Row(values, unknown=writer.unknown)
+        return writer.rows(record)
+
+    @cached_property
+    def _declared(self) -> _Writer:
+        named = named_in(self.reader)
+        return _Writer(raw_schema(self.reader, named), self.rows(self.reader, named))
 
     def _writer(self, identity: int, client: Any) -> _Writer:
         return self._writers.get(identity, lambda: self._asked(identity, client))
@@ -60,14 +73,20 @@ class AvroDecoder(Decoder):
         try:
             return self._found(identity, client)
         except Unreadable as error:
-            return _Writer(refused=str(error))
+            return _Writer(None, None, str(error))
 
     def _found(self, identity: int, client: Any) -> _Writer:
-        text = schema_of(identity, client, "AVRO")
+        registered = schema_of(identity, client, "AVRO")
+        named: dict[str, Schema] = {}
         try:
-            written = fastavro.parse_schema(json.loads(text))
+            for reference in registered.references.values():
+                read_schema(json.loads(reference), named, is_writer=True)
+            written = read_schema(json.loads(registered.text), named, is_writer=True)
+            raw = raw_schema(written, named)
         except Exception as error:
             raise Unreadable(f"schema {identity} of the registry cannot be read ({error})") from error
-        fields = written.get("fields", []) if isinstance(written, dict) else []
-        unknown = sorted(each["name"] for each in fields if each["name"] not in self.columns)
-        return _Writer(written, unknown=unknown or None)
+        if not isinstance(written, dict) or written["type"] != "record":
+            raise Unreadable(f"schema {identity} of the registry is not that of a record")
+        if not is_same_name(written, self.reader):
+            raise Unreadable(f"the payload is a record {written['name']}, and no {self.reader['name']}")
+        return _Writer(raw, self.rows(written, named))

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -148,26 +149,50 @@ def decoded(raw: DataFrame, columns: Sequence[sql.Column], decoder_of: Callable[
     return raw.mapInArrow(decoder.batches, StructType([*raw.schema.fields, *added.fields]))
 
 
-def schema_of(identity: int, client: Any, type_: str, form: str | None = None) -> str:
+@dataclass(frozen=True)
+class Registered:
+    """The text of a schema in a registry, and by their names those that it refers to, each behind what it refers to."""
+
+    text: str
+    references: Mapping[str, str]
+
+
+def schema_of(identity: int, client: Any, type_: str, form: str | None = None) -> Registered:
     """The schema that a registry has under a number, in the `form` that it is to tell it in.
 
     Raises:
         Unreadable: it has none, or one of another type.
         SchemaRegistryError: it does not answer as it should, which is nothing that a row could be blamed for.
     """
+    schema = _answer(lambda: client.get_schema(identity, fmt=form), f"schema {identity}")
+    # A registry leaves out the type of a schema of Avro.
+    if (schema.schema_type or "AVRO") != type_:
+        raise Unreadable(f"schema {identity} of the registry is of type {schema.schema_type or 'AVRO'}")
+    references: dict[str, str] = {}
+    _add_references(schema, client, form, references)
+    return Registered(str(schema.schema_str), references)
+
+
+def _add_references(schema: Any, client: Any, form: str | None, references: dict[str, str]) -> None:
+    for each in schema.references or ():
+        if each.name not in references:
+            what = f"version {each.version} of {each.subject!r}"
+            # Also what was deleted since is what was meant.
+            version = _answer(partial(client.get_version, each.subject, each.version, True, form), what)
+            _add_references(version.schema, client, form, references)
+            references[each.name] = str(version.schema.schema_str)
+
+
+def _answer(ask: Callable[[], Any], what: str) -> Any:
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     try:
-        schema = client.get_schema(identity, fmt=form)
+        return ask()
     except SchemaRegistryError as error:
         # A server that is no registry, or one that stands before it, has no such number for what it does not find.
         if error.http_status_code != _NOT_FOUND or (error.error_code or _NO_NUMBER) == _NO_NUMBER:
             raise
-        raise Unreadable(f"the registry has no schema {identity}") from error
-    # A registry leaves out the type of a schema of Avro.
-    if (schema.schema_type or "AVRO") != type_:
-        raise Unreadable(f"schema {identity} of the registry is of type {schema.schema_type or 'AVRO'}")
-    return str(schema.schema_str)
+        raise Unreadable(f"the registry has no {what}") from error
 
 
 def check_registry(format_: str, registry: str | None) -> None:

@@ -41,8 +41,8 @@ class OfAvro(Envelope):
         decoded = self._form.parse(raw)
         fields = {column.name: column.type for column in self._form.columns}
         nothing = F.lit(None)
-        at = [F.col("source.ts_ms")] if "ts_ms:bigint" in fields.get("source", "") else []
-        at += [F.col("ts_ms")] if fields.get("ts_ms") == "bigint" else []
+        at = [F.nullif("source.ts_ms", F.lit(0))] if "ts_ms:bigint" in fields.get("source", "") else []
+        at += [F.nullif("ts_ms", F.lit(0))] if fields.get("ts_ms") == "bigint" else []
         return decoded.select(
             *raw.columns,
             F.col("op").alias(OP),

@@ -97,6 +97,7 @@ from streaming.sinks import (
 from streaming.sources import (
     CommittedOffsets,
     Connector,
+    CsvRecords,
     Files,
     Generator,
     HttpPoll,
@@ -132,6 +133,7 @@ __all__ = [
     "CountTrigger",
     "Csv",
     "CsvFiles",
+    "CsvRecords",
     "Custom",
     "Debezium",
     "Delivery",

@@ -7,26 +7,34 @@ from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
 
 from streaming.base import DeclarationError, check_type, sql
 from streaming.formats.avro import Avro
 from streaming.formats.debezium_avro import OfAvro
-from streaming.formats.debezium_envelopes import AFTER, AT, BEFORE, OP, SOURCE, Envelope
-from streaming.formats.debezium_json import OfJson
+from streaming.formats.debezium_envelopes import (
+    ADDED,
+    AFTER,
+    AT,
+    BEFORE,
+    CHANGE_AT,
+    CHANGE_OP,
+    CHANGE_SOURCE,
+    CHANGE_UNAVAILABLE,
+    FIRST_MILLI,
+    LAST_MILLI,
+    OP,
+    OPERATIONS,
+    PLACEHOLDER,
+    SOURCE,
+    UNAVAILABLE,
+    Envelope,
+    no_operation,
+)
+from streaming.formats.debezium_json import Decimals, EnvelopeDecoder
+from streaming.formats.decoder import decoded
 from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG, Format
 from streaming.formats.json import Json
-
-CHANGE_OP, CHANGE_AT, CHANGE_SOURCE = "change_op", "change_at", "change_source"
-"""What a change is, when it was committed, and where the database has it, as columns beside those of the row."""
-
-_OPERATIONS = {"c": "created", "r": "read by a snapshot", "u": "updated", "d": "deleted"}
-_FIRST_MILLI, _LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999
-
-_ADDED = (
-    sql.Column(CHANGE_OP, "string", required=True, comment="c, r (snapshot), u or d"),
-    sql.Column(CHANGE_AT, "timestamp", required=False, comment="When the database committed it."),
-    sql.Column(CHANGE_SOURCE, "string", required=False, comment="Where the database has it, the JSON of `source`."),
-)
 
 
 @dataclass(frozen=True)
@@ -37,95 +45,151 @@ class Debezium(Format):
     with the schema of the whole envelope, as the registry has it.
 
     The row is `after`, of a delete `before`, of which many databases tell no more than the key: a missing value is no
-    defect there. Beside it are `change_op` (`c`, `r` of a snapshot, `u`, `d`), `change_at` (`source.ts_ms`, or else
-    `ts_ms`) and `change_source`, the JSON of the envelope's `source`, with its position (`lsn`, or `file` and `pos`).
-    Values are as Debezium writes them: an instant is a number, for instance, unless its connector says otherwise.
+    defect there. Beside it are `change_op` (`c`, `r` of a snapshot, `u`, `d`), `change_at` (`source.ts_ms`, or where
+    that is missing or 0, `ts_ms`), `change_source`, the JSON of the envelope's `source`, with its position (`lsn`, or
+    `file` and `pos`), and `change_unavailable`: the columns of which the database did not log the value, as the change
+    left a large value as it was. Such a column is null, and if it is `not null` the row is rejected.
+
+    In JSON each value is judged as `Json` does, and no number goes through a double. Where a `schema` stands beside
+    the row, it tells how a column that is declared as decimal, date or timestamp is written: in base64 or as text; as
+    a number of days; of milli-, micro- or nanoseconds. Without one, `decimals` says how the connector writes decimals:
+    `"number"`; `"text"` (`decimal.handling.mode=string`); or `"base64"` (`precise`, Debezium's default), whose scale is
+    the declared one. An instant is a number then: declare it as bigint, and derive the time.
 
     Truncations and messages (`t`, `m`) concern no row, and are rejected with their payload. A tombstone, a record
-    without payload, is a row whose columns are null; give its event time by `coalesce(change_at, _origin.timestamp)`.
+    without payload, is a row whose columns are null but for `change_at`, the record's time in Kafka: leave it out of
+    what is counted by `where="change_op is not null"`.
 
     Raises:
         DeclarationError: the envelope has no row, or the row a column of a name that is added.
     """
 
     of: Json | Avro
+    decimals: Decimals = "number"
 
     def __post_init__(self) -> None:
         check_type("`of` of Debezium", self.of, (Json, Avro), "Json with the row's columns, or Avro with the envelope")
+        if self.decimals not in ("number", "text", "base64"):
+            raise DeclarationError(
+                f"decimals={self.decimals!r} of Debezium is unknown; write 'number', 'text' or 'base64', as the "
+                "connector writes them without a schema."
+            )
         names = [column.name.lower() for column in self.columns]
-        for added in _ADDED:
+        for added in ADDED:
             if names.count(added.name) > 1:
                 raise DeclarationError(f"column {added.name!r} of the row is one that Debezium adds; rename it.")
 
     @cached_property
-    def _envelope(self) -> Envelope:
-        return OfJson(self.of) if isinstance(self.of, Json) else OfAvro(self.of)
+    def _row(self) -> tuple[sql.Column, ...]:
+        return self.of.columns if isinstance(self.of, Json) else OfAvro(self.of).row
 
     @property
     def columns(self) -> tuple[sql.Column, ...]:
         """The columns of the row, then what is told of the change."""
-        return (*self._envelope.row, *_ADDED)
+        return (*self._row, *ADDED)
 
     def parse(self, raw: DataFrame) -> DataFrame:
-        """As the contract says."""
-        opened = self._envelope.opened(raw)
-        operation = F.col(OP)
-        deleted = operation == "d"
-        is_change = F.coalesce(operation.isin(*_OPERATIONS), F.lit(False))
-        unreadable = (
-            F.when(F.col("_raw").isNull(), F.lit(None))
-            .when(F.col(UNREADABLE).isNotNull(), F.col(UNREADABLE))
-            .when(operation.isNull(), F.lit("debezium: the payload is no envelope, it has no op"))
-            .when(
-                ~is_change,
-                F.concat(
-                    F.lit("debezium: op "), operation, F.lit(f" is no change of a row ({', '.join(_OPERATIONS)})")
-                ),
+        """As the contract says; where `raw` has the origin of Kafka's records, a tombstone has the time of its own."""
+        form, decimals = self.of, self.decimals
+        if isinstance(form, Json):
+            names = tuple(column.name for column in self.columns)
+            parsed = decoded(
+                raw,
+                self.columns,
+                lambda types: EnvelopeDecoder(names, types, None, form.columns, form.fields, decimals),
             )
-            .when(
-                F.when(deleted, F.col(BEFORE).isNull()).otherwise(F.col(AFTER).isNull()),
-                F.concat(F.lit("debezium: a change "), operation, F.lit(" without its row")),
-            )
+        else:
+            parsed = _parsed_avro(raw, OfAvro(form))
+        recorded = _times_of_records(raw)
+        if not recorded:
+            return parsed
+        is_tombstone = F.col("_raw").isNull()
+        return parsed.withColumn(CHANGE_AT, F.when(is_tombstone, F.coalesce(*recorded)).otherwise(F.col(CHANGE_AT)))
+
+
+def _times_of_records(raw: DataFrame) -> list[Column]:
+    """The times of records in `_origin`, where a source or one of those that it is made of tells them."""
+    origin = raw.schema["_origin"].dataType if "_origin" in raw.columns else None
+    return [] if origin is None else [F.col(path) for path in _times_within(origin, "_origin")]
+
+
+def _times_within(type_: DataType, path: str) -> list[str]:
+    if not isinstance(type_, StructType):
+        return []
+    if "timestamp" in type_.names:
+        return [f"{path}.timestamp"]
+    return [name for field in type_.fields for name in _times_within(field.dataType, f"{path}.{field.name}")]
+
+
+def _parsed_avro(raw: DataFrame, envelope: Envelope) -> DataFrame:
+    opened = envelope.opened(raw)
+    operation = F.col(OP)
+    deleted = operation == "d"
+    is_change = F.coalesce(operation.isin(*OPERATIONS), F.lit(False))
+    unreadable = (
+        F.when(F.col("_raw").isNull(), F.lit(None))
+        .when(F.col(UNREADABLE).isNotNull(), F.col(UNREADABLE))
+        .when(operation.isNull(), F.lit("debezium: the payload is no envelope, it has no op"))
+        .when(~is_change, F.format_string(f"debezium: {no_operation('%s')}", operation))
+        .when(
+            F.when(deleted, F.col(BEFORE).isNull()).otherwise(F.col(AFTER).isNull()),
+            F.concat(F.lit("debezium: a change "), operation, F.lit(" without its row")),
         )
-        judged = opened.withColumn(UNREADABLE, unreadable.cast("string"))
-        row = self._envelope.parsed(judged.withColumn("_deleted", F.coalesce(deleted, F.lit(False))))
-        readable = F.col(UNREADABLE).isNull()
+    )
+    judged = opened.withColumn(UNREADABLE, unreadable.cast("string"))
+    row = envelope.parsed(judged.withColumn("_deleted", F.coalesce(deleted, F.lit(False))))
+    readable = F.col(UNREADABLE).isNull()
 
-        def kept(value: Column) -> Column:
-            return F.when(readable, value)
+    def kept(value: Column) -> Column:
+        return F.when(readable, value)
 
-        wrong = (self._reason(column).alias(column.name) for column in self._envelope.row)
-        time, milliseconds = _time(F.col(AT)), F.col(AT)
-        added = {
-            CHANGE_AT: F.when(
-                milliseconds.isNotNull() & time.isNull(),
-                F.concat(
-                    F.lit(f"type: {CHANGE_AT} is no number of milliseconds of the years 1 to 9999, got "), milliseconds
-                ),
-            )
-        }
-        reasons = (added.get(column.name, F.lit(None)).cast("string").alias(column.name) for column in _ADDED)
-        return row.select(
-            *raw.columns,
-            *(kept(F.col(f"_row.`{column.name}`")).alias(column.name) for column in self._envelope.row),
-            kept(operation).alias(CHANGE_OP),
-            kept(time).alias(CHANGE_AT),
-            kept(F.col(SOURCE)).alias(CHANGE_SOURCE),
-            UNREADABLE,
-            F.when(readable, F.struct(*wrong, *reasons)).alias(WRONG),
-            kept(F.col(UNKNOWN)).alias(UNKNOWN),
+    time, milliseconds = _time(F.col(AT)), F.col(AT)
+    unavailable = F.array_compact(F.array(*(F.when(_is_unavailable(each), each.name) for each in envelope.row)))
+    added = {
+        CHANGE_AT: F.when(
+            milliseconds.isNotNull() & time.isNull(),
+            F.concat(
+                F.lit(f"type: {CHANGE_AT} is no number of milliseconds of the years 1 to 9999, got "), milliseconds
+            ),
         )
+    }
+    reasons = (added.get(column.name, F.lit(None)).cast("string").alias(column.name) for column in ADDED)
+    return row.select(
+        *raw.columns,
+        *(kept(F.when(~_is_unavailable(each), _value(each))).alias(each.name) for each in envelope.row),
+        kept(operation).alias(CHANGE_OP),
+        kept(time).alias(CHANGE_AT),
+        kept(F.col(SOURCE)).alias(CHANGE_SOURCE),
+        kept(F.when(F.size(unavailable) > 0, unavailable)).alias(CHANGE_UNAVAILABLE),
+        UNREADABLE,
+        F.when(readable, F.struct(*(_reason(each).alias(each.name) for each in envelope.row), *reasons)).alias(WRONG),
+        kept(F.col(UNKNOWN)).alias(UNKNOWN),
+    )
 
-    def _reason(self, column: sql.Column) -> Column:
-        """Why the value of a column cannot be read; a delete need not have one."""
-        reason = F.col(f"_row_wrong.`{column.name}`")
-        if not column.required:
-            return reason
-        missing = F.col(OP).isNotNull() & ~F.col("_deleted") & F.col(f"_row.`{column.name}`").isNull()
-        return F.coalesce(reason, F.when(missing, F.lit(f"required: {column.name} is missing")))
+
+def _value(column: sql.Column) -> Column:
+    return F.col(f"_row.`{column.name}`")
+
+
+def _is_unavailable(column: sql.Column) -> Column:
+    """Whether the value is the placeholder for one that was not sent."""
+    if column.type not in ("string", "binary"):
+        return F.lit(False)
+    return F.coalesce(_value(column) == F.lit(PLACEHOLDER).cast(column.type), F.lit(False))
+
+
+def _reason(column: sql.Column) -> Column:
+    """Why the value of a column cannot be read; a delete need not have one."""
+    reason = F.col(f"_row_wrong.`{column.name}`")
+    if not column.required:
+        return reason
+    there = F.col(OP).isNotNull() & ~F.col("_deleted")
+    missing = F.when(there & _value(column).isNull(), F.lit(f"required: {column.name} is missing"))
+    unavailable = F.when(there & _is_unavailable(column), F.lit(f"required: {column.name} {UNAVAILABLE}"))
+    return F.coalesce(reason, missing, unavailable)
 
 
 def _time(text: Column) -> Column:
     """The instant of a number of milliseconds since the epoch, as text; null where it is none that Python knows."""
     millis = text.try_cast("bigint")
-    return F.when(millis.between(_FIRST_MILLI, _LAST_MILLI), F.timestamp_millis(millis))
+    return F.when(millis.between(FIRST_MILLI, LAST_MILLI), F.timestamp_millis(millis))

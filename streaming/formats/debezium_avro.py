@@ -70,7 +70,7 @@ class OfAvro(Envelope):
         nothing, told = F.lit(None), {column.name: column.type for column in columns_of(change)}
         # A snapshot of some connectors has no time of its own, and says 0.
         at = [F.nullif(F.col(f"{_CHANGE}.source.ts_ms"), F.lit(0))] if self._has_time("source") else []
-        at += [F.col(f"{_CHANGE}.ts_ms")] if told.get("ts_ms") == "bigint" else []
+        at += [F.nullif(F.col(f"{_CHANGE}.ts_ms"), F.lit(0))] if told.get("ts_ms") == "bigint" else []
         return read.select(
             *raw.columns,
             F.col(f"{_CHANGE}.op").alias(OP),

@@ -1,4 +1,4 @@
-"""The contract of Debezium's envelopes: opened, they have the same columns in every encoding."""
+"""What Debezium's envelopes say in every encoding, and the contract of an encoding that Spark opens."""
 
 from __future__ import annotations
 
@@ -10,6 +10,36 @@ from streaming.base import sql
 
 OP, AT, SOURCE, BEFORE, AFTER = "_op", "_at", "_source", "_before", "_after"
 """Columns of an opened envelope: the operation, a time as text, the source in JSON, and the rows as they came."""
+
+OPERATIONS = {"c": "created", "r": "read by a snapshot", "u": "updated", "d": "deleted"}
+FIRST_MILLI, LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999
+
+CHANGE_OP, CHANGE_AT, CHANGE_SOURCE = "change_op", "change_at", "change_source"
+"""What a change is, when it was committed, and where the database has it, as columns beside those of the row."""
+
+CHANGE_UNAVAILABLE = "change_unavailable"
+"""The columns of which the database did not send the value, as the change left it as it was."""
+
+ADDED = (
+    sql.Column(CHANGE_OP, "string", required=False, comment="c, r (snapshot), u or d; null of a tombstone"),
+    sql.Column(CHANGE_AT, "timestamp", required=False, comment="When the database committed it."),
+    sql.Column(CHANGE_SOURCE, "string", required=False, comment="Where the database has it, the JSON of `source`."),
+    sql.Column(CHANGE_UNAVAILABLE, "array<string>", required=False, comment="Columns whose value was not sent."),
+)
+
+PLACEHOLDER = "__debezium_unavailable_value"
+"""What connectors write for a large value that a change has left as it was, and that the database does not log."""
+
+UNAVAILABLE = (
+    "is unavailable: the database did not log the value, as the change left it as it was. Log whole rows, in Postgres "
+    "by REPLICA IDENTITY FULL, or declare the column without not null"
+)
+"""The words of a reason against a column that must have a value."""
+
+
+def no_operation(operation: object) -> str:
+    """The reason against an envelope whose operation is no change of a row."""
+    return f"op {operation} is no change of a row ({', '.join(OPERATIONS)})"
 
 
 class Envelope(ABC):

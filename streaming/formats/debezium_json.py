@@ -1,68 +1,260 @@
-"""Envelopes of Debezium in JSON."""
+"""Envelopes of Debezium in JSON, read in the Python workers of Spark: exact numbers, and types by Connect's schema."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from typing import Any, Literal
+
+from sqlglot import exp
 
 from streaming.base import sql
-from streaming.formats.debezium_envelopes import AFTER, AT, BEFORE, OP, SOURCE, Envelope
-from streaming.formats.format import UNREADABLE, WRONG
-from streaming.formats.json import Json
+from streaming.formats.debezium_envelopes import (
+    CHANGE_AT,
+    FIRST_MILLI,
+    LAST_MILLI,
+    OPERATIONS,
+    PLACEHOLDER,
+    UNAVAILABLE,
+    no_operation,
+)
+from streaming.formats.decoder import Decoder, Row, Unreadable
+from streaming.formats.json_text import cut, object_of, shown_value, text_of
+from streaming.formats.leaves import Number, Refused, leaf_of
+from streaming.formats.nested import kind_of, reader_of
 
-_FIELDS = "op string, ts_ms string, source string, before string, after string"
+Decimals = Literal["number", "text", "base64"]
+"""How a connector writes decimals where no schema stands beside the row."""
+
+_Type = exp.DataType.Type
+_Schema = Mapping[str, Any]
+_NO_SCHEMA: _Schema = {}
+_IN_BASE64 = base64.b64encode(PLACEHOLDER.encode()).decode()
+_NOT_SENT: tuple[Any, ...] = (PLACEHOLDER, _IN_BASE64, [PLACEHOLDER], [_IN_BASE64], {PLACEHOLDER: PLACEHOLDER})
+"""The placeholder as texts, bytes, arrays and maps of such are written."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
+_NANOS_OF = {
+    "org.apache.kafka.connect.data.Timestamp": 1_000_000,
+    "io.debezium.time.Timestamp": 1_000_000,
+    "io.debezium.time.MicroTimestamp": 1_000,
+    "io.debezium.time.NanoTimestamp": 1,
+}
+"""The nanoseconds of a unit of each kind of instant that is written as a number."""
+_LARGEST_SCALE, _MOST_CHARACTERS = 400, 400
+"""Of a decimal in base64; no type has as many digits."""
 
 
-class OfJson(Envelope):
-    """Envelopes in JSON; `form` is that of the row."""
+@dataclass
+class EnvelopeDecoder(Decoder):
+    """Reads envelopes, also inside `payload` beside a `schema`; `declared` are the columns of the row."""
 
-    def __init__(self, form: Json) -> None:
-        self._form = form
-        # What is required depends on the operation.
-        self._lenient = Json(", ".join(f"`{column.name}` {column.type}" for column in form.columns), form.fields)
+    declared: tuple[sql.Column, ...]
+    fields: Mapping[str, str]
+    decimals: Decimals
 
     @property
-    def row(self) -> tuple[sql.Column, ...]:
-        """Those declared."""
-        return self._form.columns
+    def name(self) -> str:
+        return "debezium"
 
-    def opened(self, raw: DataFrame) -> DataFrame:
-        """Fields that are objects are kept as the text that they were."""
-        text = F.try_validate_utf8(F.col("_raw").cast("string"))
-        # Converters that send the schema along put the envelope into a field beside it.
-        inner = F.coalesce(F.from_json(text, "payload string")["payload"], text)
-        envelope = F.from_json(inner, _FIELDS)
-        # from_json takes what comes before a defect, and ignores what follows the object; the array length sees both.
-        elements = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
-        whole = F.coalesce(text.rlike(r"^\s*\{") & (elements == 1), F.lit(False))
-        unreadable = F.when(
-            F.col("_raw").isNotNull() & ~whole, F.lit("debezium: the payload is not one JSON object in UTF-8")
-        )
-        return raw.withColumn("_envelope", envelope).withColumns(
-            {
-                OP: F.col("_envelope.op"),
-                AT: F.coalesce(
-                    F.from_json(F.col("_envelope.source"), "ts_ms string")["ts_ms"], F.col("_envelope.ts_ms")
-                ),
-                SOURCE: F.col("_envelope.source"),
-                BEFORE: F.col("_envelope.before"),
-                AFTER: F.col("_envelope.after"),
-                UNREADABLE: unreadable,
-            }
-        )
+    def row(self, content: bytes, identity: int | None, client: Any) -> Row:
+        envelope, schema = _opened(object_of(content))
+        if envelope is None:
+            return Row([None] * len(self.columns))
+        operation = envelope.get("op")
+        if operation is None:
+            raise Unreadable("the payload is no envelope, it has no op")
+        if type(operation) is not str or operation not in OPERATIONS:
+            raise Unreadable(no_operation(cut(operation) if type(operation) is str else shown_value(operation)))
+        side = "before" if operation == "d" else "after"
+        image = envelope.get(side)
+        if image is None:
+            raise Unreadable(f"a change {operation} without its row")
+        if type(image) is not dict:
+            raise Unreadable(f"{side} is not a JSON object, got {shown_value(image)}")
+        read = self._read_row(image, _field(schema, side), operation == "d")
+        at, reason = _committed_at(envelope)
+        wrong = dict(read.wrong or {})
+        if reason is not None:
+            wrong[CHANGE_AT] = reason
+        source = envelope.get("source")
+        origin = None if source is None else text_of(source)
+        return Row([*read.values[:-1], operation, at, origin, read.values[-1]], wrong or None, read.unknown)
 
-    def parsed(self, judged: DataFrame) -> DataFrame:
-        """The row is a payload of its own."""
-        text = F.when(F.col("_deleted"), F.col(BEFORE)).otherwise(F.col(AFTER))
-        kept = judged.withColumnsRenamed({"_raw": "_payload", UNREADABLE: "_no_envelope"})
-        inner = kept.withColumn("_raw", F.when(F.col("_no_envelope").isNull(), text))
-        names = [column.name for column in self.row]
-        read = self._lenient.parse(inner)
-        return read.withColumns(
-            {
-                "_row": F.struct(*(F.col(f"`{name}`").alias(name) for name in names)),
-                "_row_wrong": F.col(WRONG),
-                UNREADABLE: F.coalesce(F.col("_no_envelope"), F.col(UNREADABLE)),
-                "_raw": F.col("_payload"),
-            }
-        )
+    def _read_row(self, image: Mapping[str, Any], schema: _Schema, deleted: bool) -> Row:
+        """The values of the declared columns, and then the names of those that were not sent."""
+        converted = dict(image)
+        unavailable = []
+        for column, kind, field in self._kinds:
+            value = image.get(field)
+            if value is None:
+                continue
+            if value in _NOT_SENT:
+                unavailable.append(column)
+                converted[field] = None
+            elif kind is not None:
+                converted[field] = _as_json(kind, value, _field(schema, field), self.decimals)
+        read = self._lenient(converted) if deleted else self._strict(converted)
+        wrong = dict(read.wrong or {})
+        for column in unavailable:
+            if column in wrong:
+                wrong[column] = f"required: {column} {UNAVAILABLE}"
+        return Row([*read.values, unavailable or None], wrong or None, read.unknown)
+
+    @cached_property
+    def _kinds(self) -> tuple[tuple[str, exp.DataType | None, str], ...]:
+        """Of each column its type, where that may be written in several ways, and its field."""
+        kinds = ((each.name, kind_of(each)) for each in self.declared)
+        return tuple((name, kind if _varies(kind) else None, self.fields.get(name, name)) for name, kind in kinds)
+
+    @cached_property
+    def _strict(self) -> Any:
+        return reader_of(self.declared, self.fields)
+
+    @cached_property
+    def _lenient(self) -> Any:
+        """Of what they delete, many databases tell no more than the key."""
+        return reader_of([replace(column, required=False) for column in self.declared], self.fields)
+
+
+def _varies(kind: exp.DataType) -> bool:
+    return any(part.this in (_Type.DECIMAL, _Type.DATE, _Type.TIMESTAMPTZ) for part in kind.find_all(exp.DataType))
+
+
+def _opened(document: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, _Schema]:
+    """The envelope and Connect's schema of it, where converters send that along; None where there is no envelope."""
+    if "payload" not in document or "op" in document:
+        return document, _NO_SCHEMA
+    envelope, schema = document["payload"], document.get("schema")
+    if envelope is not None and type(envelope) is not dict:
+        raise Unreadable(f"payload is not a JSON object, got {shown_value(envelope)}")
+    return envelope, schema if type(schema) is dict else _NO_SCHEMA
+
+
+def _committed_at(envelope: Mapping[str, Any]) -> tuple[int | None, str | None]:
+    """The instant of `source.ts_ms` in microseconds, or else of `ts_ms`, and what is wrong with it.
+
+    Snapshots of some connectors write 0, which is no time of a commit.
+    """
+    source = envelope.get("source")
+    of_source = source.get("ts_ms") if type(source) is dict else None
+    millis = of_source if of_source not in (None, 0) else envelope.get("ts_ms")
+    if millis is None or millis == 0:
+        return None, None
+    if type(millis) is int and FIRST_MILLI <= millis <= LAST_MILLI:
+        return millis * 1_000, None
+    words = f"{CHANGE_AT} is no number of milliseconds of the years 1 to 9999, got {shown_value(millis)}"
+    return None, f"type: {words}"
+
+
+def _field(schema: _Schema, name: str) -> _Schema:
+    """Connect's schema of a field of a struct."""
+    fields = schema.get("fields")
+    for each in fields if type(fields) is list else ():
+        if type(each) is dict and each.get("field") == name:
+            return each
+    return _NO_SCHEMA
+
+
+def _as_json(kind: exp.DataType, value: Any, schema: _Schema, decimals: Decimals) -> Any:
+    """A value in the way that JSON writes one of its declared type; as it is, where it is written in no known way."""
+    if value is None:
+        return None
+    type_, inner, name = kind.this, kind.expressions, str(schema.get("name"))
+    if type_ == _Type.DECIMAL:
+        return _decimal(kind, value, schema, decimals)
+    if type_ == _Type.DATE and type(value) is int and name in _DAYS:
+        return _date(value)
+    if type_ == _Type.TIMESTAMPTZ and type(value) is int and name in _NANOS_OF:
+        return _instant(value * _NANOS_OF[name])
+    if type_ == _Type.ARRAY and type(value) is list:
+        return [_as_json(inner[0], each, _part(schema, "items"), decimals) for each in value]
+    if type_ == _Type.MAP and type(value) is dict:
+        values = _part(schema, "values")
+        return {key: _as_json(inner[1], each, values, decimals) for key, each in value.items()}
+    if type_ == _Type.STRUCT and type(value) is dict:
+        kinds = {each.name: each.args["kind"] for each in inner}
+        return {
+            key: _as_json(kinds[key], each, _field(schema, key), decimals) if key in kinds else each
+            for key, each in value.items()
+        }
+    return value
+
+
+def _part(schema: _Schema, name: str) -> _Schema:
+    part = schema.get(name)
+    return part if type(part) is dict else _NO_SCHEMA
+
+
+def _date(days: int) -> Any:
+    try:
+        return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
+    except OverflowError:
+        return days
+
+
+def _instant(nanos: int) -> Any:
+    micros, rest = divmod(nanos, 1_000)
+    try:
+        time = (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None).isoformat(timespec="microseconds")
+    except OverflowError:
+        return nanos
+    return f"{time}{rest:03}Z" if rest else f"{time}Z"
+
+
+def _decimal(kind: exp.DataType, value: Any, schema: _Schema, decimals: Decimals) -> Any:
+    """The number that bytes of its unscaled value, or a text, stand for."""
+    scale: Any = int(kind.expressions[1].name) if len(kind.expressions) > 1 else 0
+    if type(value) is dict and value.keys() == {"scale", "value"}:
+        # A number without a declared scale has one of its own.
+        scale, value, written = value["scale"], value["value"], "base64"
+    elif schema.get("name") == "org.apache.kafka.connect.data.Decimal":
+        scale, written = _scale_of(schema), "base64"
+    else:
+        written = "text" if schema.get("type") == "string" else decimals if not schema else "number"
+    if type(value) is not str or type(value) is Number:
+        return value
+    if written == "text":
+        return _numeral(kind, value)
+    number = _unscaled(value) if written == "base64" and type(scale) is int and abs(scale) <= _LARGEST_SCALE else None
+    return value if number is None else Number(_shifted(number, scale))
+
+
+def _shifted(number: int, scale: int) -> str:
+    """A whole number with its point so many digits further left."""
+    if scale <= 0:
+        return f"{number}{'0' * -scale}"
+    digits = str(abs(number)).rjust(scale + 1, "0")
+    return f"{'-' if number < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def _numeral(kind: exp.DataType, text: str) -> str:
+    leaf = leaf_of(kind)
+    assert leaf is not None, "a decimal is a leaf"
+    try:
+        leaf.of_text(text)
+    except Refused:
+        return text
+    return Number(text)
+
+
+def _scale_of(schema: _Schema) -> int | None:
+    try:
+        return int(_part(schema, "parameters").get("scale"))
+    except (TypeError, ValueError):
+        return None
+
+
+def _unscaled(text: str) -> int | None:
+    """The signed number that bytes in base64 are; None where they are none, or more than any decimal has."""
+    if len(text) > _MOST_CHARACTERS:
+        return None
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return int.from_bytes(content, signed=True) if content else None

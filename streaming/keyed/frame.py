@@ -111,7 +111,7 @@ def _rows_of(keyed: Keyed, place: int, rows: DataFrame) -> DataFrame:
         F.col("_watermark").alias(STAMP),
         BATCH,
         F.lit(place).alias(STREAM),
-        F.col(ORIGIN).alias(f"{ORIGIN}{place}"),
+        stream.source.order_of(F.col(ORIGIN)).alias(f"{ORIGIN}{place}"),
         *_matched(keyed),
         *(F.col(f"`{column}`").alias(name) for name, column in _values(keyed, place).items()),
     )

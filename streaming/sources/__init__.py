@@ -1,6 +1,7 @@
 """Sources: where payloads come from, with their origin."""
 
 from streaming.sources.backlog import SourceBacklog, backlog_numbers, by_unit, largest_partitions
+from streaming.sources.file_payloads import CsvRecords
 from streaming.sources.files import Files
 from streaming.sources.generator import Generator, noise
 from streaming.sources.kafka import CommittedOffsets, Kafka
@@ -23,6 +24,7 @@ from streaming.sources.then import Then
 __all__ = [
     "CommittedOffsets",
     "Connector",
+    "CsvRecords",
     "Files",
     "Generator",
     "HttpPoll",

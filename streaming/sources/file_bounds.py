@@ -14,8 +14,6 @@ _AT_ONCE = 2**20
 _LOOK_BACK = 2**16
 _ARROW = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _DEFLATE = ".deflate"
-_DEFLATE_RATIO = 1_032
-"""A byte of what gzip and deflate write stands for no more than so many."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +22,15 @@ class FileBounds:
 
     longest_line: int
     largest_unpacked: int
+    whole: bool = False
+    """Whether a file is read as one value, so that all of it is bounded as a line is."""
 
     def may_exceed(self, name: str, size: int) -> bool:
-        """Whether a file of this name and size must be looked into to know; few must."""
-        kind = _packed(name)
-        if kind is None:
-            return size > self.longest_line
-        ratio = _DEFLATE_RATIO if kind in (".gz", _DEFLATE) else None
-        return ratio is None or size * ratio > min(self.longest_line, self.largest_unpacked)
+        """Whether a file of this name and size must be looked into to know; of plain ones few must.
+
+        Every packed one must, since one that is damaged fails in the midst of its batch.
+        """
+        return _packed(name) is not None or size > self.longest_line
 
     def exceeded(self, files: fs.FileSystem, name: str) -> str | None:
         """What of a file is too much, in words; None where nothing is. It takes a megabyte of memory at most.
@@ -44,6 +43,8 @@ class FileBounds:
         """
         kind = _packed(name)
         if kind is None:
+            if self.whole:
+                return self._too_large()
             with files.open_input_file(name) as handle:
                 return self._too_long() if _has_longer_line(handle, self.longest_line) else None
         compression = _ARROW.get(kind)
@@ -66,11 +67,18 @@ class FileBounds:
             total += len(part)
             if total > self.largest_unpacked:
                 return f"unpacks to more than largest_unpacked={self.largest_unpacked:,} bytes"
+            if self.whole:
+                if total > self.longest_line:
+                    return self._too_large()
+                continue
             ends = [end for end in map(part.find, _ENDS) if end >= 0]
             if line + min(ends, default=len(part)) > self.longest_line:
                 return self._too_long()
             line = len(part) - 1 - max(map(part.rfind, _ENDS)) if ends else line + len(part)
         return None
+
+    def _too_large(self) -> str:
+        return f"has more than longest_line={self.longest_line:,} bytes, and is read whole"
 
     def _too_long(self) -> str:
         return f"has a line of more than longest_line={self.longest_line:,} bytes"
@@ -94,6 +102,8 @@ def _inflated(stream: NativeFile, at_once: int) -> Iterator[bytes]:
                 # Hadoop goes on with what is packed behind the end, as of gzip.
                 inflating = zlib.decompressobj()
             yield inflating.decompress(packed, at_once)
+        if not inflating.eof:
+            raise pa.ArrowIOError("the file ends before what is packed in it does")
     except zlib.error as error:
         raise pa.ArrowIOError(str(error)) from error
 

@@ -1,7 +1,8 @@
-"""Files that land in a folder, as a source: each is taken once, whole, in order of modification time."""
+"""Files that land in a folder, as a source: each is taken once, whole, in order of modification time and name."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,12 +15,25 @@ from streaming.base import DeclarationError, SourceError, check_number, to_micro
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.file_bounds import FileBounds
-from streaming.sources.files_backlog import FilesBacklog
+from streaming.sources.file_payloads import Payloads, check_payloads, cut_files, is_read_whole
+from streaming.sources.files_backlog import FilesBacklog, undecoded_warning
 from streaming.sources.files_comparison import compare_files
 from streaming.sources.files_moved import move_files, recorded_folder, taken_uri
-from streaming.sources.files_planned import sizes_of_planned, vanished
+from streaming.sources.files_planned import sizes_of_planned, unreadable, vanished
+from streaming.sources.landed_files import as_glob, checked_names, undecoded_names
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
-from streaming.spark import JarGroup, TakenFile, add_storage, exists, make_checkpoint, planned, storage_jars
+from streaming.spark import (
+    JarGroup,
+    TakenFile,
+    add_storage,
+    exists,
+    make_checkpoint,
+    ordered,
+    planned,
+    storage_jars,
+)
+
+_log = logging.getLogger(__name__)
 
 _DESCRIBED = 20
 _OF_ONE_TASK = 2 * 2**20
@@ -28,11 +42,22 @@ _OF_ONE_TASK = 2 * 2**20
 
 @dataclass(frozen=True)
 class Files(Source):
-    """Text files that are moved into `path` whole, one payload per line, taken in order of modification time.
+    """Text files that are moved into `path` whole, taken in order of modification time, and then of path.
 
     A file's identity is its path: write under a hidden name (leading `.` or `_`) and rename. `path` is relative to
     the lake's root unless it is absolute or a URI. Files in its sub-folders are read too, those in hidden ones are
     not; so a file that was taken may be moved into a hidden folder such as `_done`, but nowhere else below `path`.
+    Links are followed. A file whose name is not UTF-8 is left out, and told of.
+
+    `names`: patterns of the names of files that are read, such as `"*.json"` or `("*.json", "*.jsonl")`; others are
+    left alone. `*` stands for any text, `?` for one character.
+
+    `payloads`: what a payload is. `"lines"`: each line. `"file"`: a whole file, such as one JSON object on many lines.
+    `"array"`: each element of the JSON array that a file is; one that is no array is one payload. `CsvRecords()`: each
+    record of CSV, also with line ends within its quotes. All but lines are read whole, so that a file may have no more
+    than `longest_line` bytes.
+
+    `encoding`: that of the files, such as `"latin-1"` or `"cp1252"`; payloads are in UTF-8 from here on, `_raw` too.
 
     Every path that was taken is remembered for ever, by Spark at half a kilobyte of the driver's memory each: deliver
     files of minutes, not of seconds, where a stream is to run for years.
@@ -54,6 +79,9 @@ class Files(Source):
     files_per_batch: int | None = None
     bytes_per_batch: int | None = None
     partition: str | None = None
+    names: str | tuple[str, ...] = ()
+    payloads: Payloads = "lines"
+    encoding: str = "utf-8"
     longest_line: int = 64_000_000
     largest_unpacked: int = 10_000_000_000
 
@@ -75,6 +103,8 @@ class Files(Source):
             check_number(f"{name}={getattr(self, name)!r}", getattr(self, name), "number of bytes")
         if self.partition is not None:
             _check_pattern(self.partition)
+        object.__setattr__(self, "names", checked_names(self.names))
+        check_payloads(self.payloads, self.encoding)
 
     @property
     def jars(self) -> tuple[JarGroup, ...]:
@@ -85,6 +115,11 @@ class Files(Source):
     def partitioned(self) -> bool:
         """Whether `partition` is declared."""
         return self.partition is not None
+
+    @property
+    def bounds(self) -> FileBounds:
+        """What a file may ask of whoever reads it."""
+        return FileBounds(self.longest_line, self.largest_unpacked, is_read_whole(self.payloads))
 
     @property
     def larger_batches(self) -> str:
@@ -116,16 +151,22 @@ class Files(Source):
             SourceError: the folder does not exist.
         """
         self.check_there(spark, reading)
-        lines = (
+        location = self.location(reading.lake)
+        undecoded = undecoded_warning(undecoded_names(location))
+        if undecoded:
+            _log.warning("%s: %s", location, undecoded)
+        content = (
             spark.readStream.format("text")
             .option(*self._cap)
             # Spark skips files that are older than the newest one by more than this (see spark/FACTS.md, Files).
             .option("maxFileAge", "36500d")
             # Without it a file in a sub-folder is never read, and nothing tells.
             .option("recursiveFileLookup", "true")
-            .load(self.location(reading.lake))
+            .options(**({"pathGlobFilter": as_glob(self.names)} if self.names else {}))
+            .option("wholetext", is_read_whole(self.payloads))
+            .load(ordered(spark, location))
         )
-        return lines.select(
+        rows = content.select(
             F.col("value").alias("_raw"),
             F.struct(
                 F.col("_metadata.file_path").alias("path"),
@@ -133,6 +174,7 @@ class Files(Source):
                 F.col("_metadata.file_size").alias("size"),
             ).alias("_origin"),
         )
+        return cut_files(rows, self.payloads, self.encoding)
 
     @property
     def _cap(self) -> tuple[str, int]:
@@ -147,8 +189,7 @@ class Files(Source):
             SourceError: a file of the batch is gone, which Spark plans anew and would leave out in silence; or it is
                 too large.
         """
-        bounds = FileBounds(self.longest_line, self.largest_unpacked)
-        sizes = sizes_of_planned(spark, reading.checkpoint, query_batch, self.location(reading.lake), bounds)
+        sizes = sizes_of_planned(spark, reading.checkpoint, query_batch, self.location(reading.lake), self.bounds)
         if len(sizes) > 1 and sum(sizes) <= _OF_ONE_TASK:
             rows = rows.coalesce(1)
         return Taken(
@@ -163,6 +204,10 @@ class Files(Source):
         path = F.try_url_decode(F.replace(origin["path"], F.lit("+"), F.lit("%2B")))
         return F.coalesce(F.regexp_extract(path, self.partition, 1), F.lit(""))
 
+    def order_of(self, origin: Column) -> Column:
+        """Modification time, path, and the place within the file."""
+        return F.struct(origin["modified"], origin["path"], origin["position"])
+
     def time_of(self, origin: Column) -> Column:
         """The file's modification time."""
         return origin["modified"]
@@ -174,25 +219,28 @@ class Files(Source):
         return ", ".join(paths[:_DESCRIBED]) + more
 
     def explain(self, spark: SparkSession, reading: Reading, text: str) -> SourceError | None:
-        """The error for a file that vanished while it was read."""
+        """The error for a file that vanished while it was read, or is damaged."""
         missing = re.search(r"FILE_NOT_EXIST\][^\n]*? file (.+?)\. File does", text)
-        return vanished(missing[1]) if missing else None
+        if missing:
+            return vanished(missing[1])
+        damaged = re.search(r"\[FAILED_READ_FILE[^\]]*\][^\n]*? file (\S+)\. ", text)
+        return unreadable(damaged[1], _cause(text)) if damaged else None
 
     def backlog(self, lake: Lake, checkpoint: str) -> Callable[[Memory], SourceBacklog]:
         """Counts the files of the landing folder that are in no batch of the query."""
-        files = FilesBacklog(self.location(lake), checkpoint)
+        files = FilesBacklog(self.location(lake), checkpoint, self.names)
         return lambda memory: files.count()
 
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
         """Files changed after they were ingested, and files that are not ingested yet."""
-        return compare_files(spark, self.location(lake), origins)
+        return compare_files(spark, self.location(lake), origins, self.names)
 
     def move(self, checkpoint: str, recorded: str, there: Lake, to: Lake) -> int:
         """A folder in the lake goes with it: the files that no batch has taken are copied, and it returns their number.
 
         One that is declared by an absolute path or URI is read from where it is.
         """
-        return move_files(checkpoint, recorded, self.location(there), self.location(to))
+        return move_files(checkpoint, recorded, self.location(there), self.location(to), self.names)
 
     def remake_checkpoint(
         self, checkpoint: str, lake: Lake, query: str, query_batch: int, origins: Iterable[Mapping[str, Any]]
@@ -206,6 +254,12 @@ class Files(Source):
     def recorded(self, checkpoint: str, lake: Lake) -> str | None:
         """The folder of the files that were taken, where the lake was moved since."""
         return recorded_folder(checkpoint, self.path, self.location(lake))
+
+
+def _cause(text: str) -> str:
+    """The innermost exception that Spark tells of, on one line."""
+    causes = re.findall(r"Caused by: (?:[\w.$]+\.)?(\w+(?:: [^\n]+)?)", text)
+    return causes[-1] if causes else "it is damaged"
 
 
 def _check_pattern(pattern: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from streaming.sources.backlog import SourceBacklog
+from streaming.sources.landed_files import landed_files, undecoded_names
 from streaming.sources.taken_files import TakenFiles
-from streaming.spark import is_visible
-from streaming.tables import storage
 
 _NAMED = 5
 
@@ -13,23 +14,25 @@ _NAMED = 5
 class FilesBacklog:
     """Counts the files of a landing folder that are in no batch of the query, and names those changed since theirs."""
 
-    def __init__(self, landing: str, checkpoint: str) -> None:
+    def __init__(self, landing: str, checkpoint: str, names: Sequence[str] = ()) -> None:
         self._landing = landing
+        self._names = names
         self._taken = TakenFiles(landing, checkpoint)
 
     def count(self) -> SourceBacklog:
         """The files that wait now."""
         # In this order: a file that is taken between the two steps still waits, and is not missed later.
         self._taken.read_on()
-        files = list(storage.walked(self._landing, is_visible))
-        modified = self._taken.modified([name for name, _ in files])
-        waiting = [info.size for (_, info), taken in zip(files, modified, strict=True) if taken is None]
+        files = list(landed_files(self._landing, self._names))
+        modified = self._taken.modified([file.name for file in files])
+        waiting = [file.size for file, taken in zip(files, modified, strict=True) if taken is None]
         changed = [
-            name
-            for (name, info), taken in zip(files, modified, strict=True)
-            if taken is not None and not _same_instant(info.mtime_ns // 1_000_000, taken)
+            file.name
+            for file, taken in zip(files, modified, strict=True)
+            if taken is not None and not _same_instant(file.modified_ns // 1_000_000, taken)
         ]
-        return SourceBacklog(len(waiting), "files", sum(waiting), _warning(sorted(changed)))
+        warnings = (_changed_warning(sorted(changed)), undecoded_warning(undecoded_names(self._landing)))
+        return SourceBacklog(len(waiting), "files", sum(waiting), " ".join(filter(None, warnings)))
 
 
 def _same_instant(listed: int, taken: int) -> bool:
@@ -37,11 +40,21 @@ def _same_instant(listed: int, taken: int) -> bool:
     return listed in (taken, taken // 1000 * 1000)
 
 
-def _warning(changed: list[str]) -> str:
+def undecoded_warning(names: list[str]) -> str:
+    """A sentence on files that are not read for their names; empty where there are none."""
+    if not names:
+        return ""
+    return f"Not read, as its name is not UTF-8: {_first(names)}. Rename it; the other files are read meanwhile."
+
+
+def _changed_warning(changed: list[str]) -> str:
     if not changed:
         return ""
-    names = ", ".join(changed[:_NAMED]) + (f" and {len(changed) - _NAMED:,} more" if len(changed) > _NAMED else "")
     return (
-        f"Changed, or delivered again under the same name, after it was read: {names}. A file is read once: deliver "
-        "what was added or corrected as a new file under a new name."
+        f"Changed, or delivered again under the same name, after it was read: {_first(changed)}. A file is read once: "
+        "deliver what was added or corrected as a new file under a new name."
     )
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streaming.sources.files_backlog import undecoded_warning
+from streaming.sources.landed_files import matcher, undecoded_names
 from streaming.sources.source import SourceChange, SourceComparison
 from streaming.spark import FileInfo, visible_files
 
 
-def compare_files(spark: SparkSession, landing: str, origins: DataFrame) -> SourceComparison:
+def compare_files(spark: SparkSession, landing: str, origins: DataFrame, names: Sequence[str] = ()) -> SourceComparison:
     """How the files of `landing` differ from what `origins` (column `_origin`) say of them, ordered by path.
 
-    A file that is gone is no change: it may be removed once it is in the log. Neither is an empty one.
+    A file that is gone is no change: it may be removed once it is in the log. Neither is an empty one, or
+    one whose name is none of `names`.
     """
-    ingested = _ingested(origins)
-    changes: list[SourceChange] = []
-    for file in sorted(visible_files(spark, landing), key=lambda info: info.path):
+    ingested, is_meant = _ingested(origins), matcher(names)
+    changes = [SourceChange("waiting", name, undecoded_warning([name])) for name in undecoded_names(landing)]
+    files = (file for file in visible_files(spark, landing) if is_meant(file.path))
+    for file in sorted(files, key=lambda info: info.path):
         versions = ingested.get(_identity(file.path), [])
         if not versions and file.size:
             text = f"{file.path} ({file.size} bytes) is not in the log yet; run the pipeline."

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
 from pyarrow import fs
 
+from streaming.sources.landed_files import LandedFile, landed_files
 from streaming.sources.taken_files import TakenFiles, path_of, relative_path
-from streaming.spark import is_visible, rename_taken, taken_entry
+from streaming.spark import rename_taken, taken_entry
 from streaming.tables import storage
 
 
-def move_files(checkpoint: str, recorded: str, there: str, to: str) -> int:
+def move_files(checkpoint: str, recorded: str, there: str, to: str, names: Sequence[str] = ()) -> int:
     """Copy the files that wait in the folder `there` into the folder `to`, and let the checkpoint know that folder.
 
     The checkpoint says which files of the folder `recorded` were taken, which `there` may be a copy of: they stay
@@ -20,7 +22,7 @@ def move_files(checkpoint: str, recorded: str, there: str, to: str) -> int:
     """
     if path_of(recorded) == path_of(there) == path_of(to):
         return 0
-    waiting = 0 if path_of(there) == path_of(to) else _copy_waiting(checkpoint, recorded, there, to)
+    waiting = 0 if path_of(there) == path_of(to) else _copy_waiting(checkpoint, recorded, there, to, names)
     rename_taken(checkpoint, lambda uri: _uri(to, relative_path(unquote(uri), recorded)))
     return waiting
 
@@ -36,22 +38,22 @@ def recorded_folder(checkpoint: str, path: str, landing: str) -> str | None:
     return f"{folder}{below}".rstrip("/") if below else None
 
 
-def _copy_waiting(checkpoint: str, recorded: str, there: str, to: str) -> int:
+def _copy_waiting(checkpoint: str, recorded: str, there: str, to: str, names: Sequence[str]) -> int:
     taken = TakenFiles(recorded, checkpoint)
     taken.read_on()
     files, root = storage.resolve(to)
     files.create_dir(root, recursive=True)
-    entries = sorted(storage.walked(there, is_visible), key=lambda entry: (entry[1].mtime_ns, entry[0]))
-    modified = taken.modified([name for name, _ in entries])
+    entries = sorted(landed_files(there, names), key=lambda file: (file.modified_ns, file.name))
+    modified = taken.modified([file.name for file in entries])
     waiting = [entry for entry, modification_time in zip(entries, modified, strict=True) if modification_time is None]
-    for name, info in waiting:
-        _copy(there, to, name, info)
+    for file in waiting:
+        _copy(there, to, file)
     return len(waiting)
 
 
-def _copy(there: str, to: str, name: str, info: fs.FileInfo) -> None:
+def _copy(there: str, to: str, file: LandedFile) -> None:
     """Put a copy in place whole, with the same modification time where the storage lets one set it: it orders files."""
-    folder, _, last = name.rpartition("/")
+    folder, _, last = file.name.rpartition("/")
     source, root = storage.resolve(f"{there}/{folder}".rstrip("/"))
     target, place = storage.resolve(f"{to}/{folder}".rstrip("/"))
     hidden = f"{place}/.{last}"
@@ -59,7 +61,7 @@ def _copy(there: str, to: str, name: str, info: fs.FileInfo) -> None:
     with source.open_input_stream(f"{root}/{last}") as content, target.open_output_stream(hidden) as copy:
         copy.write(content.read())
     if isinstance(target, fs.LocalFileSystem):
-        os.utime(hidden, ns=(info.mtime_ns, info.mtime_ns))
+        os.utime(hidden, ns=(file.modified_ns, file.modified_ns))
     target.move(hidden, f"{place}/{last}")
 
 

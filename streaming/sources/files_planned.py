@@ -31,7 +31,7 @@ def sizes_of_planned(
             raise vanished(path)
         if size and path.startswith("file:") and ":" in path.rpartition("/")[2]:
             raise SourceError(f"{path} cannot be read: Hadoop knows no local file with a colon. {_PUT_ASIDE}")
-        if bounds.may_exceed(path, size):
+        if size and bounds.may_exceed(path, size):
             _check_bounds(bounds, landing, path)
         sizes.append(size)
     return sizes
@@ -43,6 +43,11 @@ def vanished(path: str) -> SourceError:
         f"a file vanished before its batch was committed: {path}. Put it back and run again; files of the landing "
         "folder may be removed only after their batch is in the log."
     )
+
+
+def unreadable(path: str, reason: str) -> SourceError:
+    """The error for a file that Spark could not read to its end."""
+    return SourceError(f"{path} cannot be read ({reason}). {_PUT_ASIDE}")
 
 
 def _check_bounds(bounds: FileBounds, landing: str, path: str) -> None:

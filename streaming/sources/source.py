@@ -165,6 +165,10 @@ class Source(ABC):
     def partition_of(self, origin: Column) -> Column:
         """The source partition of each row, by its `_origin`; never null, the same for all where there is but one."""
 
+    def order_of(self, origin: Column) -> Column:
+        """What orders the rows of a batch as the source has them, by their `_origin`."""
+        return origin
+
     @abstractmethod
     def time_of(self, origin: Column) -> Column:
         """When the source had each row, by its `_origin`: latency counts from there."""

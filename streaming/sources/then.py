@@ -154,6 +154,10 @@ class Then(Source):
         """That of the source which the row is from."""
         return self._of_either(origin, lambda source, own: source.partition_of(own))
 
+    def order_of(self, origin: Column) -> Column:
+        """As each of the two orders its own rows."""
+        return F.struct(*(source.order_of(origin[name]) for name, source in self._sources.items()))
+
     def time_of(self, origin: Column) -> Column:
         """When the source had the row which it is from."""
         return self._of_either(origin, lambda source, own: source.time_of(own))

@@ -22,6 +22,7 @@ from streaming.spark.files import FileInfo, exists, is_visible, size_of, visible
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, S3, JarGroup
 from streaming.spark.jars import add_jars, add_storage, are_there, jars_folder, jars_of, spark_jars, storage_jars
 from streaming.spark.java import require_java
+from streaming.spark.ordered_files import ordered
 from streaming.spark.session import lenient_session, mark_tasks, start_session
 from streaming.spark.session_memory import remembered
 from streaming.spark.user_lists import CLASS_PATH, users_lists
@@ -57,6 +58,7 @@ __all__ = [
     "newest_committed",
     "newest_compaction",
     "newest_planned",
+    "ordered",
     "planned",
     "planned_offsets",
     "query_id",

@@ -8,6 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from streaming.spark.ordered_files import ordered
+
 
 @dataclass(frozen=True)
 class FileInfo:
@@ -37,21 +39,14 @@ def is_visible(name: str) -> bool:
 
 
 def visible_files(spark: SparkSession, location: str) -> Iterator[FileInfo]:
-    """The visible files in `location` and in its visible sub-folders; none where there is no such folder."""
-    file_system, path = _resolve(spark, location)
+    """The visible files in `location` and in its visible sub-folders, as Spark's file source lists them (`ordered`).
+
+    There are none where there is no such folder.
+    """
+    file_system, path = _resolve(spark, ordered(spark, location))
     if file_system.exists(path):
-        yield from _visible_below(file_system, path)
-
-
-def _visible_below(file_system: Any, folder: Any) -> Iterator[FileInfo]:
-    for status in file_system.listStatus(folder):
-        path = status.getPath()
-        if not is_visible(path.getName()):
-            continue
-        if status.isDirectory():
-            yield from _visible_below(file_system, path)
-        else:
-            yield FileInfo(path.toString(), status.getLen(), status.getModificationTime())
+        for status in file_system.listStatus(path):
+            yield FileInfo(status.getPath().toString(), status.getLen(), status.getModificationTime())
 
 
 def _resolve(spark: SparkSession, location: str) -> tuple[Any, Any]:

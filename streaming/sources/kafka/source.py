@@ -36,13 +36,17 @@ if TYPE_CHECKING:
     from streaming.sources.kafka.client import KafkaClient
 
 
+_LAST_MILLI = 253_402_300_799_999
+
+
 @dataclass(frozen=True)
 class Kafka(Source):
     """Rows of a topic, of several, or of all whose whole names match a `pattern`; exactly one of the three is given.
 
     A row's payload is its value; null values, which Kafka calls tombstones, are rows too. `_origin` tells the rest:
     `topic`, `topic_id`, `partition`, `offset`, `timestamp`, `key`, and with `headers=True` the `headers`. A stream
-    makes columns of them: `derived={"order_id": "cast(_origin.key as string)", "sent_at": "_origin.timestamp"}`.
+    makes columns of them: `derived={"order_id": "cast(_origin.key as string)", "sent_at": "_origin.timestamp"}`. The
+    timestamp of a row that was sent without one, or with one beyond the year 9999, is null.
 
     `servers`: host and port of one broker or more, separated by commas.
 
@@ -163,7 +167,8 @@ class Kafka(Source):
             .load()
         )
         headers = F.col("headers") if self.headers else F.lit(None).cast("array<struct<key: string, value: binary>>")
-        origin = F.struct("topic", "partition", "offset", "timestamp", "key", headers.alias("headers"))
+        timestamp = record_time(F.col("timestamp")).alias("timestamp")
+        origin = F.struct("topic", "partition", "offset", timestamp, "key", headers.alias("headers"))
         return rows.select(F.col("value").alias("_raw"), origin.alias("_origin"))
 
     def _first_offsets(self, reading: Reading, topics: Mapping[str, Topic]) -> str:
@@ -231,3 +236,8 @@ class Kafka(Source):
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
         """Topics that were created again, rows that wait, and rows that are in the log twice."""
         return compare_topics(self.topics_there(), self._client, origins)
+
+
+def record_time(timestamp: Column) -> Column:
+    """The time that a record has; null where it has none, which Kafka writes as -1 ms, or one after the year 9999."""
+    return F.when(F.unix_millis(timestamp).between(0, _LAST_MILLI), timestamp)

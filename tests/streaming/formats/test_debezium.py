@@ -76,6 +76,19 @@ def test_a_change_tells_when_it_was_committed_and_where_the_database_has_it(spar
     assert (second["change_at"].astimezone(UTC), second["change_source"]) == (T0, None)
 
 
+def test_a_tombstone_is_of_the_time_of_its_record_and_no_defect(spark: SparkSession) -> None:
+    origin = "struct<topic: string, timestamp: timestamp>"
+    rows = [(None, {"timestamp": at(3)}), (payload("c", None, A, seconds=1), {"timestamp": at(9)})]
+    for declared, place in ((origin, lambda own: own), (f"struct<live: {origin}>", lambda own: {"live": own})):
+        raw = spark.createDataFrame(
+            [(content, place(own)) for content, own in rows], f"_raw binary, _origin {declared}"
+        )
+        tombstone, change = FORM.parse(raw).collect()
+        assert [row["change_at"].astimezone(UTC) for row in (tombstone, change)] == [at(3), at(1)]
+        assert (tombstone["change_op"], tombstone["id"], tombstone["_unreadable"]) == (None, None, None)
+        assert tombstone["_wrong"] is None or not any(tombstone["_wrong"])
+
+
 ENVELOPE = json.dumps(
     {
         "type": "record",
@@ -117,8 +130,8 @@ ENVELOPE = json.dumps(
 
 
 def changed(op: str, before: Any = None, after: Any = None) -> bytes:
-    source = {"ts_ms": ms(at(5)), "lsn": 8}
-    return written(ENVELOPE, 1, before=before, after=after, source=source, op=op, ts_ms=None)
+    source = {"ts_ms": ms(at(5)) if op != "r" else 0, "lsn": 8}
+    return written(ENVELOPE, 1, before=before, after=after, source=source, op=op, ts_ms=ms(at(6)))
 
 
 def test_debezium_in_avro_keeps_the_contract(spark: SparkSession) -> None:
@@ -126,9 +139,12 @@ def test_debezium_in_avro_keeps_the_contract(spark: SparkSession) -> None:
     with registry({1: ENVELOPE}) as url:
         good: dict[bytes, dict[str, Any]] = {
             changed("c", None, first): {"id": 1, "name": "a", "change_op": "c", "change_source": _SOURCE},
-            changed("u", first, second): {"name": "b", "change_op": "u"},
+            changed("u", first, second): {"name": "b", "change_op": "u", "change_unavailable": None},
+            changed("r", None, first): {"change_op": "r", "change_at": at(6).replace(tzinfo=None)},
             changed("d", second, None): {"id": 1, "name": "b", "change_op": "d"},
         }
+        not_sent = {"id": 1, "name": "__debezium_unavailable_value"}
+        good[changed("u", None, not_sent)] = {"id": 1, "name": None, "change_unavailable": ["name"]}
         unreadable = (changed("t"), changed("c", first), changed("d", None, first), b"", b"\0\0\0\0\2x")
         check_format(spark, Debezium(Avro(ENVELOPE, registry=url)), Samples(good, {}, {}, unreadable))
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyarrow import fs
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from streaming import Files, Pipeline, drain
+from streaming import CsvRecords, Files, Pipeline, drain
+from streaming.base.errors import DeclarationError
 from streaming.examples import late_counts
 from streaming.lake.lake import Lake
+from streaming.log import read_batches
 from streaming.sources import files
-from tests.streaming.sources.contract import SourceCase, SourceContract
+from tests.streaming.sources.contract import Reader, SourceCase, SourceContract
 from tests.support.feeds import land, readings
+from tests.support.instants import NOW
 
 
 class FilesCase(SourceCase):
@@ -57,3 +66,129 @@ def test_one_task_takes_a_batch_of_small_files_and_writes_one_file(
     rows = log.to_pyarrow_table()
     assert sorted(rows["id"].to_pylist()) == ["a", "b"]
     assert len({origin["position"] for origin in rows["_origin"].to_pylist()}) == 2
+
+
+def landed(lake: Lake, source: Files, files: dict[str, bytes], modified: int = 1_700_000_000) -> Path:
+    """Files that were copied in one go: all have the same modification time, in seconds since the epoch."""
+    folder = Path(source.location(lake))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+        os.utime(folder / name, (modified, modified))
+    return folder
+
+
+def test_a_folder_that_was_copied_in_one_go_has_no_late_row_because_of_it(spark: SparkSession, lake: Lake) -> None:
+    stream = replace(late_counts.readings, source=Files("landing", files_per_batch=2))
+    files = {f"{place:02}.json": (f"{place:02}@{place * 10}", f"{place:02}@{place * 10 + 9}") for place in range(14)}
+    content = {name: "\n".join(json.dumps(readings(each)[0]) for each in rows) for name, rows in files.items()}
+    landed(lake, stream.source, {name: content[name].encode() for name in sorted(files, reverse=True)})
+    drain(spark, lake, Pipeline(stream, (replace(late_counts.count_by_sensor, of=stream),)), now=lambda: NOW)
+    batches = [batch for batch in read_batches(lake, stream) if batch.summary.rows]
+    assert [batch.summary.rows for batch in batches] == [4] * 7
+    assert [batch.late for batch in batches] == [{"count_by_sensor": 0}] * 7
+
+
+def test_files_come_by_time_then_path_through_links_and_only_those_that_are_meant(
+    spark: SparkSession, lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = Files("landing", files_per_batch=4, names=("*.json", "?.txt"))
+    folder = Path(source.location(lake))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.symlink_to(tmp_path, target_is_directory=True)
+    names = ["z.json", "b c.json", "b!c.json", "sub/a.json", "é.json", "e.txt", "a.json.tmp", "ee.txt", "_h.json"]
+    landed(lake, source, {name: name.encode() for name in names})
+    landed(lake, source, {"first.json": b"first.json"}, modified=1_600_000_000)
+    (folder / "sub" / "loop").symlink_to(tmp_path, target_is_directory=True)
+    (folder / "gone.json").symlink_to(tmp_path / "nowhere")
+    (folder / os.fsdecode(b"bad\xff.json")).write_text("unseen")
+
+    reader = Reader(spark, lake, source)
+    count = source.backlog(lake, reader.checkpoint)
+    assert (count({}).items, count({}).warning) == (7, NOT_UTF8)
+    batches = reader.read_on()
+    assert NOT_UTF8 in caplog.text
+    # By the path as `_origin` has it, where a space is %20 and a letter that is not ASCII stays.
+    paths = ["first.json", "b!c.json", "b c.json", "e.txt", "sub/a.json", "z.json", "é.json"]
+    assert [sorted(payload.decode() for payload, _ in rows) for rows in batches.values()] == [
+        sorted(paths[:4]),
+        sorted(paths[4:]),
+    ]
+    assert count({}).items == 0
+
+    origins = spark.createDataFrame(
+        [(payload, origin) for rows in batches.values() for payload, origin in rows],
+        f"_raw binary, _origin {source.origin}",
+    )
+    order = source.order_of(F.col("_origin"))
+    assert [bytes(row["_raw"]).decode() for row in origins.orderBy(order).collect()] == paths
+    changes = source.compare(spark, lake, origins.select("_origin")).changes
+    assert [(change.kind, change.text) for change in changes] == [("waiting", NOT_UTF8)]
+
+
+NOT_UTF8 = r"Not read, as its name is not UTF-8: bad\xff.json. Rename it; the other files are read meanwhile."
+
+
+@pytest.mark.parametrize(
+    ("source", "files", "payloads"),
+    [
+        (
+            Files("landing", files_per_batch=2, payloads="array", encoding="latin-1"),
+            {
+                "1.json.gz": gzip.compress('[{"a": "é"},\n {"a": 2}]'.encode("latin-1")),
+                "2.json": b"[]",
+                "3.json": b"[3]",
+            },
+            ['{"a": "é"}', '{"a": 2}', "3"],
+        ),
+        (
+            Files("landing", files_per_batch=2, payloads=CsvRecords(";", "'")),
+            {"1.csv": b"1;'a\nb'\r\n2;c\n", "2.csv": "3;'é".encode()},
+            ["1;'a\nb'", "2;c", "3;'é"],
+        ),
+        (Files("landing", payloads="file"), {"1.json": b'{\n "a": 1\n}\n', "2.json": b""}, ['{\n "a": 1\n}\n']),
+        (Files("landing", encoding="cp1252"), {"1.csv": b"\x80;1\r\n\xe9;2"}, ["€;1", "é;2"]),
+    ],
+    ids=["array", "records", "file", "lines"],
+)
+def test_a_payload_is_what_is_declared_each_in_one_place(
+    spark: SparkSession, lake: Lake, source: Files, files: dict[str, bytes], payloads: list[str]
+) -> None:
+    landed(lake, source, files)
+    rows = [row for batch in Reader(spark, lake, source).read_on().values() for row in batch]
+    placed = sorted(rows, key=lambda row: (row[1]["path"], row[1]["position"]))
+    assert [payload.decode() for payload, _ in placed] == payloads
+    assert len({(origin["path"], origin["position"]) for _, origin in rows}) == len(rows)
+
+
+def test_a_file_that_is_read_whole_is_bounded_as_a_line_is(spark: SparkSession, lake: Lake) -> None:
+    source = Files("landing", payloads="array", longest_line=20)
+    bounds = source.bounds
+    assert not bounds.may_exceed("a.json", 20) and bounds.may_exceed("a.json", 21)
+    folder = landed(
+        lake, source, {"a.json": b"[1" + b" " * 19 + b"]", "b.json.gz": gzip.compress(b"[" + b" " * 21 + b"]")}
+    )
+    files = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+    too_large = "has more than longest_line=20 bytes, and is read whole"
+    assert [bounds.exceeded(files, name) for name in ("a.json", "b.json.gz")] == [too_large] * 2
+
+
+@pytest.mark.parametrize("names", ["", "a/*.json", "*.{json,csv}", ("*.json", "[a-c]*"), 5, (5,)])
+def test_what_is_no_pattern_of_names_is_refused(names: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"names.* of Files"):
+        Files("landing", names=names)
+
+
+def test_what_spark_says_of_a_file_that_it_could_not_read_names_the_file_and_what_to_do(
+    spark: SparkSession, lake: Lake
+) -> None:
+    text = (
+        "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:/landing/a%20b.snappy.  SQLSTATE: KD001\n"
+        "Caused by: java.io.EOFException: Unexpected end of block in input stream\n\tat org.apache.hadoop.io"
+    )
+    error = Files("landing").explain(spark, Reader(spark, lake, Files("landing")).reading, text)
+    assert str(error).startswith(
+        "file:/landing/a%20b.snappy cannot be read (EOFException: Unexpected end of block in input stream). Nothing "
+        "of its batch was taken. Move it out of the landing folder, leave an empty file under its name there"
+    )

@@ -1,0 +1,187 @@
+"""What a payload is within a landed file, where it is not a line: a whole file, an element of an array, a record."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from streaming.base import DeclarationError, check_type
+
+_UTF8 = "utf-8"
+_BOM = codecs.BOM_UTF8
+_SPACE = b" \t\r\n"
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["\[\]{},]', re.DOTALL)
+"""A whole text of JSON, or a sign that separates; a quote alone opens a text that does not end."""
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 10_000, 4 * 2**20
+
+Cut = Callable[[bytes], Iterator[bytes]]
+
+
+@dataclass(frozen=True)
+class CsvRecords:
+    """Each CSV record of a file is a payload, also one with line ends inside its quotes.
+
+    `separator` and `quote` are those of the `Csv` that reads the payloads. A quote counts where a field begins; what
+    follows one that is never closed is one payload, which `Csv` refuses.
+
+    Raises:
+        DeclarationError: a sign is not one character of ASCII.
+    """
+
+    separator: str = ","
+    quote: str = '"'
+
+    def __post_init__(self) -> None:
+        for name in ("separator", "quote"):
+            sign = getattr(self, name)
+            check_type(f"{name} of CsvRecords", sign, str, "one character")
+            if len(sign) != 1 or not sign.isascii() or sign in "\r\n":
+                raise DeclarationError(f"{name}={sign!r} of CsvRecords is not one character of ASCII; write one.")
+
+
+Payloads = Literal["lines", "file", "array"] | CsvRecords
+
+
+def check_payloads(payloads: Payloads, encoding: str) -> None:
+    """Refuse what no file can be cut into, or an encoding in which line ends are not those of ASCII.
+
+    Raises:
+        DeclarationError: with what to write.
+    """
+    if not isinstance(payloads, CsvRecords) and payloads not in ("lines", "file", "array"):
+        raise DeclarationError(
+            f"payloads={payloads!r} of Files is unknown; write 'lines', 'file', 'array' or CsvRecords()."
+        )
+    check_type("encoding of Files", encoding, str, "the name of one, such as 'latin-1'")
+    try:
+        as_ascii = all(sign.encode(encoding) == sign.encode() for sign in '\r\n"[]{},')
+    except (LookupError, UnicodeError):
+        as_ascii = False
+    if not as_ascii:
+        raise DeclarationError(
+            f"encoding={encoding!r} of Files is none in which line ends are those of ASCII; write one such as 'utf-8', "
+            "'latin-1' or 'cp1252', and convert files of another one before they are landed."
+        )
+
+
+def is_read_whole(payloads: Payloads) -> bool:
+    """Whether Spark must read a file as one value, which is cut afterwards."""
+    return payloads != "lines"
+
+
+def cut_files(rows: DataFrame, payloads: Payloads, encoding: str) -> DataFrame:
+    """`rows` of `_raw`, a line or a whole file, and `_origin`, with a row for each payload, in UTF-8.
+
+    Rows keep their order. What an encoding does not know stays as it was, so that the payload is no UTF-8.
+    """
+    is_utf8 = codecs.lookup(encoding).name == _UTF8
+    if payloads in ("lines", "file") and is_utf8:
+        return rows
+    cut = partial(_cut_batches, cut=_cut_of(payloads), encoding=None if is_utf8 else encoding)
+    return rows.selectExpr("cast(_raw as binary) as _raw", "_origin").mapInArrow(
+        cut, rows.selectExpr("cast(_raw as binary) as _raw", "_origin").schema
+    )
+
+
+def _cut_of(payloads: Payloads) -> Cut:
+    if isinstance(payloads, CsvRecords):
+        return partial(records, separator=payloads.separator.encode(), quote=payloads.quote.encode())
+    return elements if payloads == "array" else _whole
+
+
+def _whole(content: bytes) -> Iterator[bytes]:
+    yield content
+
+
+def _cut_batches(batches: Iterator[pa.RecordBatch], cut: Cut, encoding: str | None) -> Iterator[pa.RecordBatch]:
+    """Batches of a bounded size; a file's origin is repeated for each of its payloads."""
+    for batch in batches:
+        payloads: list[bytes] = []
+        places: list[int] = []
+        size = 0
+        for place, content in enumerate(batch.column("_raw")):
+            for payload in cut(in_utf8(content.as_py(), encoding)):
+                payloads.append(payload)
+                places.append(place)
+                size += len(payload)
+                if len(payloads) >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+                    yield _batch(batch, payloads, places)
+                    payloads, places, size = [], [], 0
+        if payloads:
+            yield _batch(batch, payloads, places)
+
+
+def _batch(batch: pa.RecordBatch, payloads: list[bytes], places: list[int]) -> pa.RecordBatch:
+    origins = batch.column("_origin").take(pa.array(places, pa.int32()))
+    raw = pa.array(payloads, batch.schema.field("_raw").type)
+    return pa.RecordBatch.from_arrays([raw, origins], schema=batch.schema)
+
+
+def in_utf8(content: bytes, encoding: str | None) -> bytes:
+    """The text in UTF-8; bytes that the encoding does not know stay as they are."""
+    if encoding is None:
+        return content
+    return content.decode(encoding, "surrogateescape").encode(_UTF8, "surrogateescape")
+
+
+def elements(content: bytes) -> Iterator[bytes]:
+    """The elements of a JSON array, as they are written; only brackets, commas and quotes are looked at.
+
+    Whatever is not the text of an array in which each element stands between commas is in a payload that no format can
+    take for an object: an element with the comma before it, where the array does not end; the end of the array with
+    what follows it. A file that begins with something else than an array is one payload.
+    """
+    start = len(_BOM) if content.startswith(_BOM) else 0
+    opening = _skipped(content, start)
+    if content[opening : opening + 1] != b"[":
+        yield content
+        return
+    depth, begin, is_first = 1, opening + 1, True
+    for token in _TOKEN.finditer(content, opening + 1):
+        sign = token[0]
+        if sign in (b"[", b"{"):
+            depth += 1
+        elif sign == b"," and depth == 1:
+            yield content[begin : token.start()].strip(_SPACE)
+            begin, is_first = token.end(), False
+        elif sign in (b"]", b"}") and depth > 1:
+            depth -= 1
+        elif sign == b"]":
+            last = content[begin : token.start()].strip(_SPACE)
+            if last or not is_first:
+                yield last
+            if content[token.end() :].strip(_SPACE):
+                yield content[token.start() :]
+            return
+        elif sign == b'"':
+            break
+    yield content[begin - 1 :]
+
+
+def _skipped(content: bytes, place: int) -> int:
+    while content[place : place + 1] and content[place] in _SPACE:
+        place += 1
+    return place
+
+
+def records(content: bytes, separator: bytes, quote: bytes) -> Iterator[bytes]:
+    """The records of CSV, without the line ends behind them; those within quotes are kept.
+
+    A quote that never ends takes the rest of the file.
+    """
+    q, s = re.escape(quote), re.escape(separator)
+    field = b"(?:%s(?:[^%s]++|%s%s)*+%s?+)?+[^%s\r\n]*+" % (q, q, q, q, q, s)
+    record = re.compile(b"(%s(?:%s%s)*+)(?:\r\n|[\r\n]|$)" % (field, s, field))
+    place = len(_BOM) if content.startswith(_BOM) else 0
+    while place < len(content):
+        found = record.match(content, place)
+        assert found is not None, "any text begins with a record"
+        yield found[1]
+        place = found.end()

@@ -1,0 +1,165 @@
+package tidemark;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.net.URI;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Paths;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Set;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FilterFileSystem;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * Another file system's folders, listed whole and in order: `ordered+file:/landing` has the visible files of
+ * `file:/landing` and of its visible sub-folders, by modification time and then path, under their paths there.
+ *
+ * Spark's compiler, which makes this class, takes no type parameters into account.
+ */
+public class OrderedFiles extends FilterFileSystem {
+    private static final String PREFIX = "ordered+";
+    private static final String[] NO_MORE = new String[0];
+
+    private URI uri;
+
+    public void initialize(URI name, Configuration conf) throws IOException {
+        setConf(conf);
+        String authority = name.getRawAuthority();
+        this.uri = URI.create(name.getScheme() + "://" + (authority == null ? "" : authority) + "/");
+        this.fs = FileSystem.get(URI.create(this.uri.toString().substring(PREFIX.length())), conf);
+        this.statistics = getStatistics(name.getScheme(), OrderedFiles.class);
+    }
+
+    public String getScheme() {
+        return this.uri.getScheme();
+    }
+
+    public URI getUri() {
+        return this.uri;
+    }
+
+    protected void checkPath(Path path) {
+    }
+
+    public Path makeQualified(Path path) {
+        return path.makeQualified(this.uri, getWorkingDirectory());
+    }
+
+    public FileStatus getFileStatus(Path path) throws IOException {
+        return this.fs.getFileStatus(inner(path));
+    }
+
+    public boolean exists(Path path) throws IOException {
+        return this.fs.exists(inner(path));
+    }
+
+    public FileStatus[] listStatus(Path folder) throws IOException {
+        List found = new ArrayList();
+        if (getScheme().equals(PREFIX + "file")) {
+            addLocal(Paths.get(folder.toUri().getPath(), NO_MORE), inner(folder), new HashSet(), found);
+        } else {
+            addBelow(inner(folder), found);
+        }
+        Entry[] entries = new Entry[found.size()];
+        for (int place = 0; place < entries.length; place++) {
+            entries[place] = new Entry((FileStatus) found.get(place));
+        }
+        Arrays.sort(entries);
+        FileStatus[] ordered = new FileStatus[entries.length];
+        for (int place = 0; place < entries.length; place++) {
+            ordered[place] = entries[place].status;
+        }
+        return ordered;
+    }
+
+    private Path inner(Path path) {
+        return this.fs.makeQualified(new Path(path.toUri().getPath()));
+    }
+
+    private void addBelow(Path folder, List found) throws IOException {
+        FileStatus[] entries = this.fs.listStatus(folder);
+        for (int place = 0; place < entries.length; place++) {
+            Path path = entries[place].getPath();
+            if (!isVisible(path.getName())) {
+                continue;
+            }
+            if (entries[place].isDirectory()) {
+                addBelow(path, found);
+            } else {
+                found.add(entries[place]);
+            }
+        }
+    }
+
+    /** Links are followed, and each folder is looked into once. What Java cannot open by its name is left out. */
+    private void addLocal(java.nio.file.Path folder, Path path, Set seen, List found) throws IOException {
+        DirectoryStream entries;
+        try {
+            if (!seen.add(Files.readAttributes(folder, BasicFileAttributes.class).fileKey())) {
+                return;
+            }
+            entries = Files.newDirectoryStream(folder);
+        } catch (NoSuchFileException missing) {
+            if (seen.isEmpty()) {
+                throw new FileNotFoundException(path.toString());
+            }
+            return;
+        }
+        try {
+            Iterator each = entries.iterator();
+            while (each.hasNext()) {
+                String name = ((java.nio.file.Path) each.next()).getFileName().toString();
+                if (!isVisible(name)) {
+                    continue;
+                }
+                java.nio.file.Path entry = Paths.get(folder.toString(), new String[] {name});
+                BasicFileAttributes attributes;
+                try {
+                    attributes = Files.readAttributes(entry, BasicFileAttributes.class);
+                } catch (NoSuchFileException gone) {
+                    continue;
+                }
+                Path below = new Path(path, new Path(null, null, name));
+                if (attributes.isDirectory()) {
+                    addLocal(entry, below, seen, found);
+                } else {
+                    long modified = attributes.lastModifiedTime().toMillis();
+                    found.add(new FileStatus(attributes.size(), false, 1, getDefaultBlockSize(), modified, below));
+                }
+            }
+        } finally {
+            entries.close();
+        }
+    }
+
+    private static boolean isVisible(String name) {
+        return !name.startsWith(".") && !name.endsWith("._COPYING_") && (!name.startsWith("_") || name.indexOf('=') >= 0);
+    }
+
+    private static class Entry implements Comparable {
+        final FileStatus status;
+        private final byte[] name;
+
+        Entry(FileStatus status) {
+            this.status = status;
+            this.name = status.getPath().toUri().toString().getBytes(StandardCharsets.UTF_8);
+        }
+
+        public int compareTo(Object other) {
+            Entry entry = (Entry) other;
+            int byTime = Long.compare(this.status.getModificationTime(), entry.status.getModificationTime());
+            return byTime != 0 ? byTime : Arrays.compareUnsigned(this.name, entry.name);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+"""What a payload is within a file: arrays, records and encodings, cut without losing a byte that says something."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.base.errors import DeclarationError
+from streaming.sources.file_payloads import CsvRecords, Payloads, check_payloads, elements, in_utf8, records
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(VALUES, max_size=6), st.sampled_from([None, 2]), st.booleans(), st.sampled_from(["", "\n", " \r\n\t"]))
+def test_each_element_of_an_array_is_a_payload_as_it_was_written(
+    values: list[Any], indent: int | None, as_ascii: bool, around: str
+) -> None:
+    content = (around + json.dumps(values, indent=indent, ensure_ascii=as_ascii) + around).encode()
+    cut = list(elements(content))
+    assert [json.loads(element) for element in cut] == values
+    for element in cut:
+        assert element in content and element == element.strip()
+
+
+@pytest.mark.parametrize(
+    ("content", "payloads"),
+    [
+        (b"[]", []),
+        (b" [ \n ] ", []),
+        (b'\xef\xbb\xbf[{"a": 99999999999999.99}]', [b'{"a": 99999999999999.99}']),
+        # One bad element is its own business.
+        (b'[{"a":01}, {"b":2}]', [b'{"a":01}', b'{"b":2}']),
+        (b'[{"a":1]}, {"b":2}]', [b'{"a":1]}', b'{"b":2}']),
+        (b'[{"a":1}}, {"b":2}]', [b'{"a":1}}', b'{"b":2}']),
+        (b'[{"a":1}{"b":2}]', [b'{"a":1}{"b":2}']),
+        (b'["],{", {"b":"\\"]"}]', [b'"],{"', b'{"b":"\\"]"}']),
+        (b'[{"a":"\xff"},{"b":2}]', [b'{"a":"\xff"}', b'{"b":2}']),
+        # An array that does not end, or ends twice, shows in a payload that is no object.
+        (b'[{"a":1},{"b":2}', [b'{"a":1}', b',{"b":2}']),
+        (b'[{"a":1}', [b'[{"a":1}']),
+        (b"[", [b"["]),
+        (b'[{"a":1},{"b":"', [b'{"a":1}', b',{"b":"']),
+        (b'[{"a":1},]', [b'{"a":1}', b""]),
+        (b'[{"a":1}] {"b":2}', [b'{"a":1}', b'] {"b":2}']),
+        # What is no array is one payload.
+        (b'{"a":1}', [b'{"a":1}']),
+        (b'{"a":1}\n{"b":2}', [b'{"a":1}\n{"b":2}']),
+        (b"", [b""]),
+    ],
+)
+def test_what_is_no_array_of_objects_is_in_a_payload_that_can_be_refused(content: bytes, payloads: list[bytes]) -> None:
+    assert list(elements(content)) == payloads
+
+
+FIELDS = st.lists(st.text(st.sampled_from('ab,;"\n\r é'), max_size=5), min_size=2, max_size=3)
+
+
+@given(st.lists(FIELDS, max_size=5), st.sampled_from([",", ";"]), st.sampled_from(['"', "'"]), st.booleans())
+def test_each_record_of_csv_is_a_payload_whatever_line_ends_its_quotes_hold(
+    rows: list[list[str]], separator: str, quote: str, ends: bool
+) -> None:
+    text = io.StringIO()
+    csv.writer(text, delimiter=separator, quotechar=quote, quoting=csv.QUOTE_ALL).writerows(rows)
+    content = text.getvalue().encode() if ends else text.getvalue().removesuffix("\r\n").encode()
+    cut = list(records(content, separator.encode(), quote.encode()))
+    parsed = [next(csv.reader(io.StringIO(piece.decode(), ""), delimiter=separator, quotechar=quote)) for piece in cut]
+    assert parsed == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "payloads"),
+    [
+        (b"a,b\r\nc,d\ne,f\rg", [b"a,b", b"c,d", b"e,f", b"g"]),
+        (b"\xef\xbb\xbfa\n\nb\n", [b"a", b"", b"b"]),
+        # A quote within a field opens nothing: no record is taken with it.
+        (b'5" pipe,1\n6" pipe,2\n', [b'5" pipe,1', b'6" pipe,2']),
+        (b'"a\n""b""\n",1\nc,2', [b'"a\n""b""\n",1', b"c,2"]),
+        (b'"a" b\nc', [b'"a" b', b"c"]),
+        (b'a,"never closed\nc,d\n', [b'a,"never closed\nc,d\n']),
+    ],
+)
+def test_a_line_end_ends_a_record_unless_it_stands_in_quotes(content: bytes, payloads: list[bytes]) -> None:
+    assert list(records(content, b",", b'"')) == payloads
+
+
+@given(st.text(st.characters(max_codepoint=255)))
+def test_latin_1_becomes_utf_8(text: str) -> None:
+    assert in_utf8(text.encode("latin-1"), "latin-1") == text.encode()
+
+
+def test_a_byte_that_the_encoding_does_not_know_leaves_a_payload_that_is_no_utf_8() -> None:
+    with pytest.raises(UnicodeDecodeError):
+        in_utf8("Â".encode("cp1252") + b"\x81", "cp1252").decode()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "cp037", "no such", "rot13"])
+def test_an_encoding_without_the_line_ends_of_ascii_is_refused(encoding: str) -> None:
+    with pytest.raises(DeclarationError, match=f"encoding='{encoding}' of Files is none in which line ends"):
+        check_payloads("lines", encoding)
+
+
+@pytest.mark.parametrize("encoding", ["UTF8", "latin-1", "cp1252", "shift_jis", "gb18030"])
+def test_an_encoding_with_the_line_ends_of_ascii_is_taken(encoding: str) -> None:
+    check_payloads(CsvRecords(";"), encoding)
+
+
+def test_payloads_that_nobody_knows_are_refused_with_those_that_there_are() -> None:
+    unknown: Any = "elements"
+    kind: Payloads = unknown
+    with pytest.raises(DeclarationError, match="write 'lines', 'file', 'array' or CsvRecords"):
+        check_payloads(kind, "utf-8")
+    for sign in ("", ",,", "é", "\n"):
+        with pytest.raises(DeclarationError, match="is not one character of ASCII"):
+            CsvRecords(quote=sign)

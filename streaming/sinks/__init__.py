@@ -1,7 +1,7 @@
 """Targets of deliveries: their contract, and those there are."""
 
 from streaming.sinks.comparison import Comparison
-from streaming.sinks.encoding import json_objects, json_text
+from streaming.sinks.encoding import json_objects
 from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
 from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.objects import Objects
@@ -55,5 +55,4 @@ __all__ = [
     "TwoPhase",
     "check_connection",
     "json_objects",
-    "json_text",
 ]

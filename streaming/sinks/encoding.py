@@ -46,7 +46,7 @@ def json_values(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column as `json` writes them: numbers, texts, booleans, None, lists and dicts."""
     column = _decoded(column)
     write = _writer(column.type)
-    values = column.cast(_bare(column.type)).to_pylist()
+    values = bare_values(column)
     return values if write is None else [None if value is None else write(value) for value in values]
 
 
@@ -74,7 +74,30 @@ def has_repeated_keys(column: pa.ChunkedArray) -> list[bool]:
     if not _has_map(column.type):
         return []
     check = _checker(column.type)
-    return [value is not None and check(value) for value in column.cast(_bare(column.type)).to_pylist()]
+    return [value is not None and check(value) for value in bare_values(column)]
+
+
+def bare_values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as Python has them, but times as microseconds and dates as days since 1970.
+
+    Maps are lists of pairs, as Arrow has them.
+    """
+    values: list[Any] = column.cast(_bare(column.type)).to_pylist()
+    return values
+
+
+def key_writer(type_: pa.DataType) -> Callable[[Any], str]:
+    """The function that makes a key of a map, one of `bare_values`, a text."""
+    write = _writer(type_)
+    return lambda value: _key(write, value)
+
+
+def contents(column: pa.ChunkedArray) -> list[bytes | None]:
+    """The values of a column as bytes: bytes as they are, all others as `plain_texts`."""
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        values: list[bytes | None] = column.to_pylist()
+        return values
+    return [None if text is None else text.encode() for text in plain_texts(column)]
 
 
 def parts(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
@@ -185,7 +208,7 @@ def _writer(type_: pa.DataType) -> Writer | None:
         fields = {field.name: _writer(field.type) for field in type_}
         return None if not any(fields.values()) else lambda value: _struct(fields, value)
     if types.is_map(type_):
-        key, item = _writer(type_.key_type), _writer(type_.item_type)
+        key, item = key_writer(type_.key_type), _writer(type_.item_type)
         return lambda pairs: _map(key, item, pairs)
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         each = _writer(type_.value_type)
@@ -220,8 +243,8 @@ def _struct(fields: Mapping[str, Writer | None], value: Mapping[str, Any]) -> di
     }
 
 
-def _map(key: Writer | None, item: Writer | None, pairs: list[tuple[Any, Any]]) -> Any:
-    keys = [_key(key, each) for each, _ in pairs]
+def _map(key: Callable[[Any], str], item: Writer | None, pairs: list[tuple[Any, Any]]) -> Any:
+    keys = [key(each) for each, _ in pairs]
     values = [value if value is None or item is None else item(value) for _, value in pairs]
     written = dict(zip(keys, values, strict=True))
     return written if len(written) == len(pairs) else [list(pair) for pair in zip(keys, values, strict=True)]
@@ -242,9 +265,10 @@ def _checker(type_: pa.DataType) -> Callable[[Any], bool]:
     """Whether a value of a bare column that is not null has a map in it with a key twice."""
     types = pa.types
     if types.is_map(type_):
-        key, of_key, of_item = _writer(type_.key_type), _checker(type_.key_type), _checker(type_.item_type)
-        return lambda pairs: len({_key(key, each) for each, _ in pairs}) < len(pairs) or any(
-            of_key(each) or (value is not None and of_item(value)) for each, value in pairs
+        key, of_key, of_item = key_writer(type_.key_type), _checker(type_.key_type), _checker(type_.item_type)
+        return lambda pairs: (
+            len({key(each) for each, _ in pairs}) < len(pairs)
+            or any(of_key(each) or (value is not None and of_item(value)) for each, value in pairs)
         )
     if types.is_struct(type_):
         checks = [_checker(field.type) for field in type_]

@@ -62,9 +62,7 @@ class TableComparison:
         texts = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(each.name)) for each in self._columns)
         empty = "create temporary table if not exists {} ({}) on commit drop"
         cursor.execute(sql.SQL(empty).format(_EXPECTED, texts))
-        values = [
-            canonical_texts(column, each) for column, each in zip(selected.columns, self._columns, strict=True)
-        ]
+        values = [canonical_texts(column, each) for column, each in zip(selected.columns, self._columns, strict=True)]
         names = tables.names([each.name for each in self._columns])
         with cursor.copy(sql.SQL("copy {} ({}) from stdin").format(_EXPECTED, names)) as copy:
             for row in zip(*values, strict=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import psycopg
 from psycopg import errors
 
-
 _AWAY = ("08", "25", "28", "3D", "40", "53", "57", "58", "F0", "55P03", "55006", "XX001", "XX002", "HV00N")
 """Beginnings of the codes that are about the connection, the server or the transaction (PostgreSQL: Error Codes).
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from streaming.kafka import can_name_a_topic
-from streaming.sinks.encoding import instant_text, json_objects, json_values, plain_texts
+from streaming.sinks.encoding import contents, instant_text, json_objects, json_values, plain_texts
 from streaming.sinks.sink import CHANGE, DELETE, REASON, REVISION, TIME, NumberedBatch, RefusedRow
 
 BY_KEY = -1
@@ -68,7 +68,7 @@ def records_of(
     named = [layout.topic if topic is None else topic for topic in topics]
     change_columns = (CHANGE, REVISION, REASON) if CHANGE in rows.column_names else ()
     headers = [
-        (name, _contents(rows[column]))
+        (name, contents(rows[column]))
         for name, column in (*layout.headers.items(), *zip(change_columns, change_columns, strict=True))
     ]
     changes = rows[CHANGE].to_pylist() if change_columns else nothing
@@ -88,14 +88,16 @@ def records_of(
         its_headers: Headers = [(name, each[position]) for name, each in headers] if headers else []
         if layout.named:
             its_headers.append((ID, f"{batch.key}/{position}".encode()))
-        yield Record(position, topic, BY_KEY if partition is None else partition, its_key, content, its_headers, at or NOW)
+        yield Record(
+            position, topic, BY_KEY if partition is None else partition, its_key, content, its_headers, at or NOW
+        )
 
 
 def keys(rows: pa.Table, columns: Sequence[str]) -> Sequence[bytes | None]:
     """The key of each row: none without columns, the text of one, a JSON object of several."""
     if len(columns) > 1:
         return json_objects(rows.select(list(columns)))
-    return _contents(rows[columns[0]]) if columns else [None] * rows.num_rows
+    return contents(rows[columns[0]]) if columns else [None] * rows.num_rows
 
 
 def as_json(topics: Sequence[str], rows: pa.Table) -> Sequence[bytes]:
@@ -113,14 +115,6 @@ def _refused(column: str | None, topic: str | None, partition: Any) -> str:
     if partition is not None and (not isinstance(partition, int) or not 0 <= partition < _PARTITIONS):
         return f"{partition!r} is no number of a partition"
     return ""
-
-
-def _contents(column: pa.ChunkedArray) -> Sequence[bytes | None]:
-    """Bytes as they are, all other values as text."""
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        contents: list[bytes | None] = column.to_pylist()
-        return contents
-    return [None if text is None else text.encode() for text in plain_texts(column)]
 
 
 def _times(rows: pa.Table) -> Sequence[int | None]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 _EPOCH, _DAY = datetime(1970, 1, 1), date(1970, 1, 1)
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
 """The calendar repeats itself after that long."""
+_FIRST_DAY, _LAST_DAY = (date.min - _DAY).days, (date.max - _DAY).days
 _DAY_MICROS, _SECOND_MICROS = 86_400_000_000, 1_000_000
 _PLAIN_SCALE = 6
 """Decimals of a greater scale may be written by Arrow with an exponent."""
@@ -108,7 +109,7 @@ def parts(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
         yield rows.slice(first, each)
 
 
-def flat(rows: pa.Table) -> pa.Table:
+def csv_table(rows: pa.Table) -> pa.Table:
     """Rows for CSV: columns of numbers, booleans and text, all others as their texts; nested values are JSON."""
     columns = [column if _fits_csv(column) else _texts(column) for column in map(_decoded, rows.columns)]
     if len(columns) == 1 and columns[0].null_count:
@@ -153,6 +154,9 @@ def _fits_csv(column: pa.ChunkedArray) -> bool:
         return bool(pc.all(pc.is_finite(column)).as_py() is not False)
     if pa.types.is_decimal(type_):
         return bool(type_.scale <= _PLAIN_SCALE)
+    if pa.types.is_date32(type_):
+        bounds = pc.min_max(column.cast(pa.int32())).as_py()
+        return bounds["min"] is None or (bounds["min"] >= _FIRST_DAY and bounds["max"] <= _LAST_DAY)
     return _is_plain(type_)
 
 

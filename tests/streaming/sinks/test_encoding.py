@@ -15,8 +15,8 @@ import pytest
 
 from streaming.sinks.encoding import (
     contents,
+    csv_table,
     date_text,
-    flat,
     has_repeated_keys,
     instant_text,
     json_objects,
@@ -82,10 +82,11 @@ def test_parquet_has_every_value_as_it_was_computed() -> None:
 
 
 def test_a_map_is_an_object_whose_keys_are_the_texts_of_their_values() -> None:
+    of_text = pa.map_(pa.string(), pa.float64())
     rows = pa.table(
         {
             "text": pa.array([[("a", 1), ("b", None)], None, []], pa.map_(pa.string(), pa.int64())),
-            "day": pa.array([[(date(2026, 1, 2), [("x", 0.5)])], [], None], pa.map_(pa.date32(), pa.map_(pa.string(), pa.float64()))),
+            "day": pa.array([[(date(2026, 1, 2), [("x", 0.5)])], [], None], pa.map_(pa.date32(), of_text)),
             "flag": pa.array([[(True, "x")], [], []], pa.map_(pa.bool_(), pa.string())),
             "bytes": pa.array([[(b"\xff", 1), (b"\\xff", 2)], [], []], pa.map_(pa.binary(), pa.int64())),
         }
@@ -165,8 +166,9 @@ def test_an_instant_of_any_year_has_a_text(micros: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "text"), [(2_932_896, "9999-12-31"), (2_932_897, "+10000-01-01"), (-719_163, "0000-12-31"), (-719_529, "-0001-12-31")]
-)  # fmt: skip
+    ("days", "text"),
+    [(2_932_896, "9999-12-31"), (2_932_897, "+10000-01-01"), (-719_163, "0000-12-31"), (-719_529, "-0001-12-31")],
+)
 def test_a_day_of_any_year_has_a_text(days: int, text: str) -> None:
     assert date_text(days) == text
 
@@ -191,9 +193,9 @@ def test_columns_that_csv_has_a_place_for_stay_as_they_are() -> None:
             "at": [datetime(2026, 1, 1, tzinfo=UTC)],
         }
     )
-    assert flat(rows).select(["n", "x", "price"]).schema == rows.select(["n", "x", "price"]).schema
-    assert flat(rows)["at"].to_pylist() == ["2026-01-01T00:00:00Z"]
-    assert flat(pa.table({"x": [0.5, float("inf")]}))["x"].to_pylist() == ["0.5", "Infinity"]
+    assert csv_table(rows).select(["n", "x", "price"]).schema == rows.select(["n", "x", "price"]).schema
+    assert csv_table(rows)["at"].to_pylist() == ["2026-01-01T00:00:00Z"]
+    assert csv_table(pa.table({"x": [0.5, float("inf")]}))["x"].to_pylist() == ["0.5", "Infinity"]
 
 
 def test_a_column_that_is_counted_in_nanoseconds_is_refused() -> None:

@@ -75,6 +75,7 @@ def by_carrier(sources: Sources) -> DataFrame:
 
 
 _MEASURES = ("flights", "cancelled", "mean_dep_delay", "on_time_share")
+_DECIMALS = 4
 
 
 def _daily(hourly: DataFrame, which: str) -> DataFrame:
@@ -101,12 +102,14 @@ report = Report(
             "Per UTC day and airport, first results beside current ones.",
             by_origin,
             lambda sources: suites.on_time_performance(sources.finished_days),
+            decimals={f"{which}_{mean}": _DECIMALS for which in ("first", "current") for mean in _MEASURES[2:]},
         ),
         Section(
             CARRIERS,
             "Per airline, current results.",
             by_carrier,
             lambda sources: suites.on_time_performance_carriers(),
+            decimals=dict.fromkeys(_MEASURES[2:], _DECIMALS),
         ),
     ),
     chart=lambda tables: draw(tables[NAME]),

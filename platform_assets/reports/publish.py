@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from platform_assets.reports.errors import NothingToReport
-from platform_assets.reports.files import FileFormat, as_csv, as_html, as_parquet, as_png, put
+from platform_assets.reports.files import FileFormat, as_csv, as_html, as_parquet, as_png, put, with_decimals
 from platform_assets.reports.landed import land_dimension, newest_pin
 from platform_assets.reports.publication import (
     Publication,
@@ -168,10 +168,11 @@ def is_up_to_date(lake: Lake, report: Report, pins: Pins) -> bool:
 
 def _files(section: Section, table: pa.Table, footnotes: Sequence[str], chart: str | None) -> dict[str, bytes]:
     """What lies beside a section's table, by the name of the file."""
+    shown = with_decimals(table, section.decimals)
     written: dict[FileFormat, Callable[[], bytes]] = {
-        "csv": lambda: as_csv(table),
+        "csv": lambda: as_csv(shown),
         "parquet": lambda: as_parquet(table),
-        "html": lambda: as_html(table, section.description, footnotes, chart),
+        "html": lambda: as_html(shown, section.description, footnotes, chart),
     }
     return {f"{section.table}.{format}": written[format]() for format in section.files}
 

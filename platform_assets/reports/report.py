@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from platform_assets.reports.dimension import Dimension
 from platform_assets.reports.files import FORMATS, FileFormat
 from platform_assets.reports.sources import Sources
 from quality import Suite
-from streaming.base import DeclarationError, check_tuple
+from streaming.base import DeclarationError, FrozenMapping, check_mapping, check_number, check_tuple
 from streaming.declare import Pipeline
 
 if TYPE_CHECKING:
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 class Section:
     """One table of a report: `reports/<table>`. `rows` computes it in the order to print, `suite` judges it.
 
-    The Delta table is the report; `files` are written beside it: `csv`, `parquet`, `html`.
+    The Delta table is the report; `files` are written beside it: `csv`, `parquet`, `html`. They show every value as
+    it is; columns that `decimals` names, each with a number of digits after the point, are rounded to that in CSV and
+    HTML.
 
     Raises:
-        DeclarationError: there is no such file.
+        DeclarationError: there is no such file, or a number of digits is none.
     """
 
     table: str
@@ -36,6 +38,7 @@ class Section:
     rows: Callable[[Sources], DataFrame]
     suite: Callable[[Sources], Suite]
     files: tuple[FileFormat, ...] = ("csv",)
+    decimals: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         what = f"the files of section {self.table!r}"
@@ -43,6 +46,11 @@ class Section:
         unknown = [format for format in self.files if format not in FORMATS]
         if unknown:
             raise DeclarationError(f"{what} have {unknown[0]!r}; there are: {', '.join(FORMATS)}.")
+        of = f"decimals of section {self.table!r}"
+        check_mapping(of, self.decimals, int, 'a dict from column to digits after the point, such as {"rate": 2}')
+        for column, digits in self.decimals.items():
+            check_number(f"{of} for {column!r}: {digits!r}", digits, "digits", least=0)
+        object.__setattr__(self, "decimals", FrozenMapping(self.decimals))
 
 
 @dataclass(frozen=True)

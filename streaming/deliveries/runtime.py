@@ -116,13 +116,17 @@ class DeliveryRuntime:
         if not ledger.is_there(sink.delivered_through(ledger.generation), self.delivery.to.address, self._command):
             held = self._cutting.held(spark, ledger)
             batch = NumberedBatch(self.name, ledger.generation, ledger.planned, held.rows)
+            unwritable = batch.unwritable()
+            sent, positions = batch.without({row.position for row in unwritable})
 
             def put_aside(rows: Sequence[RefusedRow]) -> None:
                 nonlocal refused
-                refused = len(rows)
-                self.dead_letters.put_aside(batch, rows, held.places, held.tried)
+                all_refused = [*unwritable, *(RefusedRow(positions[row.position], row.error) for row in rows)]
+                refused = len(all_refused)
+                in_order = sorted(all_refused, key=lambda row: row.position)
+                self.dead_letters.put_aside(batch, in_order, held.places, held.tried)
 
-            sink.deliver(batch, put_aside)
+            sink.deliver(sent, put_aside)
         self._write(ledger, ledger.arrived())
         self._forget_retried(ledger)
         return Written(ledger.rows - refused)

@@ -1,7 +1,7 @@
 """Targets of deliveries: their contract, and those there are."""
 
 from streaming.sinks.comparison import Comparison
-from streaming.sinks.encoding import json_objects, json_text
+from streaming.sinks.encoding import csv_table, json_objects, plain_texts
 from streaming.sinks.files import CsvFiles, FileTarget, JsonLines, ParquetFiles
 from streaming.sinks.kafka import KafkaTopic
 from streaming.sinks.objects import Objects
@@ -54,6 +54,7 @@ __all__ = [
     "Together",
     "TwoPhase",
     "check_connection",
+    "csv_table",
     "json_objects",
-    "json_text",
+    "plain_texts",
 ]

@@ -1,41 +1,104 @@
-"""Rows as text: what files, topics and HTTP bodies are made of."""
+"""Rows as text: what files, topics, columns of JSON and HTTP bodies are made of.
+
+Every value that an Arrow column can hold has exactly one text, and the text says which value it was: readers get back
+what was computed.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_EPOCH, _DAY = datetime(1970, 1, 1), date(1970, 1, 1)
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
+"""The calendar repeats itself after that long."""
+_FIRST_DAY, _LAST_DAY = (date.min - _DAY).days, (date.max - _DAY).days
+_DAY_MICROS, _SECOND_MICROS = 86_400_000_000, 1_000_000
+_PLAIN_SCALE = 6
+"""Decimals of a greater scale may be written by Arrow with an exponent."""
+
+Writer = Callable[[Any], Any]
+
 
 def json_objects(rows: pa.Table) -> list[bytes]:
     """Each row as one UTF-8 JSON object without a line break, in the columns' order.
 
-    Instants are ISO 8601 in UTC, dates `yyyy-mm-dd`, decimals text, so that no digit is lost; NaN and infinities are
-    text, which JSON has no numbers for; bytes are text, with `\\x..` for what is no UTF-8.
+    Instants are ISO 8601 in UTC, dates `yyyy-mm-dd`, decimals text without an exponent, so that no digit is lost; years
+    beyond 9999 have a sign, as ISO 8601 has it. NaN and infinities are the texts `NaN`, `Infinity` and `-Infinity`,
+    which JSON has no numbers for. Bytes are text, with `\\x..` for what is no UTF-8 and `\\\\` for a backslash.
+    Intervals are ISO 8601 durations in seconds. Maps are objects; a key that is no text is written as the text of its
+    value. A map with one key twice, which `has_repeated_keys` finds, is an array of pairs.
     """
-    others = [field.name for field in rows.schema if not _is_plain(field.type)]
-    objects = rows.to_pylist()
-    for row in objects:
-        for name in others:
-            row[name] = _plain(row[name])
-    return [_encode(row).encode() for row in objects]
+    names = rows.column_names
+    columns = [json_values(column) for column in rows.columns]
+    if not columns:
+        return [b"{}"] * rows.num_rows
+    return [_encode(dict(zip(names, values, strict=True))).encode() for values in zip(*columns, strict=True)]
+
+
+def json_values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as `json` writes them: numbers, texts, booleans, None, lists and dicts."""
+    column = _decoded(column)
+    write = _writer(column.type)
+    values = bare_values(column)
+    return values if write is None else [None if value is None else write(value) for value in values]
 
 
 def json_text(value: Any) -> str:
-    """One value, such as a list or a struct, as JSON in the same way."""
-    return _dumped(value)
+    """One of `json_values` as JSON, without a line break."""
+    return _encode(value)
 
 
-def plain_text(value: Any) -> str:
-    """One value as text, as JSON has it, but for text itself, instants, dates and decimals, which have no quotes."""
-    plain = _plain(value)
-    return plain if isinstance(plain, str) else _dumped(plain)
+def json_texts(column: pa.ChunkedArray) -> list[str | None]:
+    """The values of a column as JSON, each by itself; null where there is none."""
+    return [None if value is None else _encode(value) for value in json_values(column)]
+
+
+def plain_texts(column: pa.ChunkedArray) -> list[str | None]:
+    """The values of a column as text, as JSON has it, but without the quotes of what is text there."""
+    return [value if value is None or isinstance(value, str) else _encode(value) for value in json_values(column)]
+
+
+def has_repeated_keys(column: pa.ChunkedArray) -> list[bool]:
+    """For each value of a column, whether a map in it has two keys of one text, which no JSON object can have.
+
+    Empty where values of the type have no map in them.
+    """
+    column = _decoded(column)
+    if not _has_map(column.type):
+        return []
+    check = _checker(column.type)
+    return [value is not None and check(value) for value in bare_values(column)]
+
+
+def bare_values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as Python has them, but times as microseconds and dates as days since 1970.
+
+    Maps are lists of pairs, as Arrow has them.
+    """
+    values: list[Any] = column.cast(_bare(column.type)).to_pylist()
+    return values
+
+
+def key_writer(type_: pa.DataType) -> Callable[[Any], str]:
+    """The function that makes a key of a map, one of `bare_values`, a text."""
+    write = _writer(type_)
+    return lambda value: _key(write, value)
+
+
+def contents(column: pa.ChunkedArray) -> list[bytes | None]:
+    """The values of a column as bytes: bytes as they are, all others as `plain_texts`."""
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        values: list[bytes | None] = column.to_pylist()
+        return values
+    return [None if text is None else text.encode() for text in plain_texts(column)]
 
 
 def parts(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
@@ -46,52 +109,177 @@ def parts(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
         yield rows.slice(first, each)
 
 
-def flat(rows: pa.Table) -> pa.Table:
-    """With lists, structs and maps as JSON text, and bytes as text: what CSV has a place for."""
-    for place, field in enumerate(rows.schema):
-        column = rows.column(place)
-        if pa.types.is_nested(field.type):
-            texts = [None if value is None else json_text(value) for value in column.to_pylist()]
-            rows = rows.set_column(place, field.name, pa.array(texts, pa.string()))
-        elif pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
-            texts = [None if value is None else value.decode(errors="backslashreplace") for value in column.to_pylist()]
-            rows = rows.set_column(place, field.name, pa.array(texts, pa.string()))
-        elif pa.types.is_timestamp(field.type) and field.type.tz is not None:
-            rows = rows.set_column(place, field.name, pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ"))
-    return rows
+def csv_table(rows: pa.Table) -> pa.Table:
+    """Rows for CSV: columns of numbers, booleans and text, all others as their texts; nested values are JSON."""
+    columns = [column if _fits_csv(column) else _texts(column) for column in map(_decoded, rows.columns)]
+    if len(columns) == 1 and columns[0].null_count:
+        # A line without anything in it is no row to a reader.
+        columns = [_texts(columns[0]).fill_null("")]
+    return pa.table(columns, names=rows.column_names)
+
+
+def instant_text(micros: int, *, utc: bool) -> str:
+    """A point in time, in microseconds since 1970, as ISO 8601; of whatever year."""
+    zone = "Z" if utc else ""
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat() + zone
+    except OverflowError:
+        days, rest = divmod(micros, _DAY_MICROS)
+        return date_text(days) + (_EPOCH + timedelta(microseconds=rest)).isoformat()[10:] + zone
+
+
+def date_text(days: int) -> str:
+    """A day, counted from 1970-01-01, as ISO 8601; of whatever year."""
+    try:
+        return (_DAY + timedelta(days=days)).isoformat()
+    except OverflowError:
+        cycles = days // _CYCLE_DAYS
+        day = _DAY + timedelta(days=days - cycles * _CYCLE_DAYS)
+        year = day.year + cycles * _CYCLE_YEARS
+        return (f"{year:+05}" if year < 0 or year > 9999 else f"{year:04}") + day.isoformat()[4:]
 
 
 # Made once: `json.dumps` makes an encoder for each value that is not encoded as it is by default.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def _dumped(value: Any) -> str:
-    return _encode(_plain(value))
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _fits_csv(column: pa.ChunkedArray) -> bool:
+    """Whether Arrow writes the values of a column into CSV as they are."""
+    type_ = column.type
+    if pa.types.is_floating(type_):
+        return bool(pc.all(pc.is_finite(column)).as_py() is not False)
+    if pa.types.is_decimal(type_):
+        return bool(type_.scale <= _PLAIN_SCALE)
+    if pa.types.is_date32(type_):
+        bounds = pc.min_max(column.cast(pa.int32())).as_py()
+        return bounds["min"] is None or (bounds["min"] >= _FIRST_DAY and bounds["max"] <= _LAST_DAY)
+    return _is_plain(type_)
+
+
+def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(plain_texts(column), pa.large_string())])
 
 
 def _is_plain(type_: pa.DataType) -> bool:
     """Whether JSON has all values of a type as they are."""
-    return any(is_type(type_) for is_type in (pa.types.is_integer, pa.types.is_string, pa.types.is_boolean))
+    is_types = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean)
+    return pa.types.is_null(type_) or any(is_type(type_) for is_type in is_types)
 
 
-def _plain(value: Any) -> Any:
-    match value:
-        case float() if not math.isfinite(value):
-            return str(value)
-        case datetime():
-            return value.isoformat() if value.tzinfo is None else _utc(value)
-        case date():
-            return value.isoformat()
-        case Decimal():
-            return str(value)
-        case bytes():
-            return value.decode(errors="backslashreplace")
-        case dict():
-            return {name: _plain(each) for name, each in value.items()}
-        case list() | tuple():
-            return [_plain(each) for each in value]
-    return value
+def _bare(type_: pa.DataType) -> pa.DataType:
+    """A type with integers for what counts microseconds or days: Python's own types end with the year 9999."""
+    types = pa.types
+    if types.is_timestamp(type_) or types.is_duration(type_) or types.is_time(type_):
+        return pa.int64() if type_.bit_width == 64 and type_.unit == "us" else _of_micros(type_)
+    if types.is_date32(type_):
+        return pa.int32()
+    if types.is_struct(type_):
+        return pa.struct([field.with_type(_bare(field.type)) for field in type_])
+    if types.is_map(type_):
+        key, item = type_.key_field, type_.item_field
+        return pa.map_(key.with_type(_bare(key.type)), item.with_type(_bare(item.type)))
+    if types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_bare(type_.value_type)))
+    return type_
 
 
-def _utc(instant: datetime) -> str:
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+def _of_micros(type_: pa.DataType) -> pa.DataType:
+    raise TypeError(f"a column of type {type_} is not counted in microseconds; cast it.")
+
+
+def _writer(type_: pa.DataType) -> Writer | None:
+    """The function that makes a value of a bare column one that JSON has; None where it is one already."""
+    types = pa.types
+    if types.is_floating(type_):
+        return _number
+    if types.is_timestamp(type_):
+        return lambda micros, utc=type_.tz is not None: instant_text(micros, utc=utc)  # type: ignore[misc]
+    if types.is_date(type_):
+        return date_text
+    if types.is_time(type_):
+        return lambda micros: (_EPOCH + timedelta(microseconds=micros)).time().isoformat()
+    if types.is_duration(type_):
+        return _duration
+    if types.is_decimal(type_):
+        return _digits
+    if types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_):
+        return _bytes
+    if types.is_struct(type_):
+        fields = {field.name: _writer(field.type) for field in type_}
+        return None if not any(fields.values()) else lambda value: _struct(fields, value)
+    if types.is_map(type_):
+        key, item = key_writer(type_.key_type), _writer(type_.item_type)
+        return lambda pairs: _map(key, item, pairs)
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        each = _writer(type_.value_type)
+        return None if each is None else lambda values: [None if value is None else each(value) for value in values]
+    return None
+
+
+def _number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _digits(value: Decimal) -> str:
+    return format(value, "f")
+
+
+def _duration(micros: int) -> str:
+    seconds, rest = divmod(abs(micros), _SECOND_MICROS)
+    fraction = f".{rest:06}".rstrip("0") if rest else ""
+    return f"PT{'-' if micros < 0 else ''}{seconds}{fraction}S"
+
+
+def _bytes(value: bytes) -> str:
+    return value.replace(b"\\", b"\\\\").decode(errors="backslashreplace")
+
+
+def _struct(fields: Mapping[str, Writer | None], value: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: inner if inner is None or write is None else write(inner)
+        for (name, write), inner in zip(fields.items(), value.values(), strict=True)
+    }
+
+
+def _map(key: Callable[[Any], str], item: Writer | None, pairs: list[tuple[Any, Any]]) -> Any:
+    keys = [key(each) for each, _ in pairs]
+    values = [value if value is None or item is None else item(value) for _, value in pairs]
+    written = dict(zip(keys, values, strict=True))
+    return written if len(written) == len(pairs) else [list(pair) for pair in zip(keys, values, strict=True)]
+
+
+def _key(write: Writer | None, value: Any) -> str:
+    written = value if write is None else write(value)
+    return written if isinstance(written, str) else _encode(written)
+
+
+def _has_map(type_: pa.DataType) -> bool:
+    if pa.types.is_map(type_):
+        return True
+    return pa.types.is_nested(type_) and any(_has_map(type_.field(place).type) for place in range(type_.num_fields))
+
+
+def _checker(type_: pa.DataType) -> Callable[[Any], bool]:
+    """Whether a value of a bare column that is not null has a map in it with a key twice."""
+    types = pa.types
+    if types.is_map(type_):
+        key, of_key, of_item = key_writer(type_.key_type), _checker(type_.key_type), _checker(type_.item_type)
+        return lambda pairs: (
+            len({key(each) for each, _ in pairs}) < len(pairs)
+            or any(of_key(each) or (value is not None and of_item(value)) for each, value in pairs)
+        )
+    if types.is_struct(type_):
+        checks = [_checker(field.type) for field in type_]
+        return lambda value: any(
+            inner is not None and check(inner) for check, inner in zip(checks, value.values(), strict=True)
+        )
+    if types.is_nested(type_):
+        of_each = _checker(type_.value_type)
+        return lambda values: any(value is not None and of_each(value) for value in values)
+    return lambda value: False

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from streaming.sinks.encoding import flat, json_objects, parts
+from streaming.sinks.encoding import csv_table, json_objects, parts
 
 
 class FileFormat(ABC):
@@ -61,7 +61,7 @@ class _Csv(FileFormat):
 
     def encode(self, rows: pa.Table, most_bytes: int) -> Iterator[bytes]:
         """Lines below the names, in files of about the same number of rows."""
-        for part in parts(flat(rows), most_bytes):
+        for part in parts(csv_table(rows), most_bytes):
             sink = io.BytesIO()
             pyarrow.csv.write_csv(part, sink)
             yield sink.getvalue()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 
 from streaming.base import DeclarationError, SinkError
+from streaming.sinks.encoding import plain_texts
 from streaming.sinks.file_formats import FileFormat
 from streaming.sinks.sink import TIME, NumberedBatch
 
 Buckets = Literal["date", "hour", "none"]
-_FOLDERS: Mapping[Buckets, str] = {"date": "%Y-%m-%d", "hour": "%Y-%m-%d--%H", "none": ""}
+_BUCKETS = get_args(Buckets)
 _NO_TIME = "unknown"
 
 
@@ -37,8 +37,8 @@ class FileLayout:
     time: str | None
 
     def __post_init__(self) -> None:
-        if self.by not in _FOLDERS:
-            raise DeclarationError(f"by={self.by!r} is no way to sort files into folders; use {', '.join(_FOLDERS)}.")
+        if self.by not in _BUCKETS:
+            raise DeclarationError(f"by={self.by!r} is no way to sort files into folders; use {', '.join(_BUCKETS)}.")
         if self.bytes_per_file < 1:
             raise DeclarationError(f"bytes_per_file={self.bytes_per_file!r} holds no row; use 1 or more.")
         for name in (self.prefix, self.suffix):
@@ -77,7 +77,7 @@ class FileLayout:
             SinkError: the column of the time is not delivered.
         """
         folders: dict[str, list[int]] = {}
-        for position, instant in enumerate(self._times(batch).to_pylist()):
+        for position, instant in enumerate(plain_texts(self._times(batch))):
             folders.setdefault(self._folder(instant), []).append(position)
         return list(folders.items())
 
@@ -91,10 +91,10 @@ class FileLayout:
             )
         return batch.rows[name]
 
-    def _folder(self, instant: datetime | None) -> str:
-        pattern = _FOLDERS[self.by]
-        if not pattern:
+    def _folder(self, instant: str | None) -> str:
+        if self.by == "none":
             return ""
         if instant is None:
             return _NO_TIME
-        return (instant if instant.tzinfo is None else instant.astimezone(UTC)).strftime(pattern)
+        day, _, time_of_day = instant.partition("T")
+        return day if self.by == "date" else f"{day}--{time_of_day[:2]}"

@@ -13,19 +13,23 @@ from psycopg import errors, sql
 from streaming.base import FencedError, SinkError
 from streaming.sinks import postgres_tables as tables
 from streaming.sinks.comparison import Comparison
+from streaming.sinks.postgres_columns import Conversion
 from streaming.sinks.postgres_comparison import TableComparison
-from streaming.sinks.postgres_errors import advice, first_line
+from streaming.sinks.postgres_errors import advice, first_line, is_of_server, is_of_statement
 from streaming.sinks.postgres_staging import stage
 from streaming.sinks.progress import check_follows, check_own
-from streaming.sinks.sink import CHANGE, REASON, REVISION, Delivered, NumberedBatch, PutAside, RefusedRow, Sink
+from streaming.sinks.sink import CHANGE, Delivered, NumberedBatch, PutAside, RefusedRow, Sink
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 _PROGRESS = "tidemark_progress"
 _CONNECTS_WITHIN = 10
 _WAITS_FOR_LOCKS = "30s"
-_OF_A_ROW = (errors.DataError, errors.IntegrityError)
-"""What Postgres says of values: they are tried one by one. Anything else is about the table, or the server."""
+_SESSION = sql.SQL(
+    "set lock_timeout = {}; set timezone = 'UTC'; set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; "
+    "set extra_float_digits = 1; set bytea_output = 'hex'"
+)
+"""What values look like must not depend on how server, database or account are set up."""
 
 
 class PostgresSink(Sink):
@@ -80,9 +84,17 @@ class PostgresSink(Sink):
         """Write the rows of a batch; returns those that the table does not take."""
         columns, key = batch.selected.schema, self._delivered.key
         # Later, a table that is not there was dropped with the rows of the batches before.
-        tables.prepare(cursor, self._table, self._place, columns, key, self._staged, may_create=batch.number == 0)
-        with_reason = REASON in tables.columns_there(cursor, self._table)
-        return list(self._apply(cursor, batch, 0, batch.rows.num_rows, with_reason))
+        written = tables.prepare(
+            cursor, self._table, self._place, columns, key, self._staged, may_create=batch.number == 0
+        )
+        refused = self._without_key(cursor, batch)
+        tried, positions = batch.without(refused)
+        failed = self._apply(cursor, tried, written)
+        if failed and len(failed) == batch.rows.num_rows and all(map(_is_of_statement, failed.values())):
+            # No row can be written before that is mended, so none of them is to blame.
+            raise next(error for error in failed.values() if isinstance(error, psycopg.Error))
+        refused |= {positions[position]: _told(error) for position, error in failed.items()}
+        return [RefusedRow(position, refused[position]) for position in sorted(refused)]
 
     def values(self, column: str) -> set[str]:
         """What the table holds in a column of text, but for nulls."""
@@ -147,9 +159,11 @@ class PostgresSink(Sink):
         """
         try:
             if self._connection is None or self._connection.closed:
-                self._connection = psycopg.connect(self._conninfo, connect_timeout=_CONNECTS_WITHIN, autocommit=True)
+                self._connection = psycopg.connect(
+                    self._conninfo, connect_timeout=_CONNECTS_WITHIN, autocommit=True, client_encoding="UTF8"
+                )
                 # A process that was stopped in a transaction may hold the progress for as long as it likes.
-                self._connection.execute(sql.SQL("set lock_timeout = {}").format(_WAITS_FOR_LOCKS))
+                self._connection.execute(_SESSION.format(_WAITS_FOR_LOCKS))
             with self._connection.cursor() as cursor:
                 yield cursor
         except psycopg.Error as error:
@@ -201,31 +215,103 @@ class PostgresSink(Sink):
         if cursor.rowcount != 1:
             raise FencedError(f"batch {batch.key} was delivered to {self.address} by another process meanwhile.")
 
+    def _without_key(self, cursor: Cursor, batch: NumberedBatch) -> dict[int, str]:
+        """The rows with a null in the key, where the table would keep each of them beside the others."""
+        key = self._delivered.key
+        if not any(batch.rows[name].null_count for name in key) or tables.takes_null_keys(cursor, self._table, key):
+            return {}
+        nulls = {
+            position: name
+            for name in reversed(key)
+            for position, is_null in enumerate(batch.rows[name].is_null().to_pylist())
+            if is_null
+        }
+        columns = ", ".join(key)
+        return {
+            position: f"the key column {name!r} is null, and no unique index of {self._place} on ({columns}) takes two "
+            f"nulls for the same key. Create one (`create unique index on {self._place} ({columns}) nulls not "
+            "distinct`, from Postgres 15 on), or leave such rows out with `where`."
+            for position, name in nulls.items()
+        }
+
     def _apply(
-        self, cursor: Cursor, batch: NumberedBatch, first: int, rows: int, with_reason: bool
-    ) -> Iterator[RefusedRow]:
-        """Write some rows of a batch, in halves where one of them is refused; gives the refused ones."""
+        self, cursor: Cursor, batch: NumberedBatch, written: Sequence[Conversion]
+    ) -> dict[int, psycopg.Error | str]:
+        """Write the rows of a batch, in halves where one is refused; gives the refused ones."""
+        failed = self._halved(cursor, batch, 0, batch.rows.num_rows, written)
+        lacking = [position for position, error in failed.items() if isinstance(error, errors.ForeignKeyViolation)]
+        # A row may refer to another one of its batch that came after it.
+        if lacking and len(lacking) < batch.rows.num_rows:
+            again = self._apply(cursor, batch.at(lacking), written)
+            failed = {position: error for position, error in failed.items() if position not in lacking}
+            failed |= {lacking[place]: error for place, error in again.items()}
+        return failed
+
+    def _halved(
+        self, cursor: Cursor, batch: NumberedBatch, first: int, rows: int, written: Sequence[Conversion]
+    ) -> dict[int, psycopg.Error | str]:
         if not rows:
-            return
+            return {}
         try:
             with cursor.connection.transaction():
-                self._write(cursor, batch.part(first, rows), with_reason)
-        except _OF_A_ROW as error:
+                refused = self._write(cursor, batch.part(first, rows), written)
+                return {first + position: why for position, why in refused.items()}
+        except psycopg.Error as error:
+            is_whole = rows == batch.rows.num_rows
+            if is_of_server(error) or (is_whole and not self._can_write(cursor, batch, written)):
+                raise
             if rows == 1:
-                yield RefusedRow(first, f"{type(error).__name__}: {first_line(error)}")
-                return
+                return {first: error}
             half = rows // 2
-            yield from self._apply(cursor, batch, first, half, with_reason)
-            yield from self._apply(cursor, batch, first + half, rows - half, with_reason)
+            halves = ((first, half), (first + half, rows - half))
+            tried = [self._halved(cursor, batch, *each, written) for each in halves]
+            return tried[0] | tried[1]
 
-    def _write(self, cursor: Cursor, batch: NumberedBatch, with_reason: bool) -> None:
-        key, columns = self._delivered.key, batch.selected.column_names
-        stage(cursor, batch, self._staged)
+    def _can_write(self, cursor: Cursor, batch: NumberedBatch, written: Sequence[Conversion]) -> bool:
+        """Whether the statements themselves can be carried out, without any row."""
+        try:
+            with cursor.connection.transaction(force_rollback=True):
+                self._write(cursor, batch.part(0, 0), written)
+        except psycopg.Error:
+            return False
+        return True
+
+    def _write(self, cursor: Cursor, batch: NumberedBatch, written: Sequence[Conversion]) -> dict[int, str]:
+        """Write the rows, but for those with a value that its column would make another of; gives these."""
+        key = self._delivered.key
+        stage(cursor, batch, self._staged, {each.name for each in written if each.is_array})
+        refused = self._remove_inexact(cursor, written)
         if not key:
-            cursor.execute(tables.insert(self._table, columns, self._staged))
-            return
-        written = [*columns, REVISION, *([REASON] if with_reason else [])]
-        if CHANGE in batch.rows.column_names:
-            nulls = any(batch.rows[name].null_count for name in key)
-            cursor.execute(tables.delete(self._table, key, self._staged, nulls=nulls))
-        cursor.execute(tables.upsert(self._table, written, key, self._staged))
+            cursor.execute(tables.insert(self._table, written, self._staged))
+        else:
+            if CHANGE in batch.rows.column_names:
+                nulls = any(batch.rows[name].null_count for name in key)
+                cursor.execute(tables.delete(self._table, written, key, self._staged, nulls=nulls))
+            cursor.execute(tables.upsert(self._table, written, key, self._staged))
+        # What is deferred would fail with the whole transaction, at its end.
+        cursor.execute("set constraints all immediate")
+        return refused
+
+    def _remove_inexact(self, cursor: Cursor, written: Sequence[Conversion]) -> dict[int, str]:
+        query = tables.inexact(written, self._staged)
+        if query is None:
+            return {}
+        refused: dict[int, str] = {}
+        for position, column, value, type_ in cursor.execute(query).fetchall():
+            refused.setdefault(
+                position,
+                f"column {column!r}: {value} would not be the same value in {type_}; round or cut it in what is "
+                "selected, or give the column a type that holds it.",
+            )
+        if refused:
+            delete = sql.SQL("delete from {} where {} = any(%s)").format(self._staged.name, tables.PLACE)
+            cursor.execute(delete, ([*refused],))
+        return refused
+
+
+def _is_of_statement(error: psycopg.Error | str) -> bool:
+    return isinstance(error, psycopg.Error) and is_of_statement(error)
+
+
+def _told(error: psycopg.Error | str) -> str:
+    return error if isinstance(error, str) else f"{type(error).__name__}: {first_line(error)}"

@@ -1,4 +1,4 @@
-"""The tables of a Postgres target: their columns from Arrow's, created or checked, and the statements on them."""
+"""The tables of a Postgres target: created or checked, and the statements on them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,8 @@ import pyarrow as pa
 from psycopg import Cursor, sql
 
 from streaming.base import SinkError
+from streaming.sinks.postgres_columns import Conversion, column_type, columns_of, conversions
 from streaming.sinks.sink import REASON, REVISION
-
-_TYPES = (
-    (pa.types.is_boolean, "boolean"),
-    (lambda type_: pa.types.is_int8(type_) or pa.types.is_int16(type_), "smallint"),
-    (pa.types.is_int32, "integer"),
-    (pa.types.is_int64, "bigint"),
-    (pa.types.is_float32, "real"),
-    (pa.types.is_floating, "double precision"),
-    (lambda type_: pa.types.is_string(type_) or pa.types.is_large_string(type_), "text"),
-    (lambda type_: pa.types.is_binary(type_) or pa.types.is_large_binary(type_), "bytea"),
-    (pa.types.is_date, "date"),
-    (pa.types.is_nested, "jsonb"),
-)
 
 _NULLS_AS_KEYS = 150_000
 
@@ -54,15 +42,6 @@ class Staged:
         return sql.SQL(text).format(self.name, columns)
 
 
-def column_type(type_: pa.DataType) -> str:
-    """The type of Postgres that holds every value of an Arrow type; lists, structs and maps are `jsonb`."""
-    if pa.types.is_timestamp(type_):
-        return "timestamp" if type_.tz is None else "timestamptz"
-    if pa.types.is_decimal(type_):
-        return f"numeric({type_.precision},{type_.scale})"
-    return next((name for matches, name in _TYPES if matches(type_)), "text")
-
-
 def prepare(
     cursor: Cursor[tuple[object, ...]],
     table: sql.Composable,
@@ -72,11 +51,41 @@ def prepare(
     staged_in: Staged,
     *,
     may_create: bool,
-) -> None:
+) -> Sequence[Conversion]:
     """Make the table for what is staged, and the table itself if it is not there and `may_create`.
+
+    Returns what becomes of each column that is written: of keys also the revision, and the reason where there is a
+    column for it.
 
     Raises:
         SinkError: the table is not there, or lacks a column or a unique index on the key.
+    """
+    written = table_columns(cursor, table, place, columns, key, may_create=may_create)
+    staged = [sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(each.staged)) for each in written]
+    there = {each.name for each in written}
+    others = {REVISION: "bigint", "_change": "text", REASON: "text", "_place": "bigint"}
+    staged += [
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_))
+        for name, type_ in others.items()
+        if name not in there
+    ]
+    cursor.execute(staged_in.create(sql.SQL(", ").join(staged)))
+    return written
+
+
+def table_columns(
+    cursor: Cursor[tuple[object, ...]],
+    table: sql.Composable,
+    place: str,
+    columns: pa.Schema,
+    key: Sequence[str],
+    *,
+    may_create: bool = False,
+) -> Sequence[Conversion]:
+    """What becomes of each column in the table, which nobody can alter from here on until the transaction ends.
+
+    Raises:
+        SinkError: as `prepare`.
     """
     own = [*columns, *([pa.field(REVISION, pa.int64()), pa.field(REASON, pa.string())] if key else [])]
     missing = [name for name in key if name not in columns.names]
@@ -93,7 +102,9 @@ def prepare(
                 "one, in a new generation."
             )
         _create(cursor, table, own, key)
-    there = set(columns_there(cursor, table))
+    # Not as a prepared statement: one that was prepared before the table was altered fails.
+    cursor.execute(sql.SQL("select * from {} limit 0").format(table), prepare=False)
+    there = columns_of(cursor, table)
     # The reason is for people; a table of one's own need not have it.
     for field in own:
         if field.name not in there and field.name != REASON:
@@ -101,9 +112,7 @@ def prepare(
                 f"table {place!r} has no column {field.name!r}; add it with `alter table {place} add column "
                 f'"{field.name}" {column_type(field.type)}`, or leave it out of what is selected.'
             )
-    staged = [*columns, pa.field(REVISION, pa.int64()), pa.field("_change", pa.string()), pa.field(REASON, pa.string())]
-    defined = [*(_definition(field) for field in staged), sql.SQL("{} bigint").format(PLACE)]
-    cursor.execute(staged_in.create(sql.SQL(", ").join(defined)))
+    return conversions(pa.schema(own), there)
 
 
 def is_there(cursor: Cursor[tuple[object, ...]], table: sql.Composable) -> bool:
@@ -112,11 +121,17 @@ def is_there(cursor: Cursor[tuple[object, ...]], table: sql.Composable) -> bool:
     return row is not None and row[0] is not None
 
 
-def columns_there(cursor: Cursor[tuple[object, ...]], table: sql.Composable) -> list[str]:
-    """The columns of a table, which nobody can alter from here on until the transaction ends."""
-    # Not as a prepared statement: one that was prepared before the table was altered fails.
-    cursor.execute(sql.SQL("select * from {} limit 0").format(table), prepare=False)
-    return [column.name for column in cursor.description or ()]
+def takes_null_keys(cursor: Cursor[tuple[object, ...]], table: sql.Composable, key: Sequence[str]) -> bool:
+    """Whether a unique index on the key takes two nulls for the same value."""
+    row = cursor.execute(
+        # Through JSON, as servers before version 15 have no such column.
+        "select bool_or(coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false)) from pg_index i "
+        "where indrelid = to_regclass(%s) and indisunique and indpred is null and "
+        "(select array_agg(attname::text order by attname::text) from pg_attribute "
+        "where attrelid = indrelid and attnum = any(indkey)) = %s::text[]",
+        (table.as_string(cursor), sorted(key)),
+    ).fetchone()
+    return row is not None and row[0] is True
 
 
 def _create(
@@ -132,25 +147,45 @@ def _create(
     )
 
 
-def insert(table: sql.Composable, columns: Sequence[str], staged: Staged) -> sql.Composed:
+def inexact(columns: Sequence[Conversion], staged: Staged) -> sql.Composed | None:
+    """The staged values that their columns would make others of: the place of the row, column, value and type.
+
+    None where no column can.
+    """
+    queries = [
+        sql.SQL("select {place}, {name}, left({column}::text, 100), {type} from {staged} where not ({exact})").format(
+            place=PLACE,
+            name=sql.Literal(each.name),
+            column=sql.Identifier(each.name),
+            type=sql.Literal(each.column.type),
+            staged=staged.name,
+            exact=each.is_exact,
+        )
+        for each in columns
+        if each.is_exact is not None
+    ]
+    return sql.SQL(" union all ").join(queries) if queries else None
+
+
+def insert(table: sql.Composable, columns: Sequence[Conversion], staged: Staged) -> sql.Composed:
     """Every staged row, in order."""
-    return sql.SQL("insert into {0} ({1}) select {1} from {2} order by {3}").format(
-        table, names(columns), staged.name, PLACE
+    return sql.SQL("insert into {} ({}) select {} from {} order by {}").format(
+        table, names(_names(columns)), sql.SQL(", ").join(each.value for each in columns), staged.name, PLACE
     )
 
 
-def upsert(table: sql.Composable, columns: Sequence[str], key: Sequence[str], staged: Staged) -> sql.Composed:
+def upsert(table: sql.Composable, columns: Sequence[Conversion], key: Sequence[str], staged: Staged) -> sql.Composed:
     """The newest staged row of each key that is not to be deleted, where the table has no newer one."""
     values = sql.SQL(", ").join(
-        sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in columns if name not in key
+        sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in _names(columns) if name not in key
     )
     return sql.SQL(
         "insert into {table} as t ({columns}) select {columns} from ({newest}) s where s.{change} <> 'delete' "
         "on conflict ({key}) do update set {values} where coalesce(t.{revision} <= excluded.{revision}, true)"
     ).format(
         table=table,
-        columns=names(columns),
-        newest=_newest(key, staged),
+        columns=names(_names(columns)),
+        newest=_newest(columns, key, staged),
         change=CHANGED,
         key=names(key),
         values=values,
@@ -158,7 +193,9 @@ def upsert(table: sql.Composable, columns: Sequence[str], key: Sequence[str], st
     )
 
 
-def delete(table: sql.Composable, key: Sequence[str], staged: Staged, *, nulls: bool) -> sql.Composed:
+def delete(
+    table: sql.Composable, columns: Sequence[Conversion], key: Sequence[str], staged: Staged, *, nulls: bool
+) -> sql.Composed:
     """The rows of keys whose newest staged row says so, where the table has no newer one.
 
     `nulls`: whether a key may be null, which no index helps to find.
@@ -169,7 +206,7 @@ def delete(table: sql.Composable, key: Sequence[str], staged: Staged, *, nulls: 
         "and coalesce(t.{revision} <= s.{revision}, true)"
     ).format(
         table=table,
-        newest=_newest(key, staged),
+        newest=_newest(columns, key, staged),
         change=CHANGED,
         same=sql.SQL(" and ").join(sql.SQL(same).format(sql.Identifier(name)) for name in key),
         revision=sql.Identifier(REVISION),
@@ -181,9 +218,22 @@ def names(columns: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, columns))
 
 
-def _newest(key: Sequence[str], staged: Staged) -> sql.Composed:
-    return sql.SQL("select distinct on ({key}) * from {staged} order by {key}, {revision} desc, {place} desc").format(
-        key=names(key), staged=staged.name, revision=sql.Identifier(REVISION), place=PLACE
+def _names(columns: Sequence[Conversion]) -> Sequence[str]:
+    return [each.name for each in columns]
+
+
+def _newest(columns: Sequence[Conversion], key: Sequence[str], staged: Staged) -> sql.Composed:
+    values = [sql.SQL("{} as {}").format(each.value, sql.Identifier(each.name)) for each in columns]
+    return sql.SQL(
+        "select distinct on ({key}) * from (select {values}, {change}, {place} from {staged}) v "
+        "order by {key}, {revision} desc, {place} desc"
+    ).format(
+        key=names(key),
+        values=sql.SQL(", ").join(values),
+        change=CHANGED,
+        place=PLACE,
+        staged=staged.name,
+        revision=sql.Identifier(REVISION),
     )
 
 

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import httpx
 
-from streaming.base import DeclarationError, FrozenMapping, SinkError, check_mapping, check_type, interval
+from streaming.base import DeclarationError, FrozenMapping, SinkError, check_mapping, check_tuple, check_type, interval
 from streaming.lake import Lake
-from streaming.sinks.rest_sink import RestSink
+from streaming.sinks.rest_sink import REFUSED, Answers, ItemErrors, RestSink
 from streaming.sinks.sink import Delivered, Guarantee, Sink, Target
+
+_LEAST_STATUS, _GREATEST_STATUS = 200, 599
 
 
 @dataclass(frozen=True)
 class Rest(Target):
     """POSTs to `url`, each a JSON array of `batch` rows; fewer once rows have waited for `flush`, or the input ended.
 
-    400, 413 and 422 are about the rows: the array is halved until a refused row is alone, which becomes a dead letter.
-    Every other answer but 2xx, and none at all within `timeout`, means that the target is away: it is waited for, at
-    least as long as `Retry-After` says. Redirects are not followed.
+    2xx means that the rows are there, and so does a status in `done`, such as 409 of a server that has them already. A
+    status in `refused` is about the rows: the array is halved until a refused row is alone, which becomes a dead
+    letter. Every other answer, and none at all within `timeout`, means that the target is away: it is waited for, at
+    least as long as `Retry-After` says. Redirects are not followed. Statuses that may as well be about the address or
+    the server, which are all but 400, 409, 413 and 422, are about the rows only while an empty array, which is posted
+    to find out, is not answered in the same way. A server that answers 500 for a row that it stumbles over needs
+    `refused=(*Rest.refused, 500)`.
+
+    `item_errors` reads answers that tell rows apart, such as 207 or a body with `"errors": true`: a function of status,
+    body and rows, called for each answer that is done, which returns why rows are refused, by their position in what
+    was posted. They become dead letters; the others count as taken. It raises SinkError to have all of them sent again.
 
     `headers` are sent as they are; `secret_headers` maps a header to the environment variable that holds its value.
 
     Raises:
-        DeclarationError: the URL, an interval or a header cannot be.
+        DeclarationError: the URL, an interval, a header or a status cannot be, or the function is none.
     """
 
     url: str
@@ -35,6 +46,9 @@ class Rest(Target):
     headers: Mapping[str, str] = field(default_factory=dict)
     secret_headers: Mapping[str, str] = field(default_factory=dict)
     timeout: str = "30 seconds"
+    refused: tuple[int, ...] = REFUSED
+    done: tuple[int, ...] = ()
+    item_errors: ItemErrors | None = None
 
     kind: ClassVar[str] = "http"
     guarantee: ClassVar[Guarantee] = "at least once"
@@ -57,6 +71,32 @@ class Rest(Target):
         for name in ("headers", "secret_headers"):
             check_mapping(f"{name} of Rest", getattr(self, name), str, "a dict from header to text")
             object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
+        self._check_answers()
+
+    def _check_answers(self) -> None:
+        for name in ("refused", "done"):
+            statuses = getattr(self, name)
+            check_tuple(f"{name} of Rest", statuses, int, f"a tuple of statuses, such as {name}=(409,)")
+            for status in statuses:
+                if not _LEAST_STATUS <= status <= _GREATEST_STATUS:
+                    raise DeclarationError(f"{name} of Rest has {status!r}, which is no status; use 200 to 599.")
+        both = sorted({*self.refused} & {*self.done})
+        if both:
+            others = tuple(status for status in self.refused if status not in self.done)
+            raise DeclarationError(
+                f"status {both[0]} of Rest is both refused and done; say which it is, such as with refused={others!r}."
+            )
+        if self.item_errors is not None:
+            try:
+                pickle.dumps(self.item_errors)
+                is_function = callable(self.item_errors)
+            except Exception:
+                is_function = False
+            if not is_function:
+                raise DeclarationError(
+                    f"item_errors of Rest is {self.item_errors!r}; write it as a function of a module, with `def`, of "
+                    "status, body and rows."
+                )
 
     @property
     def address(self) -> str:
@@ -74,4 +114,5 @@ class Rest(Target):
             if variable not in os.environ:
                 raise SinkError(f"{self.address}: header {header!r} is to be in {variable}, which is not set; set it.")
             headers[header] = os.environ[variable]
-        return RestSink(self.url, self.address, headers, self.timeout)
+        answers = Answers(self.refused, self.done, self.item_errors)
+        return RestSink(self.url, self.address, headers, self.timeout, answers)

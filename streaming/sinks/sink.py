@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from streaming.lake import Lake
 from streaming.sinks.comparison import Comparison
+from streaming.sinks.encoding import has_repeated_keys, json_texts
 
 Guarantee = Literal["exactly once", "at least once"]
 """What a target promises when a batch is delivered again: `exactly once` where it is transactional or idempotent."""
@@ -59,8 +60,30 @@ class NumberedBatch:
         return self.rows.select([*self.selected.column_names, *change_columns])
 
     def part(self, first: int, rows: int) -> Self:
-        """Some of the rows, under the same number."""
+        """Rows that follow one another, under the same number."""
         return replace(self, rows=self.rows.slice(first, rows))
+
+    def at(self, positions: Sequence[int]) -> Self:
+        """Some of the rows, under the same number."""
+        if len(positions) == self.rows.num_rows:
+            return self
+        return replace(self, rows=self.rows.take(pa.array(positions, pa.int64())))
+
+    def unwritable(self) -> list[RefusedRow]:
+        """The rows that no target is given, for nobody could read them back: a map in them has one key twice."""
+        reasons: dict[int, str] = {}
+        for name in self.selected.column_names:
+            for position, repeated in enumerate(has_repeated_keys(self.rows[name])):
+                if repeated:
+                    (pairs,) = json_texts(self.rows[name].slice(position, 1))
+                    why = f"column {name!r} has a map with one key twice, in {pairs}; make the keys differ, or deliver "
+                    reasons.setdefault(position, why + "the column in another form.")
+        return [RefusedRow(position, reasons[position]) for position in sorted(reasons)]
+
+    def without(self, refused: Collection[int]) -> tuple[Self, Sequence[int]]:
+        """The rows but for those at some positions, under the same number; and the position that each had."""
+        kept = [position for position in range(self.rows.num_rows) if position not in refused]
+        return self.at(kept), kept
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from streaming.base import SinkError
 from streaming.sinks.attempts import Attempts
 from streaming.sinks.comparison import Comparison
+from streaming.sinks.encoding import contents
 from streaming.sinks.file_layout import FileLayout
 from streaming.sinks.file_sink import file_name_of
 from streaming.sinks.object_store import ObjectStore
@@ -101,8 +102,7 @@ class TogetherSink(Sink):
                 f"the content of the objects, column {column!r}, is not delivered; columns are: "
                 f"{', '.join(batch.selected.column_names)}. Select it, or correct the name."
             )
-        for value in batch.rows[column].to_pylist():
-            yield value.encode() if isinstance(value, str) else value
+        yield from contents(batch.rows[column])
 
     def _rows(self, batch: NumberedBatch, names: Sequence[str], kept: Sequence[int]) -> NumberedBatch:
         """The rows that are kept, with the URL of the object of each."""

@@ -108,10 +108,7 @@ class TwoPhaseSink(Sink):
         for cursor in cursors:
             cursor.execute(_UNWRITTEN)
         while True:
-            kept = [position for position in range(batch.rows.num_rows) if position not in refused]
-            taken = NumberedBatch(
-                batch.delivery, batch.generation, batch.number, batch.rows.take(pa.array(kept, pa.int64()))
-            )
+            taken, kept = batch.without(refused)
             errors = {
                 kept[row.position]: f"{database.address}: {row.error}"
                 for database, cursor in zip(self._databases, cursors, strict=True)

@@ -23,8 +23,8 @@ class Posted:
     rows: list[dict[str, Any]]
 
 
-Answer = int | tuple[int, dict[str, str]]
-"""A status, or a status with headers."""
+Answer = int | tuple[int, dict[str, str]] | tuple[int, dict[str, str], str]
+"""A status, or a status with headers, or also with a body."""
 
 RESET = 0
 """In place of a status: the connection is reset, and nothing is answered."""
@@ -32,7 +32,7 @@ RESET = 0
 
 @dataclass
 class HttpServer:
-    """`answer` is asked for each request; `taken` are those that were answered with 200, `posted` all of them."""
+    """`answer` is asked for each request; `taken` are those that were answered with 2xx, `posted` all of them."""
 
     url: str
     answer: Callable[[Posted], Answer] = lambda posted: 200
@@ -57,15 +57,15 @@ def http_server(tls: ssl.SSLContext | None = None) -> Iterator[HttpServer]:
             posted = Posted(self.headers["Idempotency-Key"], dict(self.headers), json.loads(body))
             server.posted.append(posted)
             answer = server.answer(posted)
-            status, headers = answer if isinstance(answer, tuple) else (answer, {})
+            status, headers, *body = answer if isinstance(answer, tuple) else (answer, {})
             if status == RESET:
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.connection.close()
                 self.close_connection = True
                 return
-            if status == 200:
+            if 200 <= status < 300:
                 server.taken.append(posted)
-            text = f"answer {status}".encode()
+            text = (body[0] if body else f"answer {status}").encode()
             # Whoever asked may be gone by now.
             with suppress(ConnectionError):
                 self.send_response(status)

@@ -12,6 +12,8 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from streaming.base import SinkError
 from streaming.formats import Avro, parsed_schema
+from streaming.sinks.encoding import bare_values
+from streaming.sinks.kafka.avro_values import record_writer
 
 _MAGIC = b"\x00"
 _IDENTITY_BYTES = 4
@@ -32,9 +34,12 @@ class AvroValues:
         Raises:
             SinkError: the registry is away, or refuses the schema.
         """
-        for topic, row in zip(topics, rows.to_pylist(), strict=True):
+        of_row = record_writer(rows.schema, self._schema)
+        columns = [bare_values(column) for column in rows.columns]
+        for topic, values in zip(topics, zip(*columns, strict=True), strict=True):
             content = BytesIO()
             try:
+                row = of_row(dict(zip(rows.column_names, values, strict=True)))
                 fastavro.schemaless_writer(content, self._schema, row)
             # Values that are none of the schema make the encoder raise whatever they lead it to.
             except Exception as error:

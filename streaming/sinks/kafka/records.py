@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streaming.kafka import can_name_a_topic
-from streaming.sinks.encoding import json_objects, plain_text
+from streaming.sinks.encoding import contents, instant_text, json_objects, json_values, plain_texts
 from streaming.sinks.sink import CHANGE, DELETE, REASON, REVISION, TIME, NumberedBatch, RefusedRow
 
 BY_KEY = -1
@@ -22,6 +21,7 @@ ID = "_id"
 """The header that is the same each time a record is sent."""
 
 _PARTITIONS = 2**31
+_MICROS = 1_000
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -62,39 +62,45 @@ def records_of(
 ) -> Iterator[Record | RefusedRow]:
     """A record for each row of a batch, in order; a row that cannot be one is refused."""
     rows = batch.rows
-    topics, partitions = _column(rows, layout.topic_column), _column(rows, layout.partition)
-    named = [layout.topic if topic is None else plain_text(topic) for topic in topics]
+    nothing = [None] * rows.num_rows
+    partitions = nothing if layout.partition is None else json_values(rows[layout.partition])
+    topics = nothing if layout.topic_column is None else plain_texts(rows[layout.topic_column])
+    named = [layout.topic if topic is None else topic for topic in topics]
     change_columns = (CHANGE, REVISION, REASON) if CHANGE in rows.column_names else ()
     headers = [
-        (name, _column(rows, column))
+        (name, contents(rows[column]))
         for name, column in (*layout.headers.items(), *zip(change_columns, change_columns, strict=True))
     ]
-    changes = _column(rows, CHANGE if change_columns else None)
+    changes = rows[CHANGE].to_pylist() if change_columns else nothing
     selected = [name for name in batch.selected.column_names if name not in layout.columns]
     values = encode([topic or "" for topic in named], rows.select(selected))
     columns = zip(named, partitions, keys(rows, key), values, _times(rows), changes, strict=True)
     for position, (topic, partition, its_key, value, at, change) in enumerate(columns):
         content = None if change == DELETE else value
-        why = _refused(layout.topic_column, topic, partition) or (
-            str(content) if isinstance(content, ValueError) else ""
+        why = (
+            _refused(layout.topic_column, topic, partition)
+            or (str(content) if isinstance(content, ValueError) else "")
+            or (_too_early(at) if at is not None and at <= NOW else "")
         )
         if why or topic is None or isinstance(content, ValueError):
             yield RefusedRow(position, why)
             continue
-        its_headers: Headers = [(name, _bytes(each[position])) for name, each in headers] if headers else []
+        its_headers: Headers = [(name, each[position]) for name, each in headers] if headers else []
         if layout.named:
             its_headers.append((ID, f"{batch.key}/{position}".encode()))
-        yield Record(position, topic, BY_KEY if partition is None else partition, its_key, content, its_headers, at)
+        yield Record(
+            position, topic, BY_KEY if partition is None else partition, its_key, content, its_headers, at or NOW
+        )
 
 
 def keys(rows: pa.Table, columns: Sequence[str]) -> Sequence[bytes | None]:
     """The key of each row: none without columns, the text of one, a JSON object of several."""
     if len(columns) > 1:
         return json_objects(rows.select(list(columns)))
-    return [_bytes(value) for value in _column(rows, columns[0] if columns else None)]
+    return contents(rows[columns[0]]) if columns else [None] * rows.num_rows
 
 
-def json_values(topics: Sequence[str], rows: pa.Table) -> Sequence[bytes]:
+def as_json(topics: Sequence[str], rows: pa.Table) -> Sequence[bytes]:
     """The rows as JSON, whatever their topics."""
     return json_objects(rows)
 
@@ -111,19 +117,16 @@ def _refused(column: str | None, topic: str | None, partition: Any) -> str:
     return ""
 
 
-def _column(rows: pa.Table, name: str | None) -> Sequence[Any]:
-    return [None] * rows.num_rows if name is None else rows[name].to_pylist()
-
-
-def _bytes(value: Any) -> bytes | None:
-    if isinstance(value, str):
-        return value.encode()
-    return value if value is None or isinstance(value, bytes) else plain_text(value).encode()
-
-
-def _times(rows: pa.Table) -> Sequence[int]:
+def _times(rows: pa.Table) -> Sequence[int | None]:
+    """In milliseconds since 1970, null where a row has none."""
     if TIME not in rows.column_names:
-        return [NOW] * rows.num_rows
-    millis = pc.cast(rows[TIME], pa.timestamp("ms", rows[TIME].type.tz), safe=False).cast(pa.int64())
-    # Kafka has no time before 1970.
-    return [NOW if at is None or at < 0 else at for at in millis.to_pylist()]
+        return [None] * rows.num_rows
+    micros: list[int | None] = rows[TIME].cast(pa.int64()).to_pylist()
+    return [None if at is None else at // _MICROS for at in micros]
+
+
+def _too_early(at: int) -> str:
+    return (
+        f"its time is {instant_text(at * _MICROS, utc=True)}, and a record of Kafka can only have one after "
+        f"{instant_text(0, utc=True)}; leave such rows out with `where`, and deliver them to another target"
+    )

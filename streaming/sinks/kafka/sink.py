@@ -15,7 +15,7 @@ from streaming.sinks.kafka.audited import AuditedTopics
 from streaming.sinks.kafka.producer import RecordProducer
 from streaming.sinks.kafka.progress import ProgressTopic
 from streaming.sinks.kafka.reading import TopicReader
-from streaming.sinks.kafka.records import Encode, Layout, Record, json_values, records_of
+from streaming.sinks.kafka.records import Encode, Layout, Record, as_json, records_of
 from streaming.sinks.progress import check_follows
 from streaming.sinks.sink import Delivered, NumberedBatch, PutAside, RefusedRow, Sink
 
@@ -56,7 +56,7 @@ class KafkaSink(Sink):
         self._progress: ProgressTopic | None = None
         if progress is not None:
             self._progress = ProgressTopic(servers, options, progress, delivered, address)
-        self._encode: Encode = json_values
+        self._encode: Encode = as_json
         if format_ is not None:
             # Only who writes Avro loads the libraries for it.
             from streaming.sinks.kafka.avro import AvroValues

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import Column, SparkSession
+from pyspark import SparkContext
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 _TRY = "org.apache.spark.sql.catalyst.expressions.TryEval"
@@ -21,7 +22,8 @@ def guarded(value: Column, beside: str) -> Column:
     # an error could be caught. It must not know that the condition always holds.
     always = F.col(beside).isNull().isin(True, False)
     computed = F.when(always, F.struct(value.alias("value")))
-    java: Any = SparkSession.active().sparkContext._jvm
+    context: Any = SparkContext._active_spark_context
+    java = context._jvm
     columns = getattr(java, _COLUMNS)
     return Column(columns.column(getattr(java, _TRY)(columns.expression(computed._jc))))
 

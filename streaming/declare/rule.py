@@ -1,11 +1,8 @@
-"""Row rules: pure columns that are null for a good row and the reason for a bad one."""
+"""Row rules: what must be true of a row, or it is rejected."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from streaming.base import check_name, check_type
 
@@ -14,7 +11,9 @@ from streaming.base import check_name, check_type
 class Rule:
     """A row must satisfy the SQL `condition`; where it is false or null, the row is rejected for `name`.
 
-    Null counts as broken because such a row cannot be judged; write `x is null or ...` for optional columns.
+    Null counts as broken because such a row cannot be judged; write `x is null or ...` for optional columns. A row for
+    which the condition cannot be computed, such as `a / b` where `b` is 0, is rejected, too, with the values in the
+    reason.
     """
 
     name: str
@@ -23,8 +22,3 @@ class Rule:
     def __post_init__(self) -> None:
         check_name("rule", self.name)
         check_type(f"the condition of rule {self.name!r}", self.condition, str, "SQL as text, such as 'amount > 0'")
-
-    def reason(self) -> Column:
-        """Null where the row is good, else `name: not (condition)`."""
-        held = F.coalesce(F.expr(self.condition), F.lit(False))
-        return F.when(~held, F.lit(f"{self.name}: not ({self.condition})"))

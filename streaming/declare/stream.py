@@ -34,6 +34,8 @@ class Stream:
 
     `derived` adds columns computed by SQL from the payload's, from earlier derived ones, from `_ingested_at` and from
     `_origin`, whose fields are those of the source, such as `_origin.timestamp`;
+    a row for which one cannot be computed, such as `a / b` where `b` is 0, or is a time outside the years 1 to 9999, is
+    rejected, with the values in the reason.
     `event_time` names a timestamp column, payload or derived (one that is `_ingested_at` means processing time).
     `rules` may also read `_ingested_at`. `keep_raw` keeps the payload of valid rows too.
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from streaming.base import from_micros, optional_instant
 from streaming.declare import Stream
 from streaming.log.unknown import unknown_fields
+from streaming.spark import guarded, holds
 
 SHARES_BEFORE = (0.5, 0.05, 0.01)
 """Of a batch, the share of rows that the source had before each of `Batch.source_times`.
@@ -21,15 +22,22 @@ longest.
 """
 
 
+_BESIDE = "_day"
+
+
 def _number_of(condition: Column) -> Column:
     # `count_if` makes Spark write every row twice more, as it names what it counts.
     return F.count(F.when(condition, F.lit(1)))
 
 
+def _of_row(count: Column) -> Column:
+    return guarded(count, _BESIDE)["value"]
+
+
 def _greatest(stream: Stream) -> Column:
     """The greatest event time of the valid rows that move the clock, in microseconds; null where there is none."""
     valid, moved_by = F.col("_day").isNotNull(), stream.clock.moved_by
-    moves = valid if moved_by is None else valid & F.expr(moved_by)
+    moves = valid if moved_by is None else valid & holds(F.expr(moved_by), _BESIDE)
     return F.max(F.when(moves, F.unix_micros(stream.event_time))).alias("greatest")
 
 
@@ -55,7 +63,8 @@ class OperatorCounts:
     """What the commit of a batch counts for one operator, as columns over stamped rows; both are null for other rows.
 
     `late`: how many late pairs a row makes; `unassigned`: whether it is in no window; `by`: the same text for
-    declarations that count the same.
+    declarations that count the same. A row for which the operator's expressions cannot be computed counts as neither:
+    that is for the operator to tell, and must not keep the row from the log.
     """
 
     late: Column
@@ -77,6 +86,6 @@ def summary_columns(stream: Stream, counts: Mapping[str, OperatorCounts]) -> lis
         _greatest(stream),
         F.percentile(source_time, F.array(*(F.lit(share) for share in SHARES_BEFORE))).alias("source_times"),
         unknown_fields(),
-        *(F.coalesce(F.sum(each.late), F.lit(0)).alias(f"late_{name}") for name, each in counts.items()),
-        *(_number_of(each.unassigned).alias(f"unassigned_{name}") for name, each in counts.items()),
+        *(F.coalesce(F.sum(_of_row(each.late)), F.lit(0)).alias(f"late_{name}") for name, each in counts.items()),
+        *(_number_of(_of_row(each.unassigned)).alias(f"unassigned_{name}") for name, each in counts.items()),
     ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache, partial, reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
 from streaming.base import (
     END_OF_EVENT_TIMES,
@@ -22,10 +23,17 @@ from streaming.base import (
     literal,
     names_in,
 )
-from streaming.declare import ConditionRule, Stream
+from streaming.declare import ConditionRule, Rule, Stream
 from streaming.formats import UNKNOWN, UNREADABLE, WRONG
 from streaming.log.conditions import condition_reasons
 from streaming.log.origin import origin_type
+from streaming.spark import guarded
+
+_WHY_NOT = "_why_not_"
+"""Begins the column that says why a derived column, whose name follows, has no value; null where it may have one."""
+_BESIDE = "_raw"
+_LONGEST_VALUE = 200
+"""Characters of a value in a reason; the payload of the row has all of them."""
 
 
 class RowValidator:
@@ -40,11 +48,12 @@ class RowValidator:
         rejected = F.col("_rejected").isNotNull()
         # There is another `kept_from` once a day at most.
         self._usual_reasons = lru_cache(2)(self._together)
+        self._derived: dict[str, dict[str, Column]] = {}
         time, raw = F.col(stream.event_time), F.col("_raw").cast("binary")
         self._columns: tuple[Column, ...] = (
             # Python cannot read an instant outside the years 1 to 9999; the payload keeps what was sent.
             *(
-                F.when(_known(time), time).alias(name) if name == stream.event_time else F.col(name)
+                F.when(_known(time), time).alias(name) if name == stream.event_time else F.col(f"`{name}`")
                 for name in stream.columns
             ),
             F.col("_rejected"),
@@ -62,12 +71,32 @@ class RowValidator:
         """Typed columns, verdict (`_rejected`), payload, origin, day and `_unknown` of each row of `parsed`.
 
         Rows are judged as of `ingested_at`; without it each as of its own `_ingested_at`, a column of `parsed`. Those
-        of days before `kept_from` are rejected.
+        of days before `kept_from` are rejected. No row can fail the others: one for which an expression of the stream
+        cannot be computed is rejected.
         """
         frame = parsed if ingested_at is None else parsed.withColumn(INGESTED_AT, constant(ingested_at))
-        for name, expression in self._stream.derived.items():
-            frame = frame.withColumn(name, F.expr(expression))
+        for name in self._stream.derived:
+            if name not in self._derived:
+                self._derived[name] = self._computed(name, frame)
+            frame = frame.withColumns(self._derived[name])
         return frame.withColumn("_rejected", self._reasons_for(frame, kept_from)).select(*self._columns)
+
+    def _computed(self, name: str, frame: DataFrame) -> dict[str, Column]:
+        """A derived column, null where it cannot be computed, and the one that says why it is."""
+        expression = self._stream.derived[name]
+        computed = guarded(F.expr(expression), _BESIDE)
+        value, read = computed["value"], sorted(names_in(expression))
+        # One that other columns could not be read or computed for is rejected for that. It is asked last, so that a
+        # value that is needed for both columns is always needed, and computed once.
+        clean = self._is_read(names_in(expression))
+        failed = computed.isNull() & clean
+        why = F.when(failed, self._said("derived", f"{name} cannot be computed: {expression}", read))
+        # What the log says of an event time that is no time of a calendar is said of all of them.
+        beyond = None if name == self._stream.event_time else _beyond(value, frame.select(value).schema[0].dataType)
+        if beyond is not None:
+            far = self._said("derived", f"{name} has a time outside the years 1 to 9999: {expression}", read)
+            why, value = why.when(beyond & clean, far), F.when(~F.coalesce(beyond, F.lit(False)), value)
+        return {name: value, f"{_WHY_NOT}{name}": why}
 
     def _reasons_for(self, frame: DataFrame, kept_from: date | None) -> Column:
         """Where rows have conditions, these are looked at one by one, before the rows are judged."""
@@ -83,10 +112,37 @@ class RowValidator:
         return [
             F.col(UNREADABLE),
             *(_wrong(column.name) for column in stream.format.columns),
-            self._unless_unread(_event_time_reason(stream), frozenset({stream.event_time})),
+            *(_why_not(name) for name in stream.derived),
+            self._unless_unread(self._event_time_reason(), frozenset({stream.event_time})),
             *([] if kept_from is None else [self._retention_reason(kept_from)]),
-            *(self._unless_unread(rule.reason(), names_in(rule.condition)) for rule in stream.rules),
+            *(self._unless_unread(self._rule_reason(rule), names_in(rule.condition)) for rule in stream.rules),
+            *([] if stream.clock.moved_by is None else [self._clock_reason(stream.clock.moved_by)]),
         ]
+
+    def _rule_reason(self, rule: Rule) -> Column:
+        judged = guarded(F.coalesce(F.expr(rule.condition), F.lit(False)), _BESIDE)
+        failed = self._said(rule.name, f"cannot be judged: {rule.condition}", sorted(names_in(rule.condition)))
+        broken = F.when(judged.isNull(), failed).otherwise(F.lit(f"{rule.name}: not ({rule.condition})"))
+        return F.when(~F.coalesce(judged["value"], F.lit(False)), broken)
+
+    def _clock_reason(self, moved_by: str) -> Column:
+        failed = self._said("clock", f"cannot tell whether the row moves it: {moved_by}", sorted(names_in(moved_by)))
+        return self._unless_unread(F.when(guarded(F.expr(moved_by), _BESIDE).isNull(), failed), names_in(moved_by))
+
+    def _said(self, by: str, what: str, of: Sequence[str]) -> Column:
+        """A reason, with the values of the columns `of`."""
+        return F.concat(F.lit(f"{by}: {what}{', of ' if of else ''}"), self._values(of))
+
+    def _values(self, of: Sequence[str]) -> Column:
+        """Columns with their values, such as `a=1, code='x', b=null`."""
+        values = (self._value(name) for name in of)
+        return F.concat_ws(", ", *(F.concat(F.lit(f"{name}="), value) for name, value in zip(of, values, strict=True)))
+
+    def _value(self, name: str) -> Column:
+        column, quote = F.col(f"`{name}`"), F.lit("'" if self._stream.types.get(name) == "string" else "")
+        text = column.cast("string")
+        cut = F.when(F.length(text) > _LONGEST_VALUE, F.concat(F.substring(text, 1, _LONGEST_VALUE), F.lit("...")))
+        return F.coalesce(F.concat(quote, F.coalesce(cut, text), quote), F.lit("null"))
 
     def _retention_reason(self, kept_from: date) -> Column:
         time = self._stream.event_time
@@ -96,10 +152,43 @@ class RowValidator:
 
     def _unless_unread(self, reason: Column, columns: frozenset[str]) -> Column:
         """A rule is not asked about a column that could not be read, so that each defect is named once."""
+        return F.when(self._is_read(columns), reason)
+
+    def _is_read(self, columns: frozenset[str]) -> Column:
+        """Whether the `columns`, and all that they are made from, could be read and computed."""
         clean = F.col(UNREADABLE).isNull()
         for name in sorted(frozenset[str]().union(*(self._inputs.get(column, frozenset()) for column in columns))):
-            clean = clean & _wrong(name).isNull()
-        return F.when(clean, reason)
+            why_not = _why_not(name) if name in self._stream.derived else _wrong(name)
+            clean = clean & why_not.isNull()
+        return clean
+
+    def _event_time_reason(self) -> Column:
+        stream = self._stream
+        time = F.col(stream.event_time)
+        clock, ingested_at = stream.clock, F.col(INGESTED_AT)
+        payload = [column.name for column in stream.format.columns]
+        made_of = self._inputs[stream.event_time] if stream.event_time in stream.derived else frozenset()
+        sources = sorted(made_of & {*payload})
+        # A derived time is null where one of its columns is missing, or where their values are no time.
+        sent = reduce(operator.and_, (F.col(f"`{name}`").isNotNull() for name in sources), F.lit(bool(sources)))
+        reason = (
+            F.when(
+                time.isNull() & sent,
+                F.concat(F.lit(f"event_time: {stream.event_time} cannot be made of "), self._values(sources)),
+            )
+            .when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
+            .when(~_known(time), F.lit(f"event_time: {stream.event_time} lies outside the years 100 to 9899"))
+            .when(
+                time > ingested_at + _length(clock.max_ahead),
+                F.lit(f"max_ahead: {stream.event_time} is more than {clock.max_ahead} after its ingestion"),
+            )
+        )
+        if clock.max_behind is None:
+            return reason
+        return reason.when(
+            time < ingested_at - _length(clock.max_behind),
+            F.lit(f"max_behind: {stream.event_time} is more than {clock.max_behind} before its ingestion"),
+        )
 
 
 def _no_rows(spark: SparkSession, rule: ConditionRule) -> DataFrame:
@@ -113,40 +202,54 @@ def _wrong(column: str) -> Column:
     return F.col(f"{WRONG}.`{column}`")
 
 
+def _why_not(derived: str) -> Column:
+    return F.col(f"`{_WHY_NOT}{derived}`")
+
+
 def _inputs(stream: Stream) -> dict[str, frozenset[str]]:
-    """For each column of the stream the payload columns it is made from."""
+    """For each column of the stream the columns it is made from, itself with them."""
     inputs = {column.name: frozenset({column.name}) for column in stream.format.columns}
     inputs |= {INGESTED_AT: frozenset(), ORIGIN: frozenset()}
     for name, expression in stream.derived.items():
-        inputs[name] = frozenset[str]().union(*(inputs[column] for column in names_in(expression)))
+        inputs[name] = frozenset({name}).union(*(inputs[column] for column in names_in(expression)))
     return inputs
 
 
-def _event_time_reason(stream: Stream) -> Column:
-    time = F.col(stream.event_time)
-    clock, ingested_at = stream.clock, F.col(INGESTED_AT)
-    sources = sorted(_inputs(stream)[stream.event_time]) if stream.event_time in stream.derived else []
-    # A derived time is null where one of its columns is missing, or where their values are no time.
-    sent = reduce(operator.and_, (F.col(f"`{name}`").isNotNull() for name in sources), F.lit(bool(sources)))
-    values = F.concat_ws(", ", *(F.concat(F.lit(f"{name}="), F.col(f"`{name}`").cast("string")) for name in sources))
-    reason = (
-        F.when(
-            time.isNull() & sent,
-            F.concat(F.lit(f"event_time: {stream.event_time} cannot be made of "), values),
-        )
-        .when(time.isNull(), F.lit(f"event_time: {stream.event_time} is missing"))
-        .when(~_known(time), F.lit(f"event_time: {stream.event_time} lies outside the years 100 to 9899"))
-        .when(
-            time > ingested_at + _length(clock.max_ahead),
-            F.lit(f"max_ahead: {stream.event_time} is more than {clock.max_ahead} after its ingestion"),
-        )
-    )
-    if clock.max_behind is None:
-        return reason
-    return reason.when(
-        time < ingested_at - _length(clock.max_behind),
-        F.lit(f"max_behind: {stream.event_time} is more than {clock.max_behind} before its ingestion"),
-    )
+def _beyond(value: Column, type_: DataType) -> Column | None:
+    """Whether a value is, or has somewhere in it, a time outside the years 1 to 9999; None where its type has no time.
+
+    Python cannot read such a time, so the row could neither be shown nor delivered. Null where the value is null.
+    """
+    if isinstance(type_, DateType):
+        return ~value.between(date_literal(date.min), date_literal(date.max))
+    if isinstance(type_, TimestampType | TimestampNTZType):
+        first, last = (literal(each.replace(tzinfo=UTC)) for each in (datetime.min, datetime.max))
+        return ~value.cast("timestamp").between(first, last)
+    if isinstance(type_, ArrayType):
+        elements = type_.elementType
+        return _any(value, elements) if _has_time(elements) else None
+    if isinstance(type_, MapType):
+        sides = ((F.map_keys(value), type_.keyType), (F.map_values(value), type_.valueType))
+        parts = [_any(array, elements) for array, elements in sides if _has_time(elements)]
+    elif isinstance(type_, StructType):
+        fields = (_beyond(value.getField(field.name), field.dataType) for field in type_.fields)
+        parts = [F.coalesce(field, F.lit(False)) for field in fields if field is not None]
+    else:
+        return None
+    return reduce(operator.or_, parts) if parts else None
+
+
+def _any(array: Column, elements: DataType) -> Column:
+    def beyond(each: Column) -> Column:
+        found = _beyond(each, elements)
+        assert found is not None
+        return F.coalesce(found, F.lit(False))
+
+    return F.exists(array, beyond)
+
+
+def _has_time(type_: DataType) -> bool:
+    return _beyond(F.lit(None), type_) is not None
 
 
 def _known(time: Column) -> Column:

@@ -26,7 +26,7 @@ from streaming.log import head as newest_batch
 from streaming.operations import drop_old_days
 from streaming.operations import maintain as keep_tidy
 from streaming.operators import runtime_of
-from streaming.service import drain, shown_on
+from streaming.service import drain_unpaused, shown_on
 
 
 def feed(
@@ -72,13 +72,16 @@ def run(
     fetch_jars(pipeline)
     with spark_session() as spark:
         with stopping_between_batches() as watch, shown_on(console) as progress:
-            done = drain(spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress, watch=watch)
+            done = drain_unpaused(
+                spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress, watch=watch
+            )
         _say_unread(pipeline, done.unknown)
         for name, why in done.waiting.items():
             text = f"Delivery {name} waits for its target, and goes on with the next run: {why}"
             console.print(text, highlight=False, markup=False, soft_wrap=True)
         for why in done.held.values():
             console.print(f"{why[0].upper()}{why[1:]}", highlight=False, markup=False, soft_wrap=True)
+        done.raise_paused()
         empty = [stream for stream in pipeline.streams if stream.name not in done.heads]
         if empty:
             places = ", ".join(stream.source.location(current_lake()) for stream in empty)

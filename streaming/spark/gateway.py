@@ -13,6 +13,8 @@ _ASKED_FOR_AGAIN_AND_AGAIN = (
     "functions",
     "org.apache.spark.sql.functions",
     "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.classic.ExpressionUtils",
+    "org.apache.spark.sql.catalyst.expressions.TryEval",
     "PythonUtils",
     "PythonSQLUtils",
     "PythonRDD",

@@ -11,12 +11,22 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from streaming.base import StreamingError, ViewError
-from streaming.declare import Pipeline
+from streaming.base import ChangedDeclaration, StreamingError, ViewError
+from streaming.declare import CHANGES, PROGRESS, Operator, Pipeline
+from streaming.deliveries import ledger_of
 from streaming.lake import Lake
-from streaming.operators import OperatorRuntime, next_of, ready_generation, runtime_of, switch
+from streaming.operators import (
+    OperatorRuntime,
+    has_published,
+    next_of,
+    ready_generation,
+    runtime_of,
+    switch,
+    whole_since,
+)
 from streaming.service.query_errors import pausing
 from streaming.service.watch import Paused
+from streaming.tables import storage
 
 _FIRST_RETRY, _LONGEST_RETRY = timedelta(seconds=30), timedelta(minutes=30)
 
@@ -57,12 +67,37 @@ class PausedOperators:
         return pause is None or (pause.again_at is not None and self._now() >= pause.again_at)
 
     def check(self, runtime: OperatorRuntime) -> None:
-        """Pause an operator that is not the one that made its tables, or let it go on."""
-        self._pauses.pop(runtime.operator.name, None)
+        """Pause an operator that is not the one that made its tables, or let it go on.
+
+        Where these have nothing that anybody could have seen, it begins anew by its declaration.
+        """
+        operator = runtime.operator
+        self._pauses.pop(operator.name, None)
         try:
             runtime.check()
         except ViewError as refused:
-            self._pauses[runtime.operator.name] = _Pause(refused, "declaration")
+            if isinstance(refused, ChangedDeclaration) and self._begins_anew(runtime):
+                _log.info("%s %r had published nothing, and begins by its new declaration", *_named(operator))
+            else:
+                self._pauses[operator.name] = _Pause(refused, "declaration")
+
+    def _begins_anew(self, runtime: OperatorRuntime) -> bool:
+        """Remove the tables of an operator that has published nothing, if all can be computed; tells if it did."""
+        lake, operator = self._lake, runtime.operator
+        deliveries = [each for each in self._pipeline.deliveries if each.of == operator]
+        ledgers = [ledger_of(lake, delivery) for delivery in deliveries]
+        sent = any(ledger is not None and (ledger.planned >= 0 or ledger.generation > 0) for ledger in ledgers)
+        if sent or has_published(lake, operator) or whole_since(lake, operator) is not None:
+            return False
+        # They may be past batches without a row, which are to be looked at again.
+        for delivery in deliveries:
+            for suffix in (CHANGES, PROGRESS):
+                storage.remove_folder(lake.table(delivery, suffix))
+        # Its own table last: as long as that is there, whoever was killed in between is asked again.
+        for suffix in (*operator.reserved_suffixes, ""):
+            storage.remove_folder(lake.table(operator, suffix))
+        runtime.refresh()
+        return True
 
     @contextmanager
     def alone(self, runtime: OperatorRuntime, part: Part) -> Iterator[None]:
@@ -72,17 +107,26 @@ class PausedOperators:
             with pausing(runtime.operator):
                 yield
         except Paused as paused:
-            before = self._pauses.get(name)
+            before, reason = self._pauses.get(name), self._with_way_out(runtime.operator, paused.reason)
             tries = 0 if before is None else before.tries
             wait = min(_LONGEST_RETRY, _FIRST_RETRY * 2 ** min(tries, 10))
-            self._pauses[name] = _Pause(paused.reason, part, tries + 1, self._now() + wait)
-            if before is None or str(before.why) != str(paused.reason):
-                _log.warning("%s %r is paused: %s", runtime.operator.kind_name, name, paused.reason)
+            self._pauses[name] = _Pause(reason, part, tries + 1, self._now() + wait)
+            if before is None or str(before.why) != str(reason):
+                _log.warning("%s %r is paused: %s", *_named(runtime.operator), reason)
         else:
             pause = self._pauses.get(name)
             if pause is not None and pause.part == part:
                 self._pauses.pop(name)
-                _log.info("%s %r goes on", runtime.operator.kind_name, name)
+                _log.info("%s %r goes on", *_named(runtime.operator))
+
+    def _with_way_out(self, operator: Operator, reason: StreamingError) -> StreamingError:
+        """The reason with what a corrected declaration takes, which depends on whether anything is published."""
+        if not has_published(self._lake, operator):
+            return reason
+        again = operator.never_rebuilt or f"a corrected declaration takes `tidemark rebuild {operator.name}`"
+        told = type(reason)(f"{reason} It has published rows, so that {again}.")
+        told.__cause__ = reason.__cause__
+        return told
 
     def take_over(self, runtime: OperatorRuntime) -> bool:
         """Let what `rebuild` has made ready take the place of an operator's tables, if there is such; tells if it did.
@@ -108,3 +152,7 @@ class PausedOperators:
             )
             self._pauses[name] = _Pause(refused, "declaration")
         return True
+
+
+def _named(operator: Operator) -> tuple[str, str]:
+    return operator.kind_name, operator.name

@@ -16,6 +16,7 @@ from streaming.declare import Delivery, Operator
 from streaming.service.spark_errors import explain_known
 from streaming.service.transient_errors import ends_the_process
 from streaming.service.watch import Paused, StopRequested
+from streaming.spark import cause_in_words
 
 _GOES_ON = "Nothing is lost: correct the cause and run again, it goes on where it stopped."
 
@@ -110,6 +111,7 @@ def _explanation(operator: Operator | Delivery, error: Exception) -> str:
     known = explain_known(str(error), what)
     if known is not None:
         return known
-    lines = [line for line in str(error).splitlines() if line.strip()] or ["it says nothing more"]
     of_spark = isinstance(error, PySparkException | Py4JJavaError)
-    return f"a step of {what} failed: {'' if of_spark else f'{type(error).__name__}: '}{lines[0]}. {_GOES_ON}"
+    return (
+        f"a step of {what} failed: {'' if of_spark else f'{type(error).__name__}: '}{cause_in_words(error)}. {_GOES_ON}"
+    )

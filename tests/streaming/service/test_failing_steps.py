@@ -24,10 +24,12 @@ from streaming import (
     Windowed,
     agg,
     drain,
+    top,
 )
-from streaming.base.errors import QueryFailed
+from streaming.base.errors import ChangedDeclaration, CorrectionsFailed, QueryFailed
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
+from streaming.operators.runtime import runtime_of
 from streaming.service.continuous import Continuous
 from streaming.service.drain import drain_unpaused
 from streaming.service.status import ProcessStatus
@@ -35,7 +37,7 @@ from streaming.service.watch import Watch
 from streaming.views.first_results import read_first
 from tests.support.feeds import land_all
 from tests.support.instants import NOW, at
-from tidemark.testing import rows
+from tidemark.testing import correct, read, rows
 
 parts = Stream(
     name="parts",
@@ -89,20 +91,22 @@ def test_a_step_that_fails_pauses_its_operator_alone_and_is_told_by_its_first_ba
     """However many batches have come since; the other view and its delivery go on, whichever order they are in."""
     counts = Windowed("counts", parts, Tumbling("10 seconds"), {"rows": agg.count()})
     sent = Delivery("sent", counts, JsonLines("out"))
-    both = replace(pipeline, operators=(shares, counts), deliveries=(sent,))
+    best = top("best", parts, n=1, item="id", value="value")
+    both = replace(pipeline, operators=(shares, counts, best), deliveries=(sent,))
     land(lake, (0, 1))
     drain(spark, lake, both, now=lambda: NOW)
     land(lake, (1, 0))
     land(lake, (30, 1))
-    assert paused(spark, lake, both).endswith("It was to follow batches 1 to 2 of the log of parts.")
+    assert "It was to follow batches 1 to 2 of the log of parts." in paused(spark, lake, both)
     assert rows(read_first(spark, lake, counts), "rows") == [(2,)]
     assert [entry["rows"] for entry in delivered(lake) if "window_end" in entry] == [2]
     land(lake, (60, 1))
     done = drain_unpaused(spark, lake, both, now=lambda: NOW)
     assert done.paused.keys() == {"shares"}
-    assert str(done.paused["shares"]).endswith("It was to follow batches 1 to 3 of the log of parts.")
-    assert paused_live(spark, lake, both).endswith("It was to follow batches 1 to 3 of the log of parts.")
+    assert "It was to follow batches 1 to 3 of the log of parts." in str(done.paused["shares"])
+    assert "It was to follow batches 1 to 3 of the log of parts." in paused_live(spark, lake, both)
     assert rows(read_first(spark, lake, counts), "rows") == [(1,), (2,)]
+    assert read(spark, lake, best, "state", "_timers") == [({},)]
 
 
 def test_updates_that_fail_are_named_by_the_first_batch_that_has_none_yet(spark: SparkSession, lake: Lake) -> None:
@@ -131,3 +135,44 @@ def test_open_windows_that_fail_are_named_by_the_first_batch_that_they_do_not_sh
     land(lake, (3, 1))
     reasons += [paused_live(spark, lake, shown), paused(spark, lake, shown)]
     assert all("bring its other tables from batch 1 on" in each for each in reasons), reasons
+
+
+def test_a_paused_operator_takes_a_corrected_declaration_until_it_has_published_something(
+    spark: SparkSession, lake: Lake
+) -> None:
+    corrected = replace(shares, aggregates={"shares": agg.sum("60 / nullif(value, 0)")})
+    first, second, third = (
+        Pipeline(parts, (view,), deliveries=(Delivery("sent", view, JsonLines("out")),))
+        for view in (
+            shares,
+            corrected,
+            replace(shares, aggregates={"shares": agg.sum("60 div value"), "n": agg.count()}),
+        )
+    )
+    land(lake, (0, 0))
+    drain(spark, lake, first, now=lambda: NOW)
+    land(lake, (1, 2), (30, 1))
+    assert "tidemark rebuild" not in paused(spark, lake, first)
+    drain(spark, lake, second, now=lambda: NOW)
+    assert rows(read_first(spark, lake, corrected), "shares") == [(30.0,)]
+    assert [entry["shares"] for entry in delivered(lake) if "window_end" in entry] == [30.0]
+    # What somebody may have seen is never replaced without a word.
+    with pytest.raises(ChangedDeclaration, match=r"aggregate 'n' was nothing and is count.*tidemark rebuild shares"):
+        drain(spark, lake, third, now=lambda: NOW)
+
+
+def test_a_day_that_cannot_be_corrected_keeps_no_other_day_from_it(spark: SparkSession, lake: Lake) -> None:
+    day = 86_400
+    land(lake, *((each * day, 1) for each in range(4)))
+    drain(spark, lake, pipeline, now=lambda: NOW)
+    land(lake, (1, 2), (day + 1, 0), (2 * day + 1, 3))
+    drain(spark, lake, pipeline, now=lambda: NOW)
+    with pytest.raises(
+        CorrectionsFailed,
+        match=r"1 day of view 'shares' cannot be corrected, 2 others are: 2026-01-02: \[DIVIDE_BY_ZERO.*`60 div value`",
+    ) as raised:
+        correct(spark, lake, shares, now=lambda: NOW)
+    first, second, third = (at(each * day).date() for each in range(3))
+    assert raised.value.corrected == {first: 1, third: 1} and raised.value.failed.keys() == {second}
+    assert read(spark, lake, shares, "corrections", "shares") == [(80,), (90,)]
+    assert [pending.day for pending in runtime_of(shares, lake).plan(spark)] == [second]

@@ -18,7 +18,7 @@ from platform_assets.cli.next_steps import FEEDS, shows_results, when_nothing_ar
 from platform_assets.cli.render import next_step
 from platform_assets.texts.maintenance import told
 from platform_assets.texts.retention import told_drop
-from streaming.base import StreamingError, counted, utc_now
+from streaming.base import CorrectionsFailed, StreamingError, ViewError, counted, utc_now
 from streaming.declare import Keyed, Pipeline, find_pipeline
 from streaming.feeds import feed_flights
 from streaming.log import QUERY, require_log
@@ -26,7 +26,7 @@ from streaming.log import head as newest_batch
 from streaming.operations import drop_old_days
 from streaming.operations import maintain as keep_tidy
 from streaming.operators import runtime_of
-from streaming.service import drain, shown_on
+from streaming.service import drain_unpaused, shown_on
 
 
 def feed(
@@ -72,13 +72,16 @@ def run(
     fetch_jars(pipeline)
     with spark_session() as spark:
         with stopping_between_batches() as watch, shown_on(console) as progress:
-            done = drain(spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress, watch=watch)
+            done = drain_unpaused(
+                spark, current_lake(), pipeline, end_of_input=end_of_input, progress=progress, watch=watch
+            )
         _say_unread(pipeline, done.unknown)
         for name, why in done.waiting.items():
             text = f"Delivery {name} waits for its target, and goes on with the next run: {why}"
             console.print(text, highlight=False, markup=False, soft_wrap=True)
         for why in done.held.values():
             console.print(f"{why[0].upper()}{why[1:]}", highlight=False, markup=False, soft_wrap=True)
+        done.raise_paused()
         empty = [stream for stream in pipeline.streams if stream.name not in done.heads]
         if empty:
             places = ", ".join(stream.source.location(current_lake()) for stream in empty)
@@ -99,6 +102,7 @@ def correct(
     """
     pipeline = find_pipeline(pipeline_name)
     lake = current_lake()
+    failed: list[CorrectionsFailed] = []
     with spark_session() as spark, Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
         for operator in pipeline.operators:
             if not operator.corrected:
@@ -112,8 +116,15 @@ def correct(
                 bar.advance(task)  # noqa: B023 -- called before the loop goes on
                 bar.console.print(f"{name} {done}: {counted(rows, of)} corrected", highlight=False)
 
-            if not runtime.correct(spark, days, utc_now, show_progress):
-                bar.console.print(f"{operator.name}: no day has late pairs that are not corrected yet.")
+            try:
+                if not runtime.correct(spark, days, utc_now, show_progress):
+                    bar.console.print(f"{operator.name}: no day has late pairs that are not corrected yet.")
+            except CorrectionsFailed as error:
+                failed.append(error)
+    if len(failed) > 1:
+        raise ViewError("\n".join(map(str, failed))) from failed[0]
+    for error in failed:
+        raise error
     next_step(console, *shows_results(pipeline))
 
 

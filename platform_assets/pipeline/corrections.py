@@ -1,6 +1,6 @@
 """Corrections as a partitioned asset, and as a step that takes any set of days: one function behind both."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from typing import Any
 
@@ -18,7 +18,7 @@ from platform_assets.partitions import add_days, days_of, parse_days
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from streaming import Lake, Pipeline
-from streaming.base import utc_now
+from streaming.base import CorrectionsFailed, utc_now
 from streaming.declare import CORRECTIONS, Keyed, Operator
 from streaming.log import head
 from streaming.operators import runtime_of
@@ -59,10 +59,14 @@ def corrections_asset(pipeline: Pipeline, operator: Operator) -> dg.AssetsDefini
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def run(context: dg.AssetExecutionContext, lake: LakeResource, spark: SparkResource) -> dg.MaterializeResult:
-        done = _correct(context, lake.lake, spark, operator, parse_days(context.partition_keys))
+        where = lake.lake
+        done, failed = _correct(context, where, spark, operator, parse_days(context.partition_keys))
+        report_current(context, spark.spark_session, where, operator)
+        if failed is not None:
+            _materialize(context, where, operator, done)
+            raise dg.Failure(str(failed), allow_retries=False)
         for day, metadata in done.items():
             context.add_asset_metadata(metadata, partition_key=day.isoformat())
-        report_current(context, spark.spark_session, lake.lake, operator)
         return dg.MaterializeResult(metadata=partitioned_metadata(lake.lake.corrections(operator)))
 
     return run
@@ -88,26 +92,21 @@ def corrections_op(operator: Operator, evaluate: Evaluate) -> dg.OpDefinition:
             context.log.info(f"{operator.name}: planned {', '.join(map(str, asked)) or 'nothing, all is corrected'}")
         if asked:
             add_days(context.instance, operator, asked)
-            done = _correct(context, where, spark, operator, asked)
-            table = partitioned_metadata(where.corrections(operator))
-            for day, metadata in done.items():
-                context.log_event(
-                    dg.AssetMaterialization(
-                        keys.corrections_key(operator), partition=day.isoformat(), metadata={**table, **metadata}
-                    )
-                )
+            done, uncorrected = _correct(context, where, spark, operator, asked)
+            _materialize(context, where, operator, done)
             report_current(context, spark.spark_session, where, operator)
         # Observed, not materialized: the corrections made of it would look outdated at once.
         if operator.tells_late:
             left = count_late(context.instance, spark.spark_session, where, operator)
             context.log_event(dg.AssetObservation(keys.late_key(operator), metadata={**left, **settled}))
         if asked:
-            failed = []
+            failed = [] if uncorrected is None else [str(uncorrected)]
             for evaluation in evaluate(spark.spark_session, where, context.run_id):
                 context.log_event(evaluation)  # type: ignore[arg-type]
-                failed += [] if evaluation.passed else [f"{evaluation.check_name}: {evaluation.description}"]
+                broke = f"{evaluation.check_name} is broken: {evaluation.description}"
+                failed += [] if evaluation.passed else [broke]
             if failed:
-                raise dg.Failure(f"corrections of {operator.name} broke {'; '.join(failed)}", allow_retries=False)
+                raise dg.Failure(f"corrections of {operator.name}: {'; '.join(failed)}", allow_retries=False)
 
     return run
 
@@ -119,18 +118,37 @@ def correct_step(operator: Operator) -> str:
 
 def _correct(
     context: Any, lake: Lake, spark: SparkResource, operator: Operator, days: list[date]
-) -> dict[date, dict[str, Any]]:
+) -> tuple[dict[date, dict[str, Any]], CorrectionsFailed | None]:
+    """What there is to tell of each day that was corrected, and why others could not be; null where all were."""
+
     def tell(day: date, windows: int) -> None:
         context.log.info(f"{operator.name} {day}: {windows} windows corrected")
 
-    corrected = runtime_of(operator, lake).correct(spark.spark_session, days, utc_now, tell)
+    failed: CorrectionsFailed | None = None
+    corrected: Mapping[date, int]
+    try:
+        corrected = runtime_of(operator, lake).correct(spark.spark_session, days, utc_now, tell)
+    except CorrectionsFailed as error:
+        failed, corrected = error, error.corrected
     through = {stream.name: head(lake, stream) for stream in operator.reads}
     named = {
         "through_batch" if len(through) == 1 else f"through_batch_of_{name}": newest.number
         for name, newest in through.items()
         if newest is not None
     }
-    return {
+    told = {
         day: {"dagster/partition_row_count": windows, "corrected_windows": windows, **named}
         for day, windows in corrected.items()
     }
+    return told, failed
+
+
+def _materialize(context: Any, lake: Lake, operator: Operator, corrected: Mapping[date, dict[str, Any]]) -> None:
+    """Mark exactly these days as corrected."""
+    table = partitioned_metadata(lake.corrections(operator))
+    for day, metadata in corrected.items():
+        context.log_event(
+            dg.AssetMaterialization(
+                keys.corrections_key(operator), partition=day.isoformat(), metadata={**table, **metadata}
+            )
+        )

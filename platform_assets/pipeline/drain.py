@@ -18,10 +18,10 @@ from platform_assets.lineage import lineage_from_logs, lineage_from_source, line
 from platform_assets.pipeline.checks import report_not_due
 from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
-from streaming import Pipeline, Windowed, drain
+from streaming import Pipeline, Windowed
 from streaming.base import utc_now
 from streaming.declare import CURRENT, LATE, Joined, Keyed, Operator, TableSpec, log_columns
-from streaming.service import ingest_query, look, shown_on
+from streaming.service import drain_unpaused, ingest_query, look, shown_on
 
 _FATE = {
     "correct": "They wait for the scheduled correction.",
@@ -55,8 +55,10 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult]:
         where, session = lake.lake, spark.spark_session
         with shown_on(Console(soft_wrap=True)) as progress:
-            drained = drain(session, where, pipeline, end_of_input=config.end_of_input, progress=progress)
-        report_deliveries(context.instance, where, pipeline, drained.waiting)
+            drained = drain_unpaused(session, where, pipeline, end_of_input=config.end_of_input, progress=progress)
+        paused = {name: str(why) for name, why in drained.paused.items()}
+        stepped = [operator for operator in pipeline.operators if operator.name not in paused]
+        report_deliveries(context.instance, where, pipeline, {**paused, **drained.waiting})
         new = {name: query.rows for name, query in drained.queries.items()}
         for stream in pipeline.streams:
             left = source_metadata(where, stream, count_waiting(where, stream))
@@ -72,7 +74,7 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             yield dg.MaterializeResult(
                 asset_key=keys.rejected_key(stream), metadata=count_rejected(session, where, stream)
             )
-        for operator in pipeline.operators:
+        for operator in stepped:
             for table in operator.streamed:
                 yield dg.MaterializeResult(
                     asset_key=keys.table_key(operator, table.suffix),
@@ -83,14 +85,17 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                         **({} if table.suffix else {"new_windows": new.get(operator.name, 0)}),
                     },
                 )
-        for operator in pipeline.operators:
+        for operator in stepped:
             if operator.tells_late:
                 late = count_late(context.instance, session, where, operator)
                 yield dg.MaterializeResult(asset_key=keys.late_key(operator), metadata=late)
-        for operator in pipeline.operators:
+        for operator in stepped:
             report_current(context, session, where, operator)
         report_not_due(context.instance, where, pipeline)
         report_alerts(context.instance, look(where, pipeline), utc_now())
+        if paused:
+            reasons = "\n".join(f"{name}: {why}" for name, why in paused.items())
+            raise dg.Failure(f"paused, while all others are done:\n{reasons}", allow_retries=False)
 
     return run
 

@@ -1,5 +1,10 @@
 """Every error the streaming room raises on purpose; all of them say what was given and what to do next."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+
 
 class StreamingError(Exception):
     """Base of all errors of the streaming room."""
@@ -113,6 +118,18 @@ class ChangedDeclaration(ViewError):
 
 class DeliveryHeld(ChangedDeclaration):
     """A delivery of a lake that was made of a savepoint, which delivers nothing until somebody says what is meant."""
+
+
+class CorrectionsFailed(ViewError):
+    """Days of an operator could not be corrected, while all others that were asked for are.
+
+    `failed`: why, by day; `corrected`: the corrected results of the others, by day.
+    """
+
+    def __init__(self, text: str, failed: Mapping[date, Exception], corrected: Mapping[date, int]) -> None:
+        super().__init__(text)
+        self.failed = failed
+        self.corrected = corrected
 
 
 class FunctionError(StreamingError):

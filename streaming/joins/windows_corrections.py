@@ -23,6 +23,7 @@ from streaming.operators import (
     check_whole,
     corrected_numbers,
     create_table,
+    each_day,
     generation_of,
     open_side,
     same_generation,
@@ -52,7 +53,7 @@ def correct(
         ViewError: late rows are dropped by the declaration, or rows of a day were dropped by a log's retention.
         ChangedDeclaration: it is not the one that made the tables.
         FencedError: the tables were built anew meanwhile.
-        FunctionError: the function raised.
+        CorrectionsFailed: days for which the function raised, once all others are corrected.
     """
     if not operator.corrected:
         raise ViewError(
@@ -65,11 +66,11 @@ def correct(
     check_whole(lake, operator, days)
     at = Reached.at_heads(lake, operator)
     logs = logs_of(spark, lake, operator)
-    corrected: dict[date, int] = {}
-    for day in sorted(days):
+
+    def correct_day(day: date) -> int:
         rows = correction(logs, operator, day, at).withColumn("_corrected_at", literal(now()))
         with function_errors():
-            corrected[day] = delta.replace_days(
+            return delta.replace_days(
                 rows,
                 create_table(lake, operator, CORRECTIONS, rows.schema),
                 [day],
@@ -77,8 +78,8 @@ def correct(
                 numbers=corrected_numbers(day, at),
                 fence=partial(same_generation, operator, generation),
             )
-        on_day(day, corrected[day])
-    return corrected
+
+    return each_day(operator, days, correct_day, on_day)
 
 
 def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at: Reached) -> DataFrame:

@@ -22,6 +22,7 @@ from streaming.operators import (
     check_declaration,
     corrected_numbers,
     create_table,
+    each_day,
     generation_of,
     open_side,
     same_generation,
@@ -47,25 +48,26 @@ def correct(
         ViewError: late rows are not corrected by the declaration.
         ChangedDeclaration: it is not the one that made the tables.
         FencedError: the tables were built anew meanwhile.
-        FunctionError: the function raised.
+        CorrectionsFailed: days for which the function raised, once all others are corrected.
     """
     check_corrected(keyed)
     generation = generation_of(delta.open_table(lake.table(keyed)))
     check_declaration(lake, keyed)
     asked = sorted(set(days)) if can_be_followed(lake, keyed) else []
-    at, corrected = Reached.at_heads(lake, keyed), dict[date, int]()
     if not asked:
-        return corrected
+        return {}
+    at = Reached.at_heads(lake, keyed)
     logs, rules = logs_of(spark, lake, keyed), pinned_rules(spark, lake, keyed, at)
-    for day in asked:
-        of_day = DayReplay.of(keyed, logs, day, at)
+
+    def correct_day(day: date) -> int:
+        of_day, written = DayReplay.of(keyed, logs, day, at), 0
         of_day.stretches.persist()
         try:
             # A plan goes by the results' corrections, so that a day is whole once these are there.
             for output in reversed(keyed.output_schemas):
                 rows = of_day.replacements(output, rules).withColumn("_corrected_at", literal(now()))
                 with function_errors():
-                    corrected[day] = delta.replace_days(
+                    written = delta.replace_days(
                         rows,
                         create_table(lake, keyed, corrections_of(output), rows.schema),
                         [day],
@@ -76,8 +78,9 @@ def correct(
                     )
         finally:
             of_day.stretches.unpersist()
-        on_day(day, corrected[day])
-    return corrected
+        return written
+
+    return each_day(keyed, asked, correct_day, on_day)
 
 
 def check_corrected(keyed: Keyed) -> None:

@@ -182,7 +182,9 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
             return rows.orderBy(AT, *keys)
         # A table of an older release has its columns in another order, and no hash.
         fields = (f"`{name}`" for name in keyed.state_schema.names)
-        return rows.select(*keys, *fields, TIMERS, DUE).orderBy(*keys)
+        state = rows.select(*keys, *fields, TIMERS, DUE)
+        # Without keys there is one row at most, and Spark takes no order by nothing.
+        return state.orderBy(*keys) if keys else state
 
     def _current(self, output: str, spark: SparkSession) -> DataFrame:
         corrections = read_corrections(spark, self.lake, self.operator, output)

@@ -2,13 +2,14 @@
 
 from streaming.operators.as_of import check_followed, version_read, version_through, versions_read
 from streaming.operators.comparison import differing_rows
-from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, same_generation
+from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
 from streaming.operators.declaration import (
     DECLARATION,
     check_declaration,
     create_table,
     declaration_properties,
     differences,
+    has_published,
     recorded_declaration,
 )
 from streaming.operators.filtered import FilterCounts
@@ -70,7 +71,9 @@ __all__ = [
     "declaration_properties",
     "differences",
     "differing_rows",
+    "each_day",
     "generation_of",
+    "has_published",
     "in_pieces",
     "make_ready",
     "next_of",

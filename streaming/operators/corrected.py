@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 
 from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
-from streaming.base import FencedError, optional_instant, to_micros
+from streaming.base import CorrectionsFailed, FencedError, FunctionError, counted, optional_instant, to_micros
 from streaming.declare import Operator
 from streaming.operators.generations import generation_of
 from streaming.operators.reached import Reached
+from streaming.spark import cause_in_words
 
 _THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
 
@@ -71,6 +74,37 @@ def corrected_numbers(day: date, at: Reached) -> dict[str, int]:
     """What the table keeps of a day that is corrected up to `at`."""
     through = {_THROUGH.format(day.isoformat(), name): number for name, number in at.through.items()}
     return through if at.watermark is None else through | {_CLOCK.format(day.isoformat()): to_micros(at.watermark)}
+
+
+def each_day(
+    operator: Operator, days: Iterable[date], correct: Callable[[date], int], on_day: Callable[[date, int], None]
+) -> dict[date, int]:
+    """Correct each of `days`, oldest first; returns the corrected results of each, which `on_day` is told, too.
+
+    Raises:
+        CorrectionsFailed: days for which something cannot be computed, once all others are corrected.
+    """
+    corrected: dict[date, int] = {}
+    failed: dict[date, Exception] = {}
+    for day in sorted(days):
+        try:
+            corrected[day] = correct(day)
+        except (PySparkException, Py4JJavaError, FunctionError) as error:
+            failed[day] = error
+        else:
+            on_day(day, corrected[day])
+    if failed:
+        reasons = "; ".join(
+            f"{day}: {error if isinstance(error, FunctionError) else cause_in_words(error)}"
+            for day, error in failed.items()
+        )
+        raise CorrectionsFailed(
+            f"{counted(len(failed), 'day')} of {operator.kind_name} {operator.name!r} cannot be corrected, "
+            f"{len(corrected)} others are: {reasons}. What was published of them stays as it was until they are.",
+            failed,
+            corrected,
+        ) from next(iter(failed.values()))
+    return corrected
 
 
 def same_generation(operator: Operator, generation: int, table: DeltaTable) -> None:

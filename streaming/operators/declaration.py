@@ -95,6 +95,18 @@ def check_declaration(
             )
 
 
+def has_published(lake: Lake, operator: Operator) -> bool:
+    """Whether a table of the operator but its state has a row, or is of a later generation than the first."""
+    beside = {spec.suffix: spec for spec in operator.tables}
+    for suffix in ("", *operator.reserved_suffixes):
+        table = delta.open_table(lake.table(operator, suffix))
+        if table is None or (suffix in beside and beside[suffix].is_state):
+            continue
+        if generation_of(table) > 0 or delta.row_count(table) > 0:
+            return True
+    return False
+
+
 def _or_else(operator: Operator) -> str:
     if operator.never_rebuilt:
         return f". It cannot be built anew: {operator.never_rebuilt}"

@@ -3,7 +3,7 @@
 from streaming.service import hangs, lease, progress_table
 from streaming.service.alerts import ALERTS, AlertStatus, evaluate
 from streaming.service.delivering import Delivering
-from streaming.service.drain import drain
+from streaming.service.drain import drain, drain_unpaused
 from streaming.service.lease import Lease, has_left_record, holder_of, take_lease
 from streaming.service.measures import Measure
 from streaming.service.metrics import METRICS, StreamCollector, samples
@@ -44,6 +44,7 @@ __all__ = [
     "Watch",
     "await_queries",
     "drain",
+    "drain_unpaused",
     "evaluate",
     "explain_known",
     "explained",

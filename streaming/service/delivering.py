@@ -13,13 +13,14 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, sleep_us
 from tenacity import stop_when_event_set as stop_when_set
 from tenacity import wait_exponential_jitter as backoff
 
-from streaming.base import FencedError, ProgressError, QueryFailed, SinkError, ViewError
+from streaming.base import FencedError, ProgressError, QueryFailed, SinkError, StreamingError, ViewError
 from streaming.declare import Pipeline
 from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import Written
 from streaming.service.query_errors import explained
+from streaming.service.watch import Paused
 
 _LOOKED_AT_EVERY, _WHILE_ROWS_WAIT, _WHILE_PAUSED = 5.0, 0.25, 10.0
 _PATIENCE = 10.0
@@ -53,7 +54,7 @@ class Delivering:
         # Dead letters come of what is delivered before.
         ordered = sorted(pipeline.deliveries, key=lambda delivery: delivery.depth)
         self.runtimes = tuple(DeliveryRuntime(delivery, lake, now, pipeline.name) for delivery in ordered)
-        self.paused: dict[str, ViewError | ProgressError | QueryFailed] = {}
+        self.paused: dict[str, StreamingError] = {}
         """Why a delivery does not go on until somebody says what is meant, by its name."""
         self.waiting: dict[str, Waiting] = {}
         """Deliveries whose target is away, by their names."""
@@ -107,6 +108,9 @@ class Delivering:
                         return True
                     if not self._send(runtime, number, stop, patience):
                         return False
+            except Paused as paused:
+                self.paused[name] = paused.reason
+                return False
             except (ViewError, ProgressError, QueryFailed) as refused:
                 self.paused[name] = refused
                 return False
@@ -149,7 +153,12 @@ class Delivering:
     def _send_once(self, runtime: DeliveryRuntime, number: int) -> None:
         name = runtime.delivery.name
         with self._around(name, number):
-            self._on_batch(name, runtime.deliver(self._spark), None)
+            try:
+                with explained(runtime.delivery):
+                    written = runtime.deliver(self._spark)
+            except (ViewError, ProgressError, QueryFailed) as refused:
+                raise Paused(refused) from refused
+            self._on_batch(name, written, None)
 
     def _told(self, runtime: DeliveryRuntime, attempt: RetryCallState) -> None:
         assert attempt.outcome is not None

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from streaming.base import DeliveryHeld, QueryFailed, utc_now
+from streaming.base import DeliveryHeld, QueryFailed, StreamingError, utc_now
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch, add_unknown
@@ -29,7 +29,7 @@ class Drained:
 
     `unknown`: per stream the rows per field that payloads had and nobody declared. `waiting`: per delivery that has
     more to deliver, why its target did not take it. `held`: per delivery that waits for a decision after a restore,
-    which one.
+    which one. `paused`: per operator or delivery that did not go on while all others did, why.
     """
 
     queries: dict[str, QueryProgress]
@@ -37,6 +37,19 @@ class Drained:
     unknown: dict[str, dict[str, int]]
     waiting: dict[str, str]
     held: dict[str, str] = field(default_factory=dict)
+    paused: dict[str, StreamingError] = field(default_factory=dict)
+
+    def raise_paused(self) -> None:
+        """Do nothing if all went on.
+
+        Raises:
+            StreamingError: why the one operator or delivery is paused; QueryFailed: the reasons of several.
+        """
+        if len(self.paused) > 1:
+            reasons = "\n".join(f"{name}: {why}" for name, why in self.paused.items())
+            raise QueryFailed(f"{len(self.paused)} of them are paused, all others are done.\n{reasons}")
+        for why in self.paused.values():
+            raise why
 
     @property
     def head(self) -> Batch | None:
@@ -56,16 +69,37 @@ def drain(
 ) -> Drained:
     """Ingest what the source holds, step the operators up to it, and deliver what follows.
 
-    A view that is not the one that made its tables pauses, and is told of once all others are done. With
-    `end_of_input` the windows still open are closed; rows that come later are late for them. `watch` may end the
-    drain between two batches, which is a `QueryFailed`. A target that stays away is told of, and fails nothing.
+    An operator that is not the one that made its tables, or of which a step fails, pauses, and is told of once all
+    others are done. With `end_of_input` the windows still open are closed; rows that come later are late for them.
+    `watch` may end the drain between two batches, which is a `QueryFailed`. A target that stays away is told of, and
+    fails nothing.
 
     Raises:
         LeaseError: the pipeline runs already, or the lake cannot be written.
         SourceError: the source is missing, or lost something while it was read.
         CheckpointError: a checkpoint does not belong to its table.
         ViewError, ChangedDeclaration: tables of a view are not of its declaration.
-        QueryFailed: a query ended with an error; running again goes on where it stopped.
+        QueryFailed, FunctionError: a query or a step ended with an error; running again goes on where it stopped.
+    """
+    drained = drain_unpaused(spark, lake, pipeline, end_of_input=end_of_input, progress=progress, watch=watch, now=now)
+    drained.raise_paused()
+    return drained
+
+
+def drain_unpaused(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    *,
+    end_of_input: bool = False,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+    now: Callable[[], datetime] = utc_now,
+) -> Drained:
+    """A drain that tells in `Drained.paused` of operators and deliveries that did not go on, and raises all else.
+
+    Raises:
+        LeaseError, SourceError, CheckpointError, QueryFailed: as `drain`.
     """
     totals: dict[str, QueryProgress] = {}
     unknown: dict[str, dict[str, int]] = {}
@@ -103,9 +137,8 @@ def drain(
             raise QueryFailed(
                 f"delivery {str(stopped)!r} was stopped before its next batch, as was asked."
             ) from stopped
-        paused = run.deliveries.paused
+        paused: dict[str, StreamingError] = {**run.deliveries.paused}
         held = {name: str(refused) for name, refused in paused.items() if isinstance(refused, DeliveryHeld)}
-        for refused in (*run.paused.values(), *(why for name, why in paused.items() if name not in held)):
-            raise refused
     waiting = {name: outage.why for name, outage in run.deliveries.waiting.items()}
-    return Drained(totals, run.heads, unknown, waiting, held)
+    paused = {**run.paused, **{name: why for name, why in paused.items() if name not in held}}
+    return Drained(totals, run.heads, unknown, waiting, held, paused)

@@ -27,6 +27,7 @@ METRICS = {
     "tidemark_stream_catch_up_seconds": "Until nothing waits in the source, as long as that shrinks.",
     "tidemark_stream_latency_seconds": "From source to Delta, by quantile, over the last two minutes.",
     "tidemark_stream_memory_bytes": "Resident memory of the stream's processes.",
+    "tidemark_query_paused": "1 while an operator or a delivery is paused and the others go on, 0 otherwise.",
     "tidemark_query_behind_batches": "Batches of its logs that an operator has not followed yet.",
     "tidemark_query_watermark_lag_seconds": "From the watermark of its logs, as far as an operator follows, to now.",
     "tidemark_query_batch_seconds": "How long the last batch took.",
@@ -92,6 +93,7 @@ def samples(overview: Overview, now: datetime) -> Iterator[tuple[str, dict[str, 
         yield "tidemark_stream_latency_seconds", {**pipeline, "quantile": quantile}, seconds
     for query, status in process.queries.items():
         of_query = {
+            "paused": status.paused is not None,
             "behind_batches": status.behind,
             "watermark_lag_seconds": None if status.watermark is None else (now - status.watermark).total_seconds(),
             "batch_seconds": status.last_seconds,

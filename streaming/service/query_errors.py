@@ -14,7 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.base import QueryFailed, StreamingError
 from streaming.declare import Delivery, Operator
 from streaming.service.spark_errors import explain_known
-from streaming.service.watch import StopRequested
+from streaming.service.transient_errors import ends_the_process
+from streaming.service.watch import Paused, StopRequested
+from streaming.spark import cause_in_words
 
 _GOES_ON = "Nothing is lost: correct the cause and run again, it goes on where it stopped."
 
@@ -79,9 +81,37 @@ def explained(operator: Operator | Delivery) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        what = f"{'delivery' if isinstance(operator, Delivery) else 'view'} {operator.name!r}"
-        explanation = explain_known(str(error), what)
-        if explanation is None:
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            explanation = f"a step of {what} failed: {lines[0]}. {_GOES_ON}"
-        raise QueryFailed(explanation) from error
+        raise QueryFailed(_explanation(operator, error)) from error
+
+
+@contextmanager
+def pausing(operator: Operator, where: str = "") -> Iterator[None]:
+    """What fails for the operator alone pauses it; `where` says which batches of which logs are followed.
+
+    Raises:
+        Paused: with the reason in the words of whoever has to act on it. What fails for all operators, such as storage
+            that is away, is raised as it is.
+    """
+    try:
+        yield
+    except (Paused, StopRequested):
+        raise
+    except Exception as error:
+        if ends_the_process(error):
+            raise
+        text = str(error) if isinstance(error, StreamingError) else _explanation(operator, error)
+        kind = type(error) if isinstance(error, StreamingError) else QueryFailed
+        reason = kind(f"{text} {where}".strip())
+        reason.__cause__ = error.__cause__ if isinstance(error, StreamingError) else error
+        raise Paused(reason) from error
+
+
+def _explanation(operator: Operator | Delivery, error: Exception) -> str:
+    what = f"{'delivery' if isinstance(operator, Delivery) else operator.kind_name} {operator.name!r}"
+    known = explain_known(str(error), what)
+    if known is not None:
+        return known
+    of_spark = isinstance(error, PySparkException | Py4JJavaError)
+    return (
+        f"a step of {what} failed: {'' if of_spark else f'{type(error).__name__}: '}{cause_in_words(error)}. {_GOES_ON}"
+    )

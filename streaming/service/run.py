@@ -14,21 +14,22 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.base import StreamingError, ViewError
+from streaming.base import FunctionError, StreamingError
 from streaming.clocks import latest
 from streaming.declare import Pipeline, Stream
 from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts, widen_log
-from streaming.operators import OperatorRuntime, Written, runtime_of
+from streaming.operators import OperatorRuntime, Step, Written, runtime_of
 from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
 from streaming.service.followed import Followed
 from streaming.service.log_context import in_batch
 from streaming.service.log_writer import LogWriter
-from streaming.service.operator_checks import OperatorChecks
-from streaming.service.query_errors import explain, explained, stop_was_asked
+from streaming.service.paused_operators import PausedOperators
+from streaming.service.query_errors import explain, pausing, stop_was_asked
 from streaming.service.query_names import ingest_query
 from streaming.service.receiver_landing import make_landing
+from streaming.service.watch import Paused
 from streaming.spark import mark_tasks, remembered
 
 _log = logging.getLogger("tidemark")
@@ -54,7 +55,7 @@ class Run:
         self.lake = lake
         self.pipeline = pipeline
         self.operators = tuple(runtime_of(operator, lake) for operator in pipeline.operators)
-        self._checks = OperatorChecks(spark, lake, pipeline, now)
+        self._pauses = PausedOperators(spark, lake, pipeline, now)
         self.followed = Followed()
         self.deliveries = Delivering(spark, lake, pipeline, now, on_batch, around)
         self._now = now
@@ -66,9 +67,12 @@ class Run:
         )
 
     @property
-    def paused(self) -> dict[str, ViewError]:
-        """Why an operator does not step, by its name: its tables are not of its declaration. The others go on."""
-        return self._checks.paused
+    def paused(self) -> dict[str, StreamingError]:
+        """Why an operator does not step, by its name: its tables are of another declaration, or a step of it fails.
+
+        The others go on.
+        """
+        return self._pauses.reasons
 
     @property
     def heads(self) -> dict[str, Batch]:
@@ -143,7 +147,7 @@ class Run:
         """
         for runtime in self.operators:
             if not self.take_over(runtime):
-                self._checks.check(runtime)
+                self._pauses.check(runtime)
         for stream in filter(lambda stream: stream.name in self.heads, self.pipeline.streams):
             widen_log(self.spark, self.lake, stream)
 
@@ -152,27 +156,29 @@ class Run:
 
         The operator must not be stepping. It pauses where this process has another declaration than what was built.
         """
-        if taken := self._checks.take_over(runtime):
+        if taken := self._pauses.take_over(runtime):
             self.followed.forget(runtime.operator.name)
         return taken
 
     def step(self, runtime: OperatorRuntime, until: Callable[[], bool] = lambda: False) -> None:
         """Step an operator up to the newest batches of its logs, once each has one; `until` ends it between two steps.
 
+        It pauses where a step fails for it alone.
+
         Raises:
             FencedError: another process has taken over.
-            QueryFailed: what is declared cannot be computed.
         """
         if not self.goes_on(runtime):
             return
         name = runtime.operator.name
-        self.followed.begin(runtime, self.heads)
-        for step in runtime.steps(self.spark, self._now):
-            if until():
-                return
-            with explained(runtime.operator), self._around(name, step.first):
-                self._on_batch(name, step.run(), None)
-            self.followed.step(name, step)
+        with self._pauses.alone(runtime, "steps"):
+            self.followed.begin(runtime, self.heads)
+            for step in runtime.steps(self.spark, self._now):
+                if until():
+                    return
+                with self._around(name, step.first), pausing(runtime.operator, _batches(step)):
+                    self._on_batch(name, step.run(), None)
+                self.followed.step(name, step)
 
     def step_all(self) -> None:
         """Step every operator up to the newest batches."""
@@ -193,13 +199,13 @@ class Run:
         """What operators show between closings, as it is after `batch`."""
         for runtime in filter(self.goes_on, self.operators):
             # It would end the log's batch; `catch_up` fails with it under the operator's name.
-            with suppress(PySparkException, Py4JJavaError):
+            with suppress(PySparkException, Py4JJavaError, FunctionError):
                 runtime.after_batch(self.spark, batch, self._now)
 
     def goes_on(self, runtime: OperatorRuntime) -> bool:
-        """Whether an operator is not paused, and each of the logs that it follows has a batch."""
+        """Whether an operator is not paused, or is to be tried again, and each log that it follows has a batch."""
         operator, heads = runtime.operator, self.heads
-        return operator.name not in self.paused and all(stream.name in heads for stream in operator.follows)
+        return self._pauses.may_step(operator.name) and all(stream.name in heads for stream in operator.follows)
 
     def keep_up(self, runtime: OperatorRuntime) -> None:
         """What an operator keeps up with its logs besides its steps."""
@@ -214,9 +220,13 @@ class Run:
     def _besides(
         self, runtime: OperatorRuntime, follow: Callable[[SparkSession, Batch, Callable[[], datetime]], None]
     ) -> None:
-        if (since := runtime.keeps_up_from()) is not None:
-            with explained(runtime.operator), self._around(runtime.operator.name, since):
-                follow(self.spark, self.heads[runtime.operator.reads[0].name], self._now)
+        name = runtime.operator.name
+        with self._pauses.alone(runtime, "besides"):
+            if (since := runtime.keeps_up_from()) is not None:
+                head = self.heads[runtime.operator.reads[0].name]
+                where = f"It was to bring its other tables from batch {since} on to batch {head.number} of its log."
+                with self._around(name, since), pausing(runtime.operator, where):
+                    follow(self.spark, head, self._now)
 
     def _on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
         place = "" if batch is None else f" as batch {batch.number} of the log, {batch.rejected:,} of them rejected"
@@ -243,8 +253,24 @@ class Run:
         return newest_pinned(self.pipeline, stream, self.heads)
 
     def _latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
-        readers = (runtime for runtime in self.operators if stream in runtime.operator.reads)
-        return latest(*(runtime.latest_due(stream, rows, watermark) for runtime in readers))
+        due: list[datetime | None] = []
+        for runtime in (each for each in self.operators if stream in each.operator.reads):
+            # What fails here fails in a step, too, which pauses the operator.
+            with suppress(Paused), pausing(runtime.operator):
+                due.append(runtime.latest_due(stream, rows, watermark))
+        return latest(*due)
 
     def _on_log_batch(self, stream: Stream, batch: Batch) -> None:
         self._on_batch(ingest_query(self.pipeline, stream), Written(batch.summary.rows), batch)
+
+
+def _batches(step: Step) -> str:
+    """The batches that a step follows, for a person to read."""
+    parts = [
+        f"batches {batches[0].number} to {batches[-1].number} of the log of {stream}"
+        if len(batches) > 1
+        else f"batch {batches[0].number} of the log of {stream}"
+        for stream, batches in step.batches.items()
+        if batches
+    ]
+    return f"It was to follow {' and '.join(parts)}."

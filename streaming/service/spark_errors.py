@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from streaming.spark import failed_expression
+
 _GOES_ON = "Nothing is lost: it goes on where it stopped."
 
 
@@ -69,7 +71,8 @@ def explain_known(text: str, place: str) -> str | None:
     for kind in _KNOWN:
         match = re.search(kind.sign, text)
         if match is not None:
-            detail = _line_at(text, match.start())
+            detail, expression = _line_at(text, match.start()), failed_expression(text)
+            detail = detail if expression is None else f"{detail}, in `{expression}`"
             words = f"{kind.meaning} {kind.remedy}".format(place=place, detail=detail)
             return words[0].upper() + words[1:]
     return None

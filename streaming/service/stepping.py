@@ -87,6 +87,9 @@ class Stepping:
         if name not in self._watch.stopping:
             self._run.keep_up(runtime)
             self._on_step()
+        if name in self._run.paused:
+            # It is tried again later, whether its logs have grown by then or not.
+            self._stepped.pop(name, None)
 
     def _take_over(self, runtime: OperatorRuntime) -> None:
         if self._run.take_over(runtime):
@@ -103,6 +106,8 @@ class Stepping:
 
     def _is_due(self, runtime: OperatorRuntime) -> bool:
         every, last = runtime.operator.every, self._stepped_at.get(runtime.operator.name)
+        if not self._run.goes_on(runtime):
+            return False
         return every is None or last is None or self._now() - last >= interval(every)
 
     def _heads_of(self, runtime: OperatorRuntime) -> dict[str, int]:

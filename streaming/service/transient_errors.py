@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from streaming.base import RewrittenError, SourceError, StoreError
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from streaming.base import LeaseError, LogError, RewrittenError, SourceError, StoreError
 
 _CAUSES = {
     ("No space left on device", "Disk quota exceeded"): "the disk is full: free some space",
@@ -40,3 +43,22 @@ def transient_cause(error: BaseException) -> str | None:
                 line = next(line.strip() for line in text.splitlines() if sign in line)
                 return f"{cause}, and the stream goes on by itself ({line[:300]})"
     return None
+
+
+_OF_THE_PROCESS = (OSError, MemoryError, DeltaError, LeaseError, LogError, SourceError, RewrittenError)
+_SPARK_IS_GONE = (
+    "OutOfMemoryError",
+    "GC overhead limit exceeded",
+    "SparkContext was shut down",
+    "SparkContext has been shutdown",
+    "stopped SparkContext",
+)
+
+
+def ends_the_process(error: BaseException) -> bool:
+    """Whether an error in a step is of the storage, of Spark or of who holds the pipeline, and so of all operators."""
+    if isinstance(error, _OF_THE_PROCESS) or transient_cause(error) is not None:
+        return True
+    if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
+        return True
+    return any(sign in str(error) for sign in _SPARK_IS_GONE)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from streaming.base import SinkError
+from streaming.base import SinkError, StreamingError
 from streaming.log import Batch
 from streaming.operators import Written
 from streaming.service.measures import Measure, latency
@@ -18,6 +18,14 @@ from streaming.service.status import Phase
 
 class StopRequested(Exception):
     """Ends a query before its next batch; the batch is run again when the pipeline starts again."""
+
+
+class Paused(Exception):
+    """Ends a step or a delivery that would fail again: its operator or delivery pauses for a `reason`, nothing else."""
+
+    def __init__(self, reason: StreamingError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -73,8 +81,8 @@ class Watch:
             if query in self._committed:
                 self._measures.append(replace(self._committed.pop(query), ended=ended))
             self.last_ended[query] = ended
-        except SinkError:
-            # A target that is away fails nothing: the batch is sent again.
+        except (SinkError, Paused):
+            # A target that is away, and what pauses alone, fail nothing else: both are tried again.
             raise
         except BaseException as error:
             self.failed = self.failed or FailedBatch(query, batch, error)

@@ -27,7 +27,7 @@ from streaming.spark.ordered_files import ordered
 from streaming.spark.session import lenient_session, mark_tasks, start_session
 from streaming.spark.session_memory import remembered
 from streaming.spark.user_lists import CLASS_PATH, users_lists
-from streaming.spark.worker_errors import function_errors
+from streaming.spark.worker_errors import cause_in_words, failed_expression, function_errors
 
 __all__ = [
     "BROKER",
@@ -43,9 +43,11 @@ __all__ = [
     "add_storage",
     "archive_path",
     "are_there",
+    "cause_in_words",
     "check_checkpoint",
     "copy_checkpoint",
     "exists",
+    "failed_expression",
     "forget_after",
     "function_errors",
     "guarded",

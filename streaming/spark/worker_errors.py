@@ -10,6 +10,33 @@ from pyspark.errors import PythonException
 
 from streaming.base import FunctionError
 
+_UNDERLINED = re.compile(r"== SQL \(line \d+, position \d+\) ==\n(?P<sql>[^\n]*)\n(?P<before> *)(?P<marks>\^+)")
+
+
+def cause_in_words(error: BaseException | str) -> str:
+    """What an error of Spark says in one line: what was raised in a Python worker, or why and for which expression."""
+    text = str(error).strip()
+    if "Traceback (most recent call last):" in text:
+        traced = re.split(r"\n\s*at |\n\s*JVM stacktrace", text)[0].splitlines()
+        raised = [line for line in traced if line.strip() and not line.startswith((" ", "\t"))]
+        return raised[-1].rstrip(".")
+    line = re.sub(r"^.*?(?=\[[A-Z_.]+\])", "", text.splitlines()[0]) if text else type(error).__name__
+    line = re.split(r" If necessary set | SQLSTATE|; line ", line)[0].strip().rstrip(".")
+    expression = failed_expression(text)
+    return line if expression is None else f"{line}, in `{expression}`"
+
+
+def failed_expression(text: str) -> str | None:
+    """The part of a SQL expression for which Spark says in `text` that it cannot be computed; None where it does not.
+
+    Of several lines it is the first.
+    """
+    match = _UNDERLINED.search(text)
+    if match is None:
+        return None
+    begin = len(match["before"])
+    return match["sql"][begin : begin + len(match["marks"])].strip() or None
+
 
 @contextmanager
 def function_errors() -> Iterator[None]:

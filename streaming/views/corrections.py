@@ -20,6 +20,7 @@ from streaming.operators import (
     check_declaration,
     check_whole,
     create_table,
+    each_day,
     generation_of,
     open_side,
     whole_since,
@@ -139,6 +140,7 @@ def correct(
         ViewError: the view drops late pairs by its declaration, or rows of a day were dropped by the log's retention.
         ChangedDeclaration: the view is not the one that made its tables.
         FencedError: the view was built anew meanwhile.
+        CorrectionsFailed: days for which something cannot be computed, once all others are corrected.
     """
     if not view.corrected:
         raise ViewError(
@@ -153,20 +155,19 @@ def correct(
     newest = head(lake, view.of)
     log = read_log(spark, lake, view.of)
     assert newest is not None
-    corrected: dict[date, int] = {}
-    for day in sorted(days):
+
+    def correct_day(day: date) -> int:
         rows = correction(log, view, day, newest).withColumn("_corrected_at", literal(now()))
-        uri = create_table(lake, view, CORRECTIONS, rows.schema)
-        corrected[day] = delta.replace_days(
+        return delta.replace_days(
             rows,
-            uri,
+            create_table(lake, view, CORRECTIONS, rows.schema),
             [day],
             metadata={"through": {day.isoformat(): newest.number}, "view": view.name},
             numbers={_corrected_number(day): newest.number},
             fence=partial(_fence, view, generation),
         )
-        on_day(day, corrected[day])
-    return corrected
+
+    return each_day(view, days, correct_day, on_day)
 
 
 def _fence(view: Windowed, generation: int, table: DeltaTable) -> None:

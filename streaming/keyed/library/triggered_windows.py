@@ -16,8 +16,8 @@ from streaming.keyed.library.evictors import Evictor
 from streaming.keyed.library.triggers import EventTimeTrigger, NeverTrigger, Trigger
 from streaming.windows import SessionWindow, Tumbling
 
-EARLY, TOO_LATE = "early", "too_late"
-"""The side outputs of results before the end of a window, and of rows that came after it."""
+EARLY, TOO_LATE, UNFIRED = "early", "too_late", "unfired"
+"""The side outputs of results before the end of a window, of rows that came after it, and of what never fired."""
 
 _CLOSE, _EARLY, _EXPIRE = "close", "early", "expire"
 
@@ -44,8 +44,11 @@ class _Windows:
         window["content"].append({"at": key.at, "value": row[self.value]})
         if self.evictor is not None and self.evictor.for_good and not self.evictor.after:
             window["content"] = self.evictor(window["content"])
-        if self.trigger(window["notes"], row[self.value], key.at):
+        fires = self.trigger(window["notes"], row[self.value], key.at)
+        if fires:
             self.fire(key, window)
+        if not self.trigger.at_end:
+            window["fired"] = key.at if fires else None
         if self.trigger.early is not None:
             window["due"] = _due(window, key.at, self.trigger.early)
         if self.expire_after is not None:
@@ -92,6 +95,9 @@ class _Close:
                 still_open.append(window)
             elif self.windows.trigger.at_end:
                 self.windows.fire(key, window)
+            elif window["fired"] is None:
+                # Its last row came after it had fired for the last time, and goes nowhere else.
+                self.windows.fire(key, window, UNFIRED)
         self.windows.keep(key, still_open)
 
 
@@ -167,9 +173,10 @@ def triggered_window(
     its window goes to the side output `too_late`.
 
     `trigger` is by default the end of the window, and never where it has none; a declared one takes its place. What a
-    window holds is the state, which anyone may read, and goes with it. A window that never closes is forgotten only
-    with `expire_after`: once its key had no row for that long in event time, its content goes to the side output
-    `expired`.
+    window holds is the state, which anyone may read, and goes with it. A window that ends with rows for which its
+    trigger has not fired any more goes, as it is then, to the side output `unfired`. A window that never closes is
+    forgotten only with `expire_after`: once its key had no row for that long in event time, its content goes to the
+    side output `expired`.
 
     Raises:
         DeclarationError: an unknown column or one whose type is not known, a kind of window that has no triggers, or a
@@ -190,6 +197,7 @@ def triggered_window(
     sides = {
         EARLY: (chosen.early is not None, columns),
         TOO_LATE: (assigner.ends, f"value {kind}"),
+        UNFIRED: (assigner.ends and not chosen.at_end, columns),
         EXPIRED: (after is not None, columns),
     }
     return Keyed(

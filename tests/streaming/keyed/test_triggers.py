@@ -187,6 +187,27 @@ def instant_of(micros: int) -> Any:
     return at((micros - 1767225600000000) / 1_000_000)
 
 
+@pytest.mark.parametrize("window", [Tumbling("10 seconds"), SessionWindow("2 seconds")])
+@pytest.mark.parametrize(
+    ("trigger", "fired", "unfired"),
+    [
+        (PurgingTrigger(CountTrigger(3)), [6.0], [9.0]),
+        (CountTrigger(3), [6.0], [15.0]),
+        (CountTrigger(5), [15.0], []),
+        (NeverTrigger(), [], [15.0]),
+        (ValueTrigger(is_end), [], [15.0]),
+    ],
+)
+def test_what_a_trigger_has_not_fired_goes_aside_when_its_window_ends(
+    window: Any, trigger: Any, fired: list[float], unfired: list[float]
+) -> None:
+    five = "a@1=1, a@2=2 | a@3=3, a@4=4 | a@5=5"
+    done = played(triggered(window=window, trigger=trigger), five, end_of_input=True)
+    assert sums(done.results) == fired
+    assert sums(done.outputs["unfired"]) == unfired
+    assert not done.state
+
+
 def test_w19_a_global_window_fires_by_its_trigger_only_and_keeps_the_last_rows() -> None:
     hundred = ", ".join(f"a@{n}={n}" for n in range(1, 251))
     silent = played(triggered(evictor=CountEvictor(100)), hundred, end_of_input=True)

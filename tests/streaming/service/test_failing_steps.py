@@ -1,24 +1,43 @@
-"""What fails behind a log is named by the operator and the batch from which it goes on, however often it is tried.
-
-So a failure that comes again and again is known as one and the same, though the log goes on meanwhile.
-"""
+"""What fails behind a log pauses its operator, named by the batch from which it goes on, however often it is tried."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import BoundedOutOfOrderness, Files, Json, Lake, Pipeline, Stream, Tumbling, Windowed, agg, drain
-from streaming.base.errors import QueryFailed
+from streaming import (
+    BoundedOutOfOrderness,
+    Delivery,
+    Files,
+    Json,
+    JsonLines,
+    Lake,
+    Pipeline,
+    Stream,
+    Tumbling,
+    Windowed,
+    agg,
+    drain,
+    top,
+)
+from streaming.base.errors import ChangedDeclaration, CorrectionsFailed, QueryFailed
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
+from streaming.operators.runtime import runtime_of
 from streaming.service.continuous import Continuous
-from streaming.service.watch import FailedBatch, Watch
+from streaming.service.drain import drain_unpaused
+from streaming.service.status import ProcessStatus
+from streaming.service.watch import Watch
+from streaming.views.first_results import read_first
 from tests.support.feeds import land_all
 from tests.support.instants import NOW, at
+from tidemark.testing import correct, read, rows
 
 parts = Stream(
     name="parts",
@@ -37,35 +56,57 @@ def land(lake: Lake, *readings: tuple[int, int]) -> None:
     land_all(lake, parts, [{"id": "a", "at": at(second).isoformat(), "value": value} for second, value in readings])
 
 
-def failed(spark: SparkSession, lake: Lake, of: Pipeline) -> FailedBatch:
-    """Where a drain fails."""
+def delivered(lake: Lake) -> list[dict[str, Any]]:
+    """The lines of the files that were delivered, and of those that tell how far they are."""
+    files = sorted(Path(lake.path("out")).rglob("*.json"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def paused(spark: SparkSession, lake: Lake, of: Pipeline) -> str:
+    """Why a drain pauses the view."""
     watch = Watch(lambda: NOW)
-    with pytest.raises(QueryFailed, match=r"view 'shares' cannot be computed for some row: .*DIVIDE_BY_ZERO"):
+    with pytest.raises(QueryFailed, match=r"view 'shares' cannot be computed for some row: .*DIVIDE_BY_ZERO") as raised:
         drain(spark, lake, of, watch=watch, now=lambda: NOW)
-    assert watch.failed is not None
-    return watch.failed
+    assert watch.failed is None
+    return str(raised.value)
 
 
-def failed_live(spark: SparkSession, lake: Lake, of: Pipeline) -> FailedBatch:
-    """Where a process that runs on and on fails."""
-    continuous = Continuous(spark, lake, of, utc_now, lambda measures: None, lambda status: None)
-    with pytest.raises(QueryFailed, match=r"view 'shares' cannot be computed for some row: .*DIVIDE_BY_ZERO"):
-        continuous.run(lambda: None, Event())
-    assert continuous.watch.failed is not None
-    return continuous.watch.failed
+def paused_live(spark: SparkSession, lake: Lake, of: Pipeline) -> str:
+    """Why a process that runs on and on pauses the view, and goes on itself."""
+    statuses: list[ProcessStatus] = []
+    wake = Event()
+
+    def ending() -> Literal["stop"] | None:
+        return "stop" if statuses and statuses[-1].queries["shares"].paused is not None else None
+
+    continuous = Continuous(spark, lake, of, utc_now, lambda measures: None, statuses.append)
+    continuous.run(ending, wake)
+    assert continuous.watch.failed is None
+    return str(statuses[-1].queries["shares"].paused)
 
 
-def test_a_step_that_fails_is_named_by_its_first_batch_however_many_have_come_since(
+def test_a_step_that_fails_pauses_its_operator_alone_and_is_told_by_its_first_batch(
     spark: SparkSession, lake: Lake
 ) -> None:
+    """However many batches have come since; the other view and its delivery go on, whichever order they are in."""
+    counts = Windowed("counts", parts, Tumbling("10 seconds"), {"rows": agg.count()})
+    sent = Delivery("sent", counts, JsonLines("out"))
+    best = top("best", parts, n=1, item="id", value="value")
+    both = replace(pipeline, operators=(shares, counts, best), deliveries=(sent,))
     land(lake, (0, 1))
-    drain(spark, lake, pipeline, now=lambda: NOW)
+    drain(spark, lake, both, now=lambda: NOW)
     land(lake, (1, 0))
     land(lake, (30, 1))
-    failures = [failed(spark, lake, pipeline)]
+    assert "It was to follow batches 1 to 2 of the log of parts." in paused(spark, lake, both)
+    assert rows(read_first(spark, lake, counts), "rows") == [(2,)]
+    assert [entry["rows"] for entry in delivered(lake) if "window_end" in entry] == [2]
     land(lake, (60, 1))
-    failures.append(failed(spark, lake, pipeline))
-    assert [(each.query, each.batch) for each in failures] == [("shares", 1)] * 2
+    done = drain_unpaused(spark, lake, both, now=lambda: NOW)
+    assert done.paused.keys() == {"shares"}
+    assert "It was to follow batches 1 to 3 of the log of parts." in str(done.paused["shares"])
+    assert "It was to follow batches 1 to 3 of the log of parts." in paused_live(spark, lake, both)
+    assert rows(read_first(spark, lake, counts), "rows") == [(1,), (2,)]
+    assert read(spark, lake, best, "state", "_timers") == [({},)]
 
 
 def test_updates_that_fail_are_named_by_the_first_batch_that_has_none_yet(spark: SparkSession, lake: Lake) -> None:
@@ -73,11 +114,11 @@ def test_updates_that_fail_are_named_by_the_first_batch_that_has_none_yet(spark:
     land(lake, (0, 1), (30, 1))
     drain(spark, lake, updated, now=lambda: NOW)
     land(lake, (1, 0))  # late, so that only updates count it
-    failures = [failed(spark, lake, updated)]
+    reasons = [paused(spark, lake, updated)]
     for second in (60, 90):
         land(lake, (second, 1))
-        failures.append(failed_live(spark, lake, updated))
-    assert [(each.query, each.batch) for each in failures] == [("shares", 1)] * 3
+        reasons.append(paused_live(spark, lake, updated))
+    assert all("bring its other tables from batch 1 on" in each for each in reasons), reasons
 
 
 def test_open_windows_that_fail_are_named_by_the_first_batch_that_they_do_not_show(
@@ -89,8 +130,49 @@ def test_open_windows_that_fail_are_named_by_the_first_batch_that_they_do_not_sh
     drain(spark, lake, shown, now=lambda: NOW)
     land(lake, (1, 0))
     land(lake, (2, 1))
-    failures = [failed(spark, lake, shown)]
+    reasons = [paused(spark, lake, shown)]
     assert len(read_batches(lake, parts)) == 3
     land(lake, (3, 1))
-    failures += [failed_live(spark, lake, shown), failed(spark, lake, shown)]
-    assert [(each.query, each.batch) for each in failures] == [("shares", 1)] * 3
+    reasons += [paused_live(spark, lake, shown), paused(spark, lake, shown)]
+    assert all("bring its other tables from batch 1 on" in each for each in reasons), reasons
+
+
+def test_a_paused_operator_takes_a_corrected_declaration_until_it_has_published_something(
+    spark: SparkSession, lake: Lake
+) -> None:
+    corrected = replace(shares, aggregates={"shares": agg.sum("60 / nullif(value, 0)")})
+    first, second, third = (
+        Pipeline(parts, (view,), deliveries=(Delivery("sent", view, JsonLines("out")),))
+        for view in (
+            shares,
+            corrected,
+            replace(shares, aggregates={"shares": agg.sum("60 div value"), "n": agg.count()}),
+        )
+    )
+    land(lake, (0, 0))
+    drain(spark, lake, first, now=lambda: NOW)
+    land(lake, (1, 2), (30, 1))
+    assert "tidemark rebuild" not in paused(spark, lake, first)
+    drain(spark, lake, second, now=lambda: NOW)
+    assert rows(read_first(spark, lake, corrected), "shares") == [(30.0,)]
+    assert [entry["shares"] for entry in delivered(lake) if "window_end" in entry] == [30.0]
+    # What somebody may have seen is never replaced without a word.
+    with pytest.raises(ChangedDeclaration, match=r"aggregate 'n' was nothing and is count.*tidemark rebuild shares"):
+        drain(spark, lake, third, now=lambda: NOW)
+
+
+def test_a_day_that_cannot_be_corrected_keeps_no_other_day_from_it(spark: SparkSession, lake: Lake) -> None:
+    day = 86_400
+    land(lake, *((each * day, 1) for each in range(4)))
+    drain(spark, lake, pipeline, now=lambda: NOW)
+    land(lake, (1, 2), (day + 1, 0), (2 * day + 1, 3))
+    drain(spark, lake, pipeline, now=lambda: NOW)
+    with pytest.raises(
+        CorrectionsFailed,
+        match=r"1 day of view 'shares' cannot be corrected, 2 others are: 2026-01-02: \[DIVIDE_BY_ZERO.*`60 div value`",
+    ) as raised:
+        correct(spark, lake, shares, now=lambda: NOW)
+    first, second, third = (at(each * day).date() for each in range(3))
+    assert raised.value.corrected == {first: 1, third: 1} and raised.value.failed.keys() == {second}
+    assert read(spark, lake, shares, "corrections", "shares") == [(80,), (90,)]
+    assert [pending.day for pending in runtime_of(shares, lake).plan(spark)] == [second]

@@ -25,7 +25,7 @@ from streaming.spark.java import require_java
 from streaming.spark.session import lenient_session, mark_tasks, start_session
 from streaming.spark.session_memory import remembered
 from streaming.spark.user_lists import CLASS_PATH, users_lists
-from streaming.spark.worker_errors import function_errors
+from streaming.spark.worker_errors import function_errors, raised_in_workers
 
 __all__ = [
     "BROKER",
@@ -60,6 +60,7 @@ __all__ = [
     "planned",
     "planned_offsets",
     "query_id",
+    "raised_in_workers",
     "remembered",
     "rename_taken",
     "require_java",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import localcontext
 from typing import Any
 
-from streaming.base import DeclarationError, from_micros, to_micros
+from streaming.base import DECIMALS, DeclarationError, from_micros, read_back, to_micros
 from streaming.clocks import BatchSummary, ClockState, joint_watermark, latest
 from streaming.declare import Keyed, Stream
-from streaming.keyed import NEVER, Fold, Key, PinnedRules, Pins, RuleHistory, read_back, row_class
+from streaming.keyed import NEVER, Fold, Key, PinnedRules, Pins, RuleHistory, row_class
 from tidemark.corrected import Come, corrected, key_of, plain
 from tidemark.played import Moment, Played
 
@@ -41,15 +42,16 @@ def play(
         raise DeclarationError(
             f"rules of keyed function {keyed.name!r} are SQL conditions, which only Spark can ask; use testing.run."
         )
-    player = _Player(keyed)
-    for number, batch in enumerate(batches):
-        player.add(batch if isinstance(batch, Mapping) else {keyed.streams[0].name: batch})
-        if steps is None or number in steps:
-            player.step()
-    player.step()
-    if end_of_input:
-        player.end_of_input()
-    return player.played()
+    with localcontext(DECIMALS):
+        player = _Player(keyed)
+        for number, batch in enumerate(batches):
+            player.add(batch if isinstance(batch, Mapping) else {keyed.streams[0].name: batch})
+            if steps is None or number in steps:
+                player.step()
+        player.step()
+        if end_of_input:
+            player.end_of_input()
+        return player.played()
 
 
 @dataclass

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from streaming import Lake, Pipeline, Stream, drain
-from streaming.base import utc_now
+from streaming.base import Reading, instant_of, python_values, utc_now
 from streaming.declare import Operator
 from streaming.operators import runtime_of
 from streaming.service.drain import Drained
@@ -29,6 +29,13 @@ Payload = Mapping[str, Any] | str | bytes
 Rows = list[tuple[Any, ...]]
 
 _FIRST_FILE = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _row(names: tuple[str, ...], values: tuple[Any, ...]) -> Row:
+    return Row(*names)(*values)
+
+
+_PLAIN = Reading(instant=instant_of, struct=_row)
 
 
 def timeline(
@@ -109,12 +116,13 @@ def read(spark: SparkSession, lake: Lake, view: Operator, what: str = "current",
 
 
 def rows(frame: DataFrame, *columns: str) -> Rows:
-    """The rows as plain tuples of `columns` (all by default), instants in UTC, sorted; nulls come first."""
-    collected = (frame.select(*columns) if columns else frame).collect()
-    plain = [tuple(_in_utc(value) for value in row) for row in collected]
+    """The rows as plain tuples of `columns` (all by default), sorted; nulls come first.
+
+    Instants are datetimes in UTC and structs `Row`s, at every depth; decimals have all their digits. Years before 1 and
+    beyond 9999, which Python's datetimes and dates do not have, are there as `FarInstant` and `FarDate`.
+    """
+    collected = (frame.select(*columns) if columns else frame).toArrow()
+    if not collected.num_columns:
+        return [()] * collected.num_rows
+    plain = list(zip(*(python_values(column, _PLAIN) for column in collected.columns), strict=True))
     return sorted(plain, key=lambda row: [(value is not None, str(value)) for value in row])
-
-
-def _in_utc(value: Any) -> Any:
-    # Spark hands over instants as local time without a zone.
-    return value.astimezone(UTC) if isinstance(value, datetime) else value

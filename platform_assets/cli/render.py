@@ -14,11 +14,12 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from streaming.base import shown
+from streaming.base import Reading, instant_of, python_values, shown
 from streaming.operators import Finding
 
 _WIDEST, _WIDEST_IN_BLOCK = 60, 2_000
 _ROWS, _BLOCKS = 20, 5
+_IN_UTC = Reading(instant=instant_of)
 
 
 def print_frame(console: Console, frame: DataFrame, title: str, limit: int | None) -> None:
@@ -92,7 +93,7 @@ def _print_blocks(console: Console, title: str, rows: pa.Table) -> None:
 
 def _values(rows: pa.Table) -> Iterable[tuple[Any, ...]]:
     # Not as dictionaries: a name may be there twice.
-    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    return zip(*(python_values(column, _IN_UTC) for column in rows.columns), strict=True)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -157,7 +158,8 @@ def _whole_text(value: Any) -> str:
         case bytes():
             return value.decode(errors="backslashreplace")
         case float():
-            return f"{value:.3f}"
+            # A small number is none, rounded so.
+            return f"{value:.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.3g}"
         case datetime():
             return f"{value:%Y-%m-%d %H:%M:%S}"
         case dict():

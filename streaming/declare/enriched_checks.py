@@ -16,6 +16,7 @@ from streaming.base import (
     check_number,
     check_tuple,
     check_type,
+    encoder,
     interval,
 )
 from streaming.declare.callables import check_callable
@@ -68,10 +69,11 @@ def check_answers(name: str, result: Mapping[str, str], default: Mapping[str, ob
         )
     for column, value in default.items():
         try:
-            pa.scalar(value, schema.field(column).type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            encoder(schema.field(column).type)(value)
+        except ValueError as error:
             raise DeclarationError(
-                f"default of enrichment {name!r} has {value!r} for {column!r}, which is a {result[column]}; correct it."
+                f"default of enrichment {name!r} has {value!r} for {column!r}, which is a {result[column]}: {error}; "
+                "correct it."
             ) from error
     if on_failure == "default" and not default:
         raise DeclarationError(

@@ -303,9 +303,7 @@ _UUID_WORDS = "a UUID, such as 6fa459ea-ee8a-3ca4-894e-db77e160355e"
 _LOGICAL_WORDS = {
     "date": DATE,
     "uuid": _UUID_WORDS,
-    **dict.fromkeys(
-        (f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros")), INSTANT
-    ),
+    **dict.fromkeys((f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros")), INSTANT),
 }
 _TYPE_WORDS = {
     "int": INT,

@@ -54,7 +54,10 @@ _CARRIERS = {
     "time-millis": ("int",),
     "duration": ("fixed",),
     **dict.fromkeys(
-        ("time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos"))),
+        (
+            "time-micros",
+            *(f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")),
+        ),
         ("long",),
     ),
 }
@@ -135,7 +138,7 @@ def kind_of(schema: Schema, named: Mapping[str, Schema]) -> dict[str, Any]:
     """A schema that is no union as an object with a `type`, whichever way it is written."""
     while not isinstance(schema, dict) or schema["type"] in named:
         name = schema if isinstance(schema, str) else schema["type"]
-        schema = named[name] if name in named else {"type": name}
+        schema = named.get(name, {"type": name})
     return schema
 
 

@@ -9,21 +9,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import FunctionError, from_micros
+from streaming.base import Encoder, FunctionError, computes_as_sql, encoder, from_micros, python_values, raised
 from streaming.declare import CoGroupFunction, described
 from streaming.joins.windows_rows import LEFT, RIGHT
-from streaming.keyed import encoder, python_values, row_class
+from streaming.keyed import row_class
 
 
 @dataclass(frozen=True)
 class CallPerWindow:
-    """Give the results of groups: those of their columns that are `kept`, then the columns of `results`."""
+    """Give the results of groups: those of their columns that are `kept`, then the columns of `results`.
 
+    `name` is that of the co-group.
+    """
+
+    name: str
     function: CoGroupFunction
     keys: tuple[str, ...]
     kept: tuple[str, ...]
     results: pa.Schema
 
+    @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield self._of_groups(batch)
@@ -37,26 +42,26 @@ class CallPerWindow:
         results: list[Any] = []
         places: list[int] = []
         for place, given in enumerate(zip(keys, *bounds, *sides, strict=True)):
-            given_back = [encode(each) for each in self._called(*given)]
+            given_back = self._called(encode, *given)
             results += given_back
             places += [place] * len(given_back)
         values = pa.RecordBatch.from_struct_array(pa.array(results, kind))
         kept = groups.select(list(self.kept)).take(pa.array(places, pa.int64()))
         return pa.RecordBatch.from_arrays([*kept.columns, *values.columns], names=[*self.kept, *self.results.names])
 
-    def _called(self, key: Any, start: int, end: int, left: list[Any], right: list[Any]) -> list[Any]:
+    def _called(self, encode: Encoder, key: Any, start: int, end: int, left: list[Any], right: list[Any]) -> list[Any]:
         try:
             given = list(self.function(key, start, end, left, right))
-            if None in given:
+            if any(each is None for each in given):
                 raise ValueError("it gave None in place of a result")
-            return given
+            return [encode(each) for each in given]
         # Whatever a user's function raises is told with the key and window that it was called for.
         except Exception as error:
             values = ", ".join(f"{name}={value!r}" for name, value in zip(self.keys, key, strict=True))
             raise FunctionError(
-                f"function {described(self.function)} failed for ({values}) and the window from {from_micros(start)} "
-                f"to {from_micros(end)}: {type(error).__name__}: {error}. Nothing of its step was written; correct it "
-                "and run again."
+                f"function {described(self.function)} of co-group {self.name!r} failed for ({values}) and the window "
+                f"from {from_micros(start)} to {from_micros(end)}: {raised(error)}. Nothing of its step was written; "
+                "correct it and run again."
             ) from error
 
 

@@ -73,7 +73,7 @@ def _called(groups: DataFrame, operator: CoGrouped, extra: tuple[str, ...]) -> D
     results = arrow_schema(operator.result)
     fields = [given.schema[name] for name in kept]
     schema = StructType([*fields, *from_arrow_schema(results, prefer_timestamp_ntz=False).fields])
-    return given.mapInArrow(CallPerWindow(operator.function, operator.by, tuple(kept), results), schema)
+    return given.mapInArrow(CallPerWindow(operator.name, operator.function, operator.by, tuple(kept), results), schema)
 
 
 def _in_order(rows: Column, columns: tuple[str, ...]) -> Column:

@@ -39,7 +39,6 @@ from streaming.keyed.rows import as_dict, row_class
 from streaming.keyed.rules import PinnedRules, Pins, RuleHistory
 from streaming.keyed.source_text import SOURCE, text_number
 from streaming.keyed.steps import NEWEST_INSTANT
-from streaming.keyed.values import encoder, python_values, read_back
 
 __all__ = [
     "FOREVER",
@@ -72,7 +71,6 @@ __all__ = [
     "count_window",
     "current_results",
     "deduplicated",
-    "encoder",
     "even_shares",
     "flat_mapped",
     "followed_by",
@@ -81,8 +79,6 @@ __all__ = [
     "latest",
     "marker_window",
     "not_followed_by",
-    "python_values",
-    "read_back",
     "read_corrections",
     "reduced",
     "rolling",

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import FunctionError, optional_micros
+from streaming.base import FunctionError, optional_micros, python_values
 from streaming.declare import Pinned, Stream
 from streaming.keyed.partition import BATCH, ORIGIN
 from streaming.keyed.rules import PinnedRules, Pins, RuleHistory
-from streaming.keyed.values import python_values
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after, head, valid
 
@@ -100,7 +99,7 @@ def add_rules(history: RuleHistory, rows: DataFrame, first: int) -> None:
         .select("_rule.*")
     )
     changes = in_force.union(rows.where(number > first).select(*columns)).orderBy(BATCH, ORIGIN).drop(ORIGIN)
-    values = [python_values(column.combine_chunks()) for column in changes.toArrow().columns]
+    values = [python_values(column) for column in changes.toArrow().columns]
     for *row, batch in zip(*values, strict=True):
         history.add(batch, tuple(row))
 

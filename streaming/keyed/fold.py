@@ -7,12 +7,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streaming.base import FunctionError
+from streaming.base import FunctionError, encoder, normalizer, raised
 from streaming.declare import FAILED, Keyed
 from streaming.keyed.key import FOREVER, NEVER, Key, Output, key_class
 from streaming.keyed.rows import as_dict
 from streaming.keyed.rules import PinnedRules
-from streaming.keyed.values import encoder, normalizer
 
 IDLE = "_idle"
 """The timer that forgets a key; its name comes before those of all others."""
@@ -60,6 +59,7 @@ class Fold:
         }
         fields = tuple(keyed.state_schema.names)
         self._unset = (None,) * len(fields)
+        self._batch = 0
         self._class = key_class(fields, encoders, frozenset(self._timers), self.outputs)
 
     def begin(self, values: tuple[Any, ...], state: Sequence[Any] = (), timers: Mapping[str, int] | None = None) -> Key:
@@ -83,6 +83,7 @@ class Fold:
         `batch` is the one that brought it, to the stream at place `of` in the declaration; `true` are the places of the
         rules whose condition is true of it.
         """
+        self._batch = batch
         before = at if self._by_event_time else stamp
         if key._due <= before:
             self.advance(key, before)
@@ -155,10 +156,11 @@ class Fold:
             function(key, *row)
             self._normalize(key)
         except Exception as error:
+            batch = f", batch {self._batch} of stream {key.stream!r}" if timer is None else ""
             raise FunctionError(
-                f"keyed function {self._name!r} raised in {_what(timer)} of key {key.key!r} at {key.at}: "
-                f"{_told(error)} {_given(row)}State then: {_state(key)}. Correct the function, or declare "
-                "on_error='side' to send such rows to the side output 'failed'. Nothing of this step was kept."
+                f"keyed function {self._name!r} raised in {_what(timer)} of key {key.key!r} at {key.at}{batch}: "
+                f"{_told(error, raised(error))} {_given(row)}State then: {_state(key)}. Correct the function, or "
+                "declare on_error='side' to send such rows to the side output 'failed'. Nothing of this step was kept."
             ) from error
 
     def _call_or_divert(self, key: Key, timer: str | None, function: Callable[..., None], *row: Any) -> None:
@@ -178,7 +180,14 @@ class Fold:
             key._due = min(timers.values(), default=FOREVER)
             del self.outputs[emitted:]
             held = as_json(as_dict(row[0])) if row else None
-            self.outputs.append(Output(FAILED, key.key, key.at, (_told(error), timer, held, as_json(state))))
+            self.outputs.append(
+                Output(
+                    FAILED,
+                    key.key,
+                    key.at,
+                    (_told(error, f"{type(error).__name__}: {error}"), timer, held, as_json(state)),
+                )
+            )
 
 
 def as_json(value: Any) -> str:
@@ -190,8 +199,8 @@ def _what(timer: str | None) -> str:
     return "on_row" if timer is None else f"timer {timer!r}"
 
 
-def _told(error: Exception) -> str:
-    return str(error) if isinstance(error, FunctionError) else f"{type(error).__name__}: {error}."
+def _told(error: Exception, text: str) -> str:
+    return str(error) if isinstance(error, FunctionError) else f"{text}."
 
 
 def _given(row: tuple[Any, ...]) -> str:

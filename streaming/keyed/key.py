@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from streaming.base import LAST_MILLISECOND, FunctionError, to_micros
+from streaming.base import LAST_MILLISECOND, Encoder, FunctionError, to_micros
 from streaming.keyed.rules import RulesInForce
-from streaming.keyed.values import Encoder
 
 NEVER = -(1 << 62)
 """A time in microseconds before all others."""

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from streaming.base import MICROSECOND
-from streaming.keyed.values import python_values
+from streaming.base import MICROSECOND, python_values
 
 START, FIRST_LATE, END, LATE_ROWS = "_start", "_first_late", "_end", "_late_rows"
 """Columns of a session: when it begins, its first late row, when it has ended; per day and stream, what came late."""

@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import FunctionError
+from streaming.base import FunctionError, computes_as_sql, kept_as, python_values, raised
 from streaming.declare import Keyed
 from streaming.keyed.buckets import Buckets
 from streaming.keyed.fold import as_json
 from streaming.keyed.tasks import REPORT, BucketFile
-from streaming.keyed.values import kept_as, python_values
 
 
 class Migrated:
@@ -38,7 +37,7 @@ class Migrated:
         except Exception as error:
             raise FunctionError(
                 f"keyed function {self._keyed.name!r} cannot go on from the state of key {key!r}: migrate failed with "
-                f"{type(error).__name__}: {error}. State of version {self._version}: {given}. Correct `migrate`, or "
+                f"{raised(error)}. State of version {self._version}: {given}. Correct `migrate`, or "
                 f"build the function anew with `tidemark rebuild {self._keyed.name}`. Nothing was changed."
             ) from error
 
@@ -73,6 +72,7 @@ class WriteMigrated:
     fields: tuple[str, ...] = ()
     buckets: Buckets = field(default_factory=lambda: Buckets.of_size(0, 0))
 
+    @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         migrated, reports = Migrated(self.keyed, self.version), []
         file: BucketFile | None = None

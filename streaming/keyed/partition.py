@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.base import python_values
 from streaming.declare import Keyed
 from streaming.keyed.fold import Fold, Kept
 from streaming.keyed.key import NEVER, Key, Output
 from streaming.keyed.rows import row_class
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.stored import OpenBucket, StoredKey, StoredState
-from streaming.keyed.values import python_values
 
 TIME, STAMP, BATCH, STREAM, ORIGIN = "_time", "_stamp", "_batch", "_stream", "_origin"
 MATCHING = "_matching"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from streaming.base import FunctionError
+from streaming.base import FunctionError, is_less
 from streaming.declare import Pinned
 from streaming.keyed.rows import row_class
 
@@ -33,7 +33,7 @@ class RuleHistory:
         chain = self.chains.setdefault(tuple(row[place] for place in self._keys), [])
         if chain and self._version is not None:
             new, old = row[self._version], chain[-1][1][self._version]
-            if old is not None and (new is None or new < old):
+            if old is not None and (new is None or is_less(new, old)):
                 return
         chain.append((batch, row))
 

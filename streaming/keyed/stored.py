@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from streaming.base import python_values
 from streaming.keyed.buckets import Buckets
 from streaming.keyed.state_columns import DUE, HASH
-from streaming.keyed.values import python_values
 from streaming.tables import storage
 
 Hashes = np.ndarray[Any, np.dtype[np.int64]]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.base import AT, EPOCH, MICROSECOND, FunctionError
+from streaming.base import AT, EPOCH, MICROSECOND, FunctionError, computes_as_sql
 from streaming.declare import STATE, Keyed
 from streaming.keyed.key import FOREVER, NEVER
 from streaming.keyed.partition import BucketBegun, Folded, KeysKept, Untouched, fold_partition
@@ -58,6 +58,7 @@ class WriteTables:
     state: StoredState
     rules: PinnedRules | None = None
 
+    @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = _Writer(self)
         try:
@@ -196,6 +197,7 @@ class LastTimer:
     state: StoredState
     rules: PinnedRules | None = None
 
+    @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         last = NEVER
         try:
@@ -220,6 +222,7 @@ class RowsOf:
     schema: pa.Schema
     rules: PinnedRules | None = None
 
+    @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for folded in fold_partition(self.keyed, self.clock, batches, self.rules):
             rows: list[tuple[Any, ...]] = []

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, wait
 from datetime import datetime
+from decimal import localcontext
 from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import to_micros
+from streaming.base import DECIMALS, encoder, to_micros
 from streaming.declare import Enriched
-from streaming.keyed import encoder
 from streaming.lookups.caller import Caller
 from streaming.lookups.coroutines import Coroutines
 from streaming.lookups.processes import CallError, Processes
@@ -79,7 +79,9 @@ class Calls:
             question.attempts += 1
             question.asked_at = asked = to_micros(self._now())
             try:
-                values = self._encode(await self._caller.call(question))
+                # The context is that of this task alone, whichever others run in its thread.
+                with localcontext(DECIMALS):
+                    values = self._encode(await self._caller.call(question))
                 return Answer(values, question.attempts, asked, to_micros(self._now()))
             # A call may raise anything: that is the answer to its own row, and to no other.
             except Exception as error:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import DeclarationError, FrozenMapping, interval
+from streaming.base import DeclarationError, FrozenMapping, interval, python_values
 from streaming.declare import LookupRequest
-from streaming.keyed import NEVER, as_dict, python_values
+from streaming.keyed import NEVER, as_dict
 from streaming.tables import delta
 
 _TIME = pa.timestamp("us", "UTC")
@@ -35,6 +35,9 @@ class DimensionLookup:
     at the time in the column `at` of the row that is asked for, from `valid_from` (included, null for no beginning) on,
     up to the next row of the same key or, where it is named, `valid_to` (excluded, null for no end). Without, keys must
     not repeat.
+
+    Keys are compared as SQL compares them: a null is equal to none, so that a row with one finds nothing, and columns
+    whose types have no values in common, such as text and whole numbers, are refused before anything is asked.
 
     Raises:
         DeclarationError: nothing to look up by, or a time without a column to hold it against.
@@ -64,13 +67,23 @@ class DimensionLookup:
                 "column of the row that is asked for."
             )
 
+    def check_types(self, asked: pa.Schema) -> None:
+        """Refuse to be asked by columns that the row does not have, or that no key of the table can be equal to.
+
+        Raises:
+            LookupError: with both types. Where there is no table yet, there is nothing to compare with.
+        """
+        table = delta.open_table(self.uri, self.version)
+        if table is not None:
+            _check_keys(self, asked, pa.schema(table.schema().to_arrow()))
+
     async def __call__(self, row: Any, request: LookupRequest) -> Values | None:
         """The answer for a row."""
         held: _Held = request.opened
         dimension = await held.current()
         asked = as_dict(row)
         key = tuple(asked[name] for name in self.on)
-        if self.at is not None and asked[self.at] is None:
+        if None in key or (self.at is not None and asked[self.at] is None):
             return None
         entry = dimension.find(key, None if self.at is None else asked[self.at])
         if entry is None:
@@ -97,8 +110,9 @@ class _Change:
 class _Dimension:
     """One version of the table."""
 
-    def __init__(self, version: int, changes: Mapping[tuple[Any, ...], list[_Change]]) -> None:
+    def __init__(self, version: int, keys: pa.Schema, changes: Mapping[tuple[Any, ...], list[_Change]]) -> None:
         self.version = version
+        self.keys = keys
         self._changes = {key: sorted(each, key=lambda change: change.since) for key, each in changes.items()}
 
     def find(self, key: tuple[Any, ...], at: int | None) -> Values | None:
@@ -137,7 +151,7 @@ def _read(lookup: DimensionLookup, before: _Dimension | None) -> _Dimension:
     """The version that is to be read now; `before` where it is still that one.
 
     Raises:
-        LookupError: there is no such table, or a key repeats.
+        LookupError: there is no such table, a key repeats, or the keys are of other types than before.
     """
     table = delta.open_table(lookup.uri, lookup.version)
     if table is None:
@@ -146,9 +160,14 @@ def _read(lookup: DimensionLookup, before: _Dimension | None) -> _Dimension:
         return before
     times = [name for name in (lookup.valid_from, lookup.valid_to) if name is not None]
     rows = delta.contents(table, columns=list(dict.fromkeys((*lookup.on.values(), *lookup.columns, *times))))
+    keys = pa.schema([rows.schema.field(name) for name in lookup.on.values()])
+    if before is not None and before.keys.types != keys.types:
+        raise LookupError(
+            f"the keys of {lookup.uri!r} were {_listed(before.keys)} and are {_listed(keys)} in version "
+            f"{table.version()}; run again, so that they are compared with the columns that are asked by"
+        )
     values = {
-        name: python_values((rows[name].cast(_TIME) if name in times else rows[name]).combine_chunks())
-        for name in rows.column_names
+        name: python_values(rows[name].cast(_TIME) if name in times else rows[name]) for name in rows.column_names
     }
     changes: dict[tuple[Any, ...], list[_Change]] = {}
     for number in range(rows.num_rows):
@@ -156,8 +175,45 @@ def _read(lookup: DimensionLookup, before: _Dimension | None) -> _Dimension:
         since = None if lookup.valid_from is None else row[lookup.valid_from]
         until = None if lookup.valid_to is None else row[lookup.valid_to]
         change = _Change(NEVER if since is None else since, until, {name: row[name] for name in lookup.columns})
-        changes.setdefault(tuple(row[name] for name in lookup.on.values()), []).append(change)
+        key = tuple(row[name] for name in lookup.on.values())
+        # Nobody is equal to a null.
+        if None not in key:
+            changes.setdefault(key, []).append(change)
     repeated = next((key for key, each in changes.items() if len(each) > 1), None)
     if lookup.valid_from is None and repeated is not None:
         raise LookupError(f"{lookup.uri!r} has several rows for {repeated!r}; name valid_from= if they follow in time")
-    return _Dimension(table.version(), changes)
+    return _Dimension(table.version(), keys, changes)
+
+
+def _check_keys(lookup: DimensionLookup, asked: pa.Schema, table: pa.Schema) -> None:
+    for name, key in lookup.on.items():
+        for column, columns, where in ((name, asked, "the row that is asked for"), (key, table, repr(lookup.uri))):
+            if column not in columns.names:
+                raise LookupError(f"{column!r} is no column of {where}, which has: {', '.join(columns.names)}")
+        of_row, of_table = asked.field(name).type, table.field(key).type
+        if not _can_be_equal(of_row, of_table):
+            raise LookupError(
+                f"column {name!r} is of type {of_row}, and {key!r} of {lookup.uri!r} of type {of_table}, so that no "
+                "value of one is one of the other; derive a column of the same type, such as "
+                f"derived={{'{name}_key': 'try_cast({name} as bigint)'}}, and look up by that"
+            )
+
+
+_FAMILIES: tuple[tuple[Callable[[pa.DataType], bool], ...], ...] = (
+    (pa.types.is_integer, pa.types.is_decimal),
+    (pa.types.is_integer, pa.types.is_floating),
+    (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
+    (pa.types.is_boolean,),
+    (pa.types.is_date,),
+    (pa.types.is_timestamp,),
+)
+"""Types with values in common. A decimal is as good as never equal to a double, in whose digits it is not written."""
+
+
+def _can_be_equal(one: pa.DataType, other: pa.DataType) -> bool:
+    return any(all(any(is_kind(kind) for is_kind in family) for kind in (one, other)) for family in _FAMILIES)
+
+
+def _listed(keys: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in keys)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, ORIGIN, interval, to_micros, utc_now
+from streaming.base import BATCH, ORIGIN, DeclarationError, interval, to_micros, utc_now
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
@@ -70,6 +70,7 @@ class EnrichedSteps:
         self._log = LogFiles(lake, enriched.of)
         key = ("enriched", enriched, self._log.columns())
         self._selected = remembered(spark, key, lambda: selected_schema(enriched, self._log.none(spark)))
+        self._check_types()
         self._schemas = table_schemas(enriched, self._selected)
         self._uris = {suffix: self._created(suffix) for suffix in self._schemas}
         self._cache = None if enriched.cache is None else Cache(interval(enriched.cache) // timedelta(microseconds=1))
@@ -130,6 +131,18 @@ class EnrichedSteps:
     def close(self) -> None:
         """Give up the calls in flight."""
         self._calls.close()
+
+    def _check_types(self) -> None:
+        """Let a call that knows of types refuse those of the columns that it is handed, before it is asked anything."""
+        check = getattr(self._enriched.call, "check_types", None)
+        if check is not None:
+            names = self._enriched.key or tuple(self._enriched.types)
+            try:
+                check(pa.schema([self._selected.field(name) for name in names]))
+            except LookupError as error:
+                raise DeclarationError(
+                    f"enrichment {self._enriched.name!r} cannot ask: {error}. Nothing was asked, and nothing is lost."
+                ) from error
 
     def _ask(self, rows: pa.Table) -> None:
         new, now = self._waiting.add(rows), to_micros(self._now())

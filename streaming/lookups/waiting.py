@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.base import BATCH, ORIGIN
+from streaming.base import BATCH, ORIGIN, python_values
 from streaming.declare import Enriched
-from streaming.keyed import python_values
 from streaming.lookups.question import Question, request_key
 
 RowPlace = tuple[int, str]
@@ -38,7 +37,7 @@ class Waiting:
     def add(self, rows: pa.Table, keys: Sequence[str] | None = None) -> list[Question]:
         """Let further rows wait; returns the questions that are new. `keys` are those with which they were asked."""
         open_ = {each.identity: each for each in self.unanswered} if self._enriched.key else {}
-        columns = [python_values(rows[name].combine_chunks()) for name in self._asked]
+        columns = [python_values(rows[name]) for name in self._asked]
         new: list[Question] = []
         rows = rows.cast(self.rows.schema)
         for number, (place, values) in enumerate(zip(places_of(rows), zip(*columns, strict=True), strict=True)):

@@ -9,9 +9,11 @@ import os
 import signal
 import threading
 from contextlib import ExitStack
+from decimal import setcontext
 from queue import SimpleQueue
 from typing import IO, Any
 
+from streaming.base import DECIMALS
 from streaming.declare import LookupRequest
 from streaming.keyed import row_class
 from streaming.lookups.frames import framed, read_frame
@@ -21,6 +23,7 @@ def main() -> None:
     """Serve until the input ends."""
     # Whoever asks is told of an interrupt, and ends this process when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    setcontext(DECIMALS)
     given, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # What the function prints must not get between the answers.
     os.dup2(2, 1)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.base import AT, BATCH, WRITTEN_AT
+from streaming.base import AT, BATCH, WRITTEN_AT, encoder
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.lookups.question import Answer
 from streaming.lookups.schemas import (
@@ -36,6 +36,7 @@ class StepFiles:
         self._enriched = enriched
         self._uris = uris
         self._schemas = schemas
+        self._default = encoder(pa.struct(list(enriched.answer_schema)))(enriched.default)
         self._same = {VERSION: enriched.version, STEP_COLUMN: step, WRITTEN_AT: now}
 
     def answered(self, rows: pa.Table, answers: Sequence[Answer]) -> dict[str, list[TaskFile]]:
@@ -92,7 +93,7 @@ class StepFiles:
         if answer.values is not None:
             return answer.values
         takes_default = answer.kind is None or self._enriched.on_failure == "default"
-        return self._enriched.default if takes_default else {}
+        return self._default if takes_default else {}
 
     @staticmethod
     def _failures(answers: Sequence[Answer]) -> dict[str, list[Any]]:

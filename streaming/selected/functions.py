@@ -9,22 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import FunctionError, arrow_schema
+from streaming.base import BATCH, ORIGIN, FunctionError, arrow_schema, encoder, python_values, raised
 from streaming.declare import ELEMENT, RowFunction
-from streaming.keyed import encoder, python_values, row_class
+from streaming.keyed import row_class
 
 
 @contextmanager
-def opened(function: RowFunction, task: int) -> Iterator[Applied]:
-    """The function, open for the rows of a task; it is closed whatever happens to them."""
+def opened(of: str, function: RowFunction, task: int) -> Iterator[Applied]:
+    """The function of the selection `of`, open for the rows of a task; it is closed whatever happens to them."""
     with nullcontext() if function.opens is None else function.opens(task) as given:
-        yield Applied(function, given)
+        yield Applied(of, function, given)
 
 
 class Applied:
     """A function that is open: called with rows, it gives those that become of them, with where these are from."""
 
-    def __init__(self, function: RowFunction, given: Any) -> None:
+    def __init__(self, of: str, function: RowFunction, given: Any) -> None:
+        self._of = of
         self._function = function
         self._given = given
         self._kind = pa.struct(list(arrow_schema(function.returns)))
@@ -44,7 +45,7 @@ class Applied:
         sources: list[int] = []
         elements: list[int] = []
         for place, row in enumerate(map(as_row, zip(*columns, strict=True))):
-            given = self._of_row(row)
+            given = self._of_row(row, rows, place)
             results += given
             sources += [place] * len(given)
             elements += range(len(given))
@@ -54,16 +55,18 @@ class Applied:
         columns = [*values.columns, *origins.columns, numbers]
         return pa.RecordBatch.from_arrays(columns, names=[*values.schema.names, *added, ELEMENT])
 
-    def _of_row(self, row: Any) -> list[Any]:
+    def _of_row(self, row: Any, rows: pa.RecordBatch, place: int) -> list[Any]:
         try:
             given = list(self._function.apply(row, self._given))
-            if None in given:
+            if any(each is None for each in given):
                 raise ValueError("it gave None in place of a row")
             return [self._encode(each) for each in given]
         # Whatever a user's function raises is told with the row that it was called for.
         except Exception as error:
             values = ", ".join(f"{name}={value!r}" for name, value in zip(row.columns_, row, strict=True))
+            batch, origin = (python_values(rows.column(name).slice(place, 1))[0] for name in (BATCH, ORIGIN))
             raise FunctionError(
-                f"function {self._function.name} failed for the row ({values}): {type(error).__name__}: {error}. "
-                "Nothing of its step was written; correct it and run again, or leave such rows out with `where`."
+                f"function {self._function.name} of selection {self._of!r} failed for the row ({values}) of batch "
+                f"{batch}, from {origin!r}: {raised(error)}. Nothing of its step was written; correct it and run "
+                "again, or leave such rows out with `where`."
             ) from error

@@ -112,4 +112,4 @@ def _kept(selected: Selected, to: str, candidates: Sequence[DataFrame]) -> DataF
         return kept
     schema = table_schemas(selected, {"": kept.schema})[""]
     results = schema.remove(schema.get_field_index(WRITTEN_AT))
-    return kept.mapInArrow(ApplyFunction(selected.function, results), spark_schema(results))
+    return kept.mapInArrow(ApplyFunction(selected.name, selected.function, results), spark_schema(results))

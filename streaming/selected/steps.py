@@ -74,6 +74,7 @@ class SelectedSteps:
     def _task(self, uris: Mapping[str, str], after: Reached, now: datetime) -> WriteOutputs:
         several = len(self._selected.reads) > 1
         return WriteOutputs(
+            self._selected.name,
             tuple(self._selected.outputs),
             uris,
             {to: self._schemas[to] for to in uris},

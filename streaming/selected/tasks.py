@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from streaming.base import AT, BATCH, DAY, WRITTEN_AT, FunctionError
+from streaming.base import AT, BATCH, DAY, WRITTEN_AT, FunctionError, computes_as_sql
 from streaming.declare import RowFunction
 from streaming.operators import FilterCounts
 from streaming.selected.functions import Applied, opened
@@ -37,11 +37,12 @@ _REPORT = pa.schema(
 
 @dataclass(frozen=True)
 class WriteOutputs:
-    """Write those outputs that have a place in `uris`, by suffix; `order` is that of the columns.
+    """Write those outputs of selection `name` that have a place in `uris`, by suffix; `order` is that of the columns.
 
     `batch`: the number that all rows get, null where each has its own.
     """
 
+    name: str
     order: tuple[str, ...]
     uris: Mapping[str, str]
     schemas: Mapping[str, pa.Schema]
@@ -49,6 +50,7 @@ class WriteOutputs:
     batch: int | None
     written_at: int
 
+    @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = {to: TaskFiles(uri, self.schemas[to], (AT, BATCH)) for to, uri in self.uris.items()}
         counts = dict.fromkeys(self.uris, FilterCounts())
@@ -74,7 +76,7 @@ class WriteOutputs:
     def _opened(self) -> AbstractContextManager[Applied | None]:
         if self.function is None or "" not in self.uris:
             return nullcontext()
-        return opened(self.function, _task())
+        return opened(self.name, self.function, _task())
 
     def _write(self, to: str, column: pa.Array, files: TaskFiles, applied: Applied | None) -> FilterCounts:
         # Of a row that is exploded, each element came to the filter; what it removed is null.
@@ -102,13 +104,15 @@ class WriteOutputs:
 
 @dataclass(frozen=True)
 class ApplyFunction:
-    """Hand on what becomes of the rows, of the columns in `schema` and the day; nothing is written."""
+    """Hand on what becomes of the rows of selection `name`, in the columns of `schema`; nothing is written."""
 
+    name: str
     function: RowFunction
     schema: pa.Schema
 
+    @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with opened(self.function, _task()) as applied:
+        with opened(self.name, self.function, _task()) as applied:
             for batch in batches:
                 rows = applied(batch)
                 columns = [rows.column(field.name).cast(field.type) for field in self.schema]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from streaming.spark import failed_expression
+from streaming.spark import failed_expression, raised_in_workers
 
 _GOES_ON = "Nothing is lost: it goes on where it stopped."
 
@@ -68,6 +68,9 @@ _KNOWN = (
 
 def explain_known(text: str, place: str) -> str | None:
     """What Spark's `text` means for `place`, and what to do, as one paragraph; None where it is not known."""
+    raised = raised_in_workers(text)
+    if raised is not None:
+        return raised[0].upper() + raised[1:]
     for kind in _KNOWN:
         match = re.search(kind.sign, text)
         if match is not None:

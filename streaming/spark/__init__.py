@@ -27,7 +27,7 @@ from streaming.spark.ordered_files import ordered
 from streaming.spark.session import lenient_session, mark_tasks, start_session
 from streaming.spark.session_memory import remembered
 from streaming.spark.user_lists import CLASS_PATH, users_lists
-from streaming.spark.worker_errors import cause_in_words, failed_expression, function_errors
+from streaming.spark.worker_errors import cause_in_words, failed_expression, function_errors, raised_in_workers
 
 __all__ = [
     "BROKER",
@@ -67,6 +67,7 @@ __all__ = [
     "planned",
     "planned_offsets",
     "query_id",
+    "raised_in_workers",
     "remembered",
     "rename_taken",
     "require_java",

@@ -48,7 +48,13 @@ def function_errors() -> Iterator[None]:
     try:
         yield
     except PythonException as error:
-        match = re.search(rf"{FunctionError.__name__}: (.*)", str(error))
-        if match is None:
+        told = raised_in_workers(str(error))
+        if told is None:
             raise
-        raise FunctionError(match[1]) from error
+        raise FunctionError(told) from error
+
+
+def raised_in_workers(text: str) -> str | None:
+    """What a function raised in Spark's workers as it was told there, of Spark's `text`; None where none did."""
+    match = re.search(rf"^(?:\w+\.)+{FunctionError.__name__}: (.*)$", text, re.MULTILINE)
+    return None if match is None else match[1].strip()

@@ -3,35 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from decimal import localcontext
+from typing import Any, cast
 
-import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from streaming.base import DECIMALS, WINDOW, FunctionError, python_values, raised
+from streaming.base import instant_of as instant
 from streaming.declare import WindowFunction
+from streaming.views.frames import arrow_columns, pandas_frame
 
 
-def apply_function(function: WindowFunction, members: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The results per group of `members` that agree in `keys`: `keys`, then the function's columns."""
-    apply, names = function.apply, list(function.columns)
+def apply_function(view: str, function: WindowFunction, members: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The results per group of `members` that agree in `keys`: `keys`, then the function's columns.
+
+    A task that calls the function raises FunctionError, with the names of view, key and window, where the function
+    raises or gives what is not declared.
+    """
+    apply, name = function.apply, function.name
     inputs = [name for name in members.columns if name not in ("_order", "_copy", *keys)]
-    # Keys travel beside the function, because pandas has no type for a window, which is a struct.
-    key_fields = [members.schema[name] for name in keys]
-    results = cast(StructType, StructType.fromDDL(function.returns))
     given = [name for name in inputs if name != "_position"] + [name for name in keys if not name.startswith("_")]
+    results = cast(StructType, StructType.fromDDL(function.returns))
+    returned = to_arrow_schema(results, timezone="UTC")
 
-    def compute(rows: pd.DataFrame) -> pd.DataFrame:
-        ordered = rows.sort_values("_position")[given].reset_index(drop=True)
-        computed = apply(ordered)[names].reset_index(drop=True)
-        first = rows.iloc[0]
-        for place, name in enumerate(keys):
-            # Of type object: pandas takes an empty list for numbers, which Spark refuses in place of a window.
-            computed.insert(place, name, pd.Series([first[name]] * len(computed), dtype=object))
-        return computed
+    def compute(rows: pa.Table) -> pa.Table:
+        ordered = rows.sort_by("_position").select(given)
+        try:
+            with localcontext(DECIMALS):
+                computed = apply(pandas_frame(ordered))
+        # Whatever a user's function raises is told with the key and window that it was called for.
+        except Exception as error:
+            raise FunctionError(_told(view, name, rows, keys, raised(error))) from error
+        try:
+            values = arrow_columns(computed, returned)
+        except ValueError as error:
+            raise FunctionError(_told(view, name, rows, keys, str(error).replace("\n", " "))) from error
+        # Keys travel beside the function, because pandas has no type for a window, which is a struct.
+        of_group = rows.select(list(keys)).take(pa.array([0] * len(computed), pa.int64()))
+        return pa.table([*of_group.columns, *values], names=[*keys, *returned.names])
 
+    key_fields = [members.schema[name] for name in keys]
     return (
-        members.drop("_order", "_copy")
-        .groupBy(*keys)
-        .applyInPandas(compute, StructType([*key_fields, *results.fields]))
+        members.drop("_order", "_copy").groupBy(*keys).applyInArrow(compute, StructType([*key_fields, *results.fields]))
+    )
+
+
+def _told(view: str, function: str, rows: pa.Table, keys: Sequence[str], why: str) -> str:
+    first: dict[str, Any] = {name: python_values(rows.column(name).slice(0, 1))[0] for name in keys}
+    key = ", ".join(f"{name}={value!r}" for name, value in first.items() if not name.startswith("_"))
+    window = first[WINDOW]
+    return (
+        f"function {function} of view {view!r} failed for ({key}) and the window from {instant(window['start'])} to "
+        f"{instant(window['end'])}, which has {rows.num_rows} rows: {why}. Nothing of its step was written; correct it "
+        "and run again."
     )

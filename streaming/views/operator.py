@@ -26,6 +26,7 @@ from streaming.operators import (
     slices,
     versions_now,
 )
+from streaming.spark import function_errors
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan, read_corrections
 from streaming.views.current import current_results
@@ -164,7 +165,8 @@ class WindowedRuntime(OperatorRuntime):
         now: Callable[[], datetime],
         on_day: Callable[[date, int], None] = lambda day, rows: None,
     ) -> dict[date, int]:
-        return correct(spark, self.lake, self.operator, days, now, on_day)
+        with function_errors():
+            return correct(spark, self.lake, self.operator, days, now, on_day)
 
     def read_through(self) -> dict[str, int]:
         return {self.operator.of.name: read_through(self.lake, self.operator)}

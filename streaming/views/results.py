@@ -130,7 +130,7 @@ def finish(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
         firsts = members(groups, view, *extra).where(F.col("_copy") == 1)
         keys = (*view.by, WINDOW, *extra)
         if view.function is not None:
-            results = apply_function(view.function, firsts, keys)
+            results = apply_function(view.name, view.function, firsts, keys)
         else:
             results = firsts.groupBy(*keys).agg(
                 *(aggregate.column().alias(name) for name, aggregate in view.aggregates.items())

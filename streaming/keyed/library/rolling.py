@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.base import DeclarationError, check_mapping, check_type
+from streaming.base import DeclarationError, check_mapping, check_type, is_less
 from streaming.declare import Keyed, Stream
 from streaming.keyed.columns import row_types, struct_of, type_of
 from streaming.keyed.key import Key
@@ -38,7 +38,7 @@ class _Rolling:
             return before + value
         # Of equal values the one that came first stays.
         newest = before[self.column] if self.whole else before
-        if value < newest if self.kind.startswith("min") else value > newest:
+        if is_less(value, newest) if self.kind.startswith("min") else is_less(newest, value):
             return {name: row[name] for name in self.whole} if self.whole else value
         return before
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.base import check_number, check_type
+from streaming.base import check_number, check_type, is_less, is_same
 from streaming.declare import Keyed, Stream
 from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
@@ -24,15 +24,15 @@ class _Rank:
         if item is None or value is None:
             return
         before = key.ranking or []
-        best = next((entry["value"] for entry in before if entry["item"] == item), None)
-        if best is not None and value <= best:
+        best = next((entry["value"] for entry in before if is_same(entry["item"], item)), None)
+        if best is not None and not is_less(best, value):
             return
-        others = [entry for entry in before if entry["item"] != item]
+        others = [entry for entry in before if not is_same(entry["item"], item)]
         # Of equal values the one that came first is ahead.
-        place = sum(entry["value"] >= value for entry in others)
+        place = sum(not is_less(entry["value"], value) for entry in others)
         key.ranking = [*others[:place], {"item": item, "value": value}, *others[place:]][: self.n]
         for number, entry in enumerate(key.ranking):
-            if number >= len(before) or entry != before[number]:
+            if number >= len(before) or not is_same(entry, before[number]):
                 key.emit(rank=number + 1, **{self.item: entry["item"], self.value: entry["value"]})
 
 

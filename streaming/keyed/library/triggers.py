@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from streaming.base import check_number
+from streaming.base import canonical, check_number
 from streaming.declare import check_callable, micros
 
 Notes = dict[str, int]
@@ -123,8 +123,9 @@ class RepeatTrigger(Trigger):
     def __call__(self, notes: Notes, value: Any, at: int) -> bool:
         for name in [name for name, before in notes.items() if at - before > self._longest]:
             del notes[name]
-        repeated = repr(value) in notes
-        notes[repr(value)] = max(at, notes.get(repr(value), at))
+        name = repr(canonical(value))
+        repeated = name in notes
+        notes[name] = max(at, notes.get(name, at))
         return repeated
 
     def merged(self, notes: Iterable[Notes]) -> Notes:

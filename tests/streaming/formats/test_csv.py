@@ -42,7 +42,7 @@ RECORDS: dict[str, list[str | None]] = {
     '1,"two\r\nlines"\r\n': ["1", "two\r\nlines"],
     "a,b\n": ["a", "b"],
     "a,b\r": ["a", "b"],
-    'five",5\'': ['five"', "5'"],
+    "five\",5'": ['five"', "5'"],
     ' "a",b': [' "a"', "b"],
     "\\,b": ["\\", "b"],
     '"""",""""""': ['"', '""'],
@@ -98,18 +98,14 @@ def test_an_escape_makes_the_next_sign_stand_for_itself_in_quotes_or_not() -> No
 
 def test_a_value_is_judged_by_its_type_and_the_reason_shows_it() -> None:
     form = Csv("id string not null, n int, d decimal(10,2), t timestamp, b boolean", null="NA")
-    assert read(form, b"a,5,1.50,2026-01-01 00:00Z,TRUE") == Row(
-        ["a", 5, decimal("1.50"), 1_767_225_600_000_000, True]
-    )
+    assert read(form, b"a,5,1.50,2026-01-01 00:00Z,TRUE") == Row(["a", 5, decimal("1.50"), 1_767_225_600_000_000, True])
     assert read(form, b"NA,NA,,NA,NA") == Row([None] * 5, {"id": "required: id is missing"})
     assert read(form, b'"NA",1.5,1.005,2026-01-01T00:00:00,' + b"y" * 60) == Row(
         ["NA", None, None, None, None],
         {
             "n": "type: n is not a whole number within int, got 1.5",
             "d": "type: d is not a number within decimal(10,2), got 1.005",
-            "t": (
-                "type: t is not ISO-8601 text with an offset, such as 2026-01-01T00:00:00Z, got 2026-01-01T00:00:00"
-            ),
+            "t": ("type: t is not ISO-8601 text with an offset, such as 2026-01-01T00:00:00Z, got 2026-01-01T00:00:00"),
             "b": f"type: b is not true or false, got {'y' * 50}...",
         },
     )

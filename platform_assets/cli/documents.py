@@ -29,7 +29,10 @@ class Document(BaseModel):
 
 
 class FindingDocument(BaseModel):
-    """One law: `checked` is how many things were compared, `broken` how many of them break it."""
+    """One law: `checked` is how many things were compared, `broken` how many of them break it.
+
+    `independent`: what must be was computed by another engine than what is.
+    """
 
     law: str
     subject: str
@@ -38,6 +41,7 @@ class FindingDocument(BaseModel):
     broken: int
     holds: bool
     advice: str
+    independent: bool
 
 
 class AuditDocument(Document):

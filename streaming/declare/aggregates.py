@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streaming.base import ORDER, DeclarationError, check_type
+
+_EPSILON = 2.0**-52
+_EXACT = "0D"
+"""The rounding of a value that is one of the rows', or that is made of sorted ones."""
 
 _ARRIVAL = f"struct({ORDER}._batch, {ORDER}._origin)"
 """A row's place in the log."""
@@ -35,6 +39,9 @@ class Aggregate:
 
     With `parts`, what is kept of an open session is these, and `whole` makes the value of them; without, its rows.
     `in_doubles`: the parts are, so that they do not tell a decimal exactly.
+
+    `rounding` is an aggregate over the same rows: how far two values of it in doubles may be apart that differ in the
+    order of their rows alone. Without it the audit allows a billionth of the value.
     """
 
     sql: str
@@ -43,6 +50,7 @@ class Aggregate:
     parts: tuple[Part, ...] = ()
     whole: str = "{0}"
     in_doubles: bool = False
+    rounding: str | None = None
 
     def __post_init__(self) -> None:
         check_type("sql of an aggregate", self.sql, str, "Spark SQL as text, such as 'sum(amount) / count(amount)'")
@@ -59,8 +67,10 @@ def _added(sql: str, meaning: str, of_nothing: int | None = None) -> Aggregate:
 
 
 def _averaged(sql: str, value: str, meaning: str) -> Aggregate:
+    """An aggregate that is a sum divided by the number of its summands; the rounding is that of the sum."""
     total, number = Part(f"sum(cast({value} as double))", "sum({0})"), Part(f"count({value})", "sum({1})")
-    return Aggregate(sql, meaning, parts=(total, number), whole="{0} / nullif({1}, 0)", in_doubles=True)
+    rounding = f"sum(abs(cast({value} as double))) * {2 * _EPSILON!r}"
+    return Aggregate(sql, meaning, None, (total, number), "{0} / nullif({1}, 0)", in_doubles=True, rounding=rounding)
 
 
 def _picked(function: str, value: str, place: str, meaning: str) -> Aggregate:
@@ -69,7 +79,7 @@ def _picked(function: str, value: str, place: str, meaning: str) -> Aggregate:
         Part(f"{function}_by({value}, {place})", f"{function}_by({{0}}, {{1}})"),
         Part(f"{function}({place})", f"{function}({{1}})"),
     )
-    return Aggregate(parts[0].sql, meaning, parts=parts)
+    return Aggregate(parts[0].sql, meaning, parts=parts, rounding=_EXACT)
 
 
 def count(where: str | None = None) -> Aggregate:
@@ -85,18 +95,25 @@ def mean(value: str) -> Aggregate:
 
 
 def sum(value: str) -> Aggregate:
-    """Sum of the SQL expression `value` over its non-null rows; null where there are none."""
-    return _added(f"sum({value})", f"sum of {value}")
+    """Sum of the SQL expression `value` over its non-null rows; null where there are none.
+
+    Two sums of the same doubles in other orders differ by at most the number of summands times the sum of their
+    amounts times the machine epsilon (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+    """
+    rounding = f"count({value}) * sum(abs(cast({value} as double))) * {_EPSILON!r}"
+    return replace(_added(f"sum({value})", f"sum of {value}"), rounding=rounding)
 
 
 def minimum(value: str) -> Aggregate:
     """Smallest value of the SQL expression `value`; null where there is none."""
-    return Aggregate(f"min({value})", f"smallest {value}", parts=(Part(f"min({value})", "min({0})"),))
+    parts = (Part(f"min({value})", "min({0})"),)
+    return Aggregate(f"min({value})", f"smallest {value}", parts=parts, rounding=_EXACT)
 
 
 def maximum(value: str) -> Aggregate:
     """Greatest value of the SQL expression `value`; null where there is none."""
-    return Aggregate(f"max({value})", f"greatest {value}", parts=(Part(f"max({value})", "max({0})"),))
+    parts = (Part(f"max({value})", "max({0})"),)
+    return Aggregate(f"max({value})", f"greatest {value}", parts=parts, rounding=_EXACT)
 
 
 def share(condition: str) -> Aggregate:
@@ -115,8 +132,13 @@ def count_distinct(value: str) -> Aggregate:
 
 
 def stddev(value: str) -> Aggregate:
-    """Sample standard deviation of the SQL expression `value`; null for fewer than two non-null rows."""
-    return Aggregate(f"stddev_samp({value})", f"standard deviation of {value}")
+    """Sample standard deviation of the SQL expression `value`; null for fewer than two non-null rows.
+
+    The rounding is that of formulas that update it (Chan, Golub, LeVeque: Algorithms for Computing the Sample
+    Variance, 1983).
+    """
+    rounding = f"sqrt(count({value}) * sum(pow(cast({value} as double), 2))) * {2 * _EPSILON!r}"
+    return Aggregate(f"stddev_samp({value})", f"standard deviation of {value}", rounding=rounding)
 
 
 def percentile(value: str, share: float) -> Aggregate:
@@ -127,17 +149,17 @@ def percentile(value: str, share: float) -> Aggregate:
     """
     if not 0 <= share <= 1:
         raise DeclarationError(f"a percentile of {share!r} does not exist; give a share between 0 and 1, such as 0.95.")
-    return Aggregate(f"percentile({value}, {share!r})", f"percentile {share:g} of {value}")
+    return Aggregate(f"percentile({value}, {share!r})", f"percentile {share:g} of {value}", rounding=_EXACT)
 
 
 def median(value: str) -> Aggregate:
     """The middle value of the SQL expression `value`; of an even number of rows, halfway between the middle two."""
-    return Aggregate(f"percentile({value}, 0.5)", f"median of {value}")
+    return Aggregate(f"percentile({value}, 0.5)", f"median of {value}", rounding=_EXACT)
 
 
 def mode(value: str) -> Aggregate:
     """The most frequent non-null value of the SQL expression `value`; of several, the smallest."""
-    return Aggregate(f"mode({value}, true)", f"most frequent {value}")
+    return Aggregate(f"mode({value}, true)", f"most frequent {value}", rounding=_EXACT)
 
 
 def first(value: str) -> Aggregate:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Finding:
     """How one law fares: what was counted (`checked`), how many of them break it, and in words what was compared.
 
-    `advice` says what to do about what breaks it, where that is known.
+    `advice` says what to do about what breaks it, where that is known. `independent`: what must be was computed by
+    another engine, without the code that computed what is.
     """
 
     law: str
@@ -18,6 +19,7 @@ class Finding:
     broken: int
     compared: str
     advice: str = ""
+    independent: bool = False
 
     @property
     def holds(self) -> bool:

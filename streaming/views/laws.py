@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import reduce
 
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -24,6 +25,7 @@ from streaming.views.kept_numbers import kept_days
 from streaming.views.kinds import kind_of
 from streaming.views.late import in_lateness
 from streaming.views.position import Position
+from streaming.views.recount import Recount, Scope, Unsupported
 from streaming.views.results import aggregate, group, late_pairs_in, pairs
 from streaming.views.updates import read_updates, updated_through, updates_between
 
@@ -91,7 +93,8 @@ def audit_view(
     # The view may be some batches behind the log.
     there = Position.of(delta.open_table(lake.first(view), tables.first)).watermark
     clock = there if lake.cut is None else watermark
-    published = F.col("window_end") <= literal(None if clock is None else view.window.closed_by(clock))
+    closed_by = None if clock is None else view.window.closed_by(clock)
+    published = F.col("window_end") <= literal(closed_by)
     kept = kept_days(delta.open_table(lake.first(view), tables.first))
     since = whole_in(lake, view, {view.of.name: log})
     compared_days = can_be_compared(since) & (~F.col("_day").isin(*kept) if kept else F.lit(True))
@@ -101,7 +104,8 @@ def audit_view(
         behind += f"; {len(kept)} days keep numbers of erased rows"
     on_time = closed_results(counted.where("not _late"))
     description = f"windows: stream = batch, on-time rows{behind}"
-    yield compare("first result", view, first.where(compared_days), on_time, view.columns, description)
+    yield compare("first result", view, first.where(compared_days), on_time, view.columns, description, counted)
+    waiting: set[date] = set()
     if view.late == "drop":
         yield Finding(
             "convergence", view.name, 0, 0, f"not promised: {counts['late']:,} late pairs dropped as declared"
@@ -122,7 +126,11 @@ def audit_view(
             "windows: current = batch, all rows"
             + (f"; {len(waiting)} days wait" if waiting else "")
             + of_kept_days(since),
+            counted,
         )
+    if lake.cut is None:
+        settled_scope = None if view.late == "drop" else Scope(closed_by, since, kept | waiting)
+        yield from _counted_again(lake, tables, log, Scope(closed_by, since, kept), settled_scope)
     if updates is not None and updated:
         yield compare(
             "idempotence",
@@ -131,6 +139,7 @@ def audit_view(
             updates_between(rows, view, Position(), updated).where(compared_days),
             (*view.columns, "_batch", "_retracted"),
             "updates: computed again, equal",
+            counted,
             "_batch",
         )
     if corrections is not None and lake.cut is None:
@@ -141,7 +150,34 @@ def audit_view(
             _recomputed(rows, corrections.where(compared_days), view, batches).where(compared_days),
             (*view.columns, "_late_rows", "_retracted", "_through_batch"),
             "corrections: computed again, equal",
+            counted,
         )
+
+
+def _counted_again(
+    lake: Lake, tables: PinnedView, log: LogAtVersion, published: Scope, settled: Scope | None
+) -> Iterator[Finding]:
+    """What another engine finds of the first results and, where `settled` is given, of the current ones."""
+    view = tables.view
+    rows, first = (
+        delta.open_table(uri, version)
+        for uri, version in ((lake.log(view.of), log.version), (lake.first(view), tables.first))
+    )
+    updates, corrections = (
+        None if version == delta.BEFORE else delta.open_table(uri, version)
+        for uri, version in ((lake.updates(view), tables.updates), (lake.corrections(view), tables.corrections))
+    )
+    assert rows is not None and first is not None
+    try:
+        recount = Recount(view, rows)
+        yield recount.first(first, published)
+        current = None if settled is None else recount.current(first, updates, corrections, settled)
+        if current is not None:
+            yield current
+    except Unsupported as error:
+        yield Finding("first result", view.name, 0, 0, f"windows: not counted by DataFusion: {error}")
+    except DeltaError as error:
+        yield Finding("first result", view.name, 0, 0, f"windows: not counted by DataFusion, which fails: {error}")
 
 
 def _not_updated(counted: DataFrame, view: Windowed, updated: Sequence[Batch]) -> set[date]:

@@ -21,6 +21,7 @@ DECLARED: dict[str, tuple[Window, Assign]] = {
     "days": (Tumbling("1 day", "5 hours"), windows.tumbling(24 * HOUR, 5 * HOUR)),
     "sliding": (Sliding("10 seconds", "4 seconds"), windows.sliding(10 * SECOND, 4 * SECOND)),
     "exact": (Sliding("90 minutes", "30 minutes", "15 minutes"), windows.sliding(3 * HOUR // 2, HOUR // 2, HOUR // 4)),
+    "many": (Sliding("61 seconds", "7 seconds", "3 seconds"), windows.sliding(61 * SECOND, 7 * SECOND, 3 * SECOND)),
     "gapped": (Sliding("3 seconds", "7 seconds", "2 seconds"), windows.sliding(3 * SECOND, 7 * SECOND, 2 * SECOND)),
     "new_york": (LocalDays("America/New_York"), windows.local_days("America/New_York")),
     "kathmandu": (LocalDays("Asia/Kathmandu"), windows.local_days("Asia/Kathmandu")),

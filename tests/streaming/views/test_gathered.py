@@ -56,3 +56,20 @@ def test_one_step_over_rows_that_are_late_for_some_of_their_windows(
     begin = at(0).timestamp()
     counts = {(key, round(end / 1e6 - begin)): number for key, end, number in results}
     assert counts == expected(size, slide)
+
+
+def test_1440_windows_a_row_are_all_published_in_bounded_memory(spark: SparkSession, lake: Lake) -> None:
+    """A window of a day that slides by the minute: an expression for each window took more memory than there is."""
+    minutes = [number * 21 for number in range(100)]
+    view = replace(count_by_sensor, window=Sliding("1 day", "1 minute"))
+    run(
+        spark,
+        lake,
+        Pipeline(stream, (view,)),
+        readings(", ".join(f"a@{60 * each}" for each in minutes)),
+        end_of_input=True,
+    )
+    counts = Counter(end for each in minutes for end in range(each + 1, each + 1441))
+    begin = at(0).timestamp()
+    results = read_first(spark, lake, view).selectExpr("unix_micros(window_end)", "readings").collect()
+    assert {round((end / 1e6 - begin) / 60): number for end, number in results} == counts

@@ -1,0 +1,294 @@
+"""Results of a view counted once more by another engine: DataFusion, over the files of the log and of the tables.
+
+The laws of `streaming.views.laws` compute what must be by the code that computed what is, so that a fault of that code
+is on both sides. Nothing here goes through Spark, or through the code that assigns windows, aggregates or overlays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+
+import pyarrow as pa
+import sqlglot
+from deltalake import DeltaTable, QueryBuilder
+from sqlglot import exp
+
+from streaming.base import EPOCH, MICROSECOND, interval, signed_interval
+from streaming.declare import Aggregate, Windowed
+from streaming.operators import Finding
+from streaming.windows import SessionWindow, Sliding, Tumbling
+
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "integer", "bigint", "byte", "short", "long"})
+_DOUBLES = frozenset({"double", "float"})
+_DISCRETE = _INTEGERS | {"string", "boolean", "date", "timestamp"}
+_COMPARED = _INTEGERS | {"string", "boolean"}
+"""Types of columns that both engines compare alike with a literal."""
+_CONDITIONS = (exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.In)
+_TERMS = (exp.Column, exp.Identifier, exp.Literal, exp.Null, exp.Boolean, exp.Neg)
+_DOUBLE, _WIDE, _MICROS = "cast({0} as double)", "cast({0} as decimal(38, 0))", "arrow_cast({0}, 'Int64')"
+_EPSILON = 2.0**-52
+_GREATEST = 1.7e308
+_DAY = 86_400_000_000
+
+
+class Unsupported(Exception):
+    """The view computes what is not counted again here; the text says what."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The results that are compared: of windows that end by `closed`, of days from `since` on but for those `without`.
+
+    Where `closed` is null no window is closed.
+    """
+
+    closed: datetime | None
+    since: date | None = None
+    without: Collection[date] = ()
+
+    def condition(self) -> str:
+        """SQL over `_start` and `_end`, microseconds since the epoch."""
+        if self.closed is None:
+            return "false"
+        conditions = [f"(_end <= {_instant(self.closed)})"]
+        if self.since is not None:
+            conditions.append(f"(_start >= {_instant(datetime.combine(self.since, time(), UTC))})")
+        if self.without:
+            days = ", ".join(str((day - EPOCH.date()).days) for day in sorted(self.without))
+            conditions.append(f"({_floor('_start', _DAY)} / {_DAY} not in ({days}))")
+        return " and ".join(conditions)
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value of a result: SQL over the `rows` of a window, and the form in which stored and counted ones are compared.
+
+    `{0}` stands in `rows` and `tolerance` for `of_row`, SQL over one row, and in `form` for the value. `tolerance`, of
+    doubles: how far two values may be apart that differ in the order of rows alone.
+    """
+
+    rows: str
+    of_row: str = "null"
+    form: str = "{0}"
+    tolerance: str | None = None
+
+    def differs(self, name: str, allowed: str) -> str:
+        """SQL over the two sides of a result: whether its values are different by more than is `allowed`."""
+        stored, counted = f"max({name}) filter (where _side = 1)", f"max({name}) filter (where _side = 2)"
+        if self.tolerance is None:
+            return f"({stored} is distinct from {counted})"
+        allowed = f"max({allowed}) filter (where _side = 2)"
+        return (
+            f"(case when ({stored} is null) or ({counted} is null) then ({stored} is distinct from {counted}) "
+            f"when isnan({stored}) or isnan({counted}) then (isnan({stored}) <> isnan({counted})) "
+            f"else ({stored} <> {counted}) and (abs({stored} - {counted}) > "
+            f"case when {allowed} < {_GREATEST} then {allowed} else 0.0 end) end)"
+        )
+
+
+class Recount:
+    """The results of a view, counted from the files of its `log`.
+
+    Raises:
+        Unsupported: they are not counted here.
+    """
+
+    def __init__(self, view: Windowed, log: DeltaTable) -> None:
+        self._view = view
+        self._log = log
+        self._types = {name: type_ for name, type_ in view.of.types.items() if type_ is not None}
+        if view.distinct or view.function is not None:
+            raise Unsupported("rows that count once" if view.distinct else "what a function makes of a window")
+        if others := [key for key in view.by if self._types.get(key) not in _DISCRETE]:
+            raise Unsupported(f"the key {others[0]!r}")
+        self._rows = self._windows(
+            f"select *, {_micros(view.of.event_time)} as _at, {_micros('_watermark')} as _stamp from log where "
+            f"(_day is not null) and ({'true' if view.where is None else self._condition(view.where)})"
+        )
+        self._values = {_name(name): self._value(each) for name, each in view.aggregates.items()}
+        self._keys = ", ".join((*map(_name, view.by), "_start", "_end"))
+
+    def first(self, first: DeltaTable, scope: Scope) -> Finding:
+        """First results against the rows that came in time."""
+        stored = self._stored("first_")
+        return self._compare(
+            "first result", stored, "_on_time", "windows: stream = DataFusion, on-time rows", scope, {"first_": first}
+        )
+
+    def current(
+        self, first: DeltaTable, updates: DeltaTable | None, corrections: DeltaTable | None, scope: Scope
+    ) -> Finding | None:
+        """First results overlaid with updates and corrections against all rows.
+
+        None where windows merge: which results one stands for does not follow from its bounds.
+        """
+        if self._view.window.merging:
+            return None
+        tables = {"first_": first}
+        layers = [self._stored("first_", "-1 as _through", "0 as _layer", "false as _hidden")]
+        sides = (("updates_", updates, "_batch"), ("corrections_", corrections, "_through_batch"))
+        for layer, (name, table, through) in enumerate(sides, 1):
+            if table is not None:
+                tables[name] = table
+                retracts = any(field.name == "_retracted" for field in table.schema().fields)
+                hidden = "coalesce(_retracted, false) as _hidden" if retracts else "false as _hidden"
+                layers.append(self._stored(name, f"{through} as _through", f"{layer} as _layer", hidden))
+        newest = f"rank() over (partition by {self._keys} order by _through desc, _layer desc) as _place"
+        overlaid = f"select *, {newest} from ({' union all '.join(layers)}) as layers"
+        stored = f"select * from ({overlaid}) as overlaid where (_place = 1) and (not _hidden)"
+        return self._compare("convergence", stored, "true", "windows: current = DataFusion, all rows", scope, tables)
+
+    def _stored(self, table: str, *more: str) -> str:
+        keys = [
+            *map(_name, self._view.by),
+            f"{_micros('window_start')} as _start",
+            f"{_micros('window_end')} as _end",
+        ]
+        values = (f"{value.form.format(name)} as {name}" for name, value in self._values.items())
+        return f"select {', '.join((*keys, *values, *more))} from {table}"
+
+    def _compare(
+        self, law: str, stored: str, rows: str, words: str, scope: Scope, tables: Mapping[str, DeltaTable]
+    ) -> Finding:
+        """Stored and counted results in one list, grouped by key and window: each is there once a side, and equal."""
+        values = "".join(f", {name}" for name in self._values)
+        # A column for each: DataFusion takes two aggregates of one column for the same, whatever it is cast to.
+        inputs = "".join(f", {value.of_row} as _v_{place}" for place, value in enumerate(self._values.values()))
+        counted, allowed, doubles = "", "", list[str]()
+        for place, (name, value) in enumerate(self._values.items()):
+            counted += f", {value.form.format(value.rows.format(f'_v_{place}'))} as {name}"
+            if value.tolerance is not None:
+                doubles.append(f"_t_{place}")
+                allowed += f", {value.tolerance.format(f'_v_{place}')} as _t_{place}"
+        paired = f"select {self._keys}{inputs} from ({self._rows}) as paired where {rows}"
+        truth = f"select {self._keys}{counted}{allowed} from ({paired}) as taken group by {self._keys}"
+        nothing = "".join(f", cast(null as double) as {name}" for name in doubles)
+        told = "".join(f", {name}" for name in doubles)
+        within = scope.condition()
+        both = (
+            f"select {self._keys}{values}{nothing}, 1 as _side from ({stored}) as stored where {within} union all "
+            f"select {self._keys}{values}{told}, 2 as _side from ({truth}) as counted where {within}"
+        )
+        once = [f"(count(*) filter (where _side = {side}) <> 1)" for side in (1, 2)]
+        wrong = " or ".join(
+            (*once, *(value.differs(name, f"_t_{place}") for place, (name, value) in enumerate(self._values.items())))
+        )
+        results = f"select ({wrong}) as wrong from ({both}) as sides group by {self._keys}"
+        query = f"select count(*) as checked, count(*) filter (where wrong) as broken from ({results}) as results"
+        engine = QueryBuilder().register("log", self._log)
+        for name, table in tables.items():
+            engine.register(name, table)
+        [row] = pa.table(engine.execute(query)).to_pylist()
+        return Finding(law, self._view.name, row["checked"], row["broken"], words, independent=True)
+
+    def _windows(self, rows: str) -> str:
+        """SQL: the `rows` once per window, with `_start` and `_end` and whether they are `_on_time` for it."""
+        window = self._view.window
+        if isinstance(window, SessionWindow) and window.gap is not None:
+            return self._sessions(rows, interval(window.gap) // MICROSECOND)
+        if not isinstance(window, Tumbling | Sliding):
+            raise Unsupported(f"windows of {type(window).__name__}")
+        size, period = interval(window.size) // MICROSECOND, interval(window.period) // MICROSECOND
+        last = _floor("_at", period, signed_interval(window.offset) // MICROSECOND)
+        starts = f"generate_series({last} - {(-(-size // period) - 1) * period}, {last}, {period})"
+        started = f"select *, unnest({starts}) as _start from ({rows}) as valid"
+        return (
+            f"select *, _start + {size} as _end, (_stamp is null) or (_start + {size} > _stamp) as _on_time "
+            f"from ({started}) as started where (_start + {size} > _at)"
+        )
+
+    def _sessions(self, rows: str, gap: int) -> str:
+        """Rows of a key in time, a gap or less apart from the one before: of late ones no session is looked at here."""
+        by = ", ".join((*map(_name, self._view.by), "_on_time"))
+        judged = f"select *, (_stamp is null) or (_at >= _stamp) as _on_time from ({rows}) as valid"
+        before = f"lag(_at) over (partition by {by} order by _at)"
+        begun = f"select *, case when _at - {before} <= {gap} then 0 else 1 end as _begins from ({judged}) as judged"
+        number = f"sum(_begins) over (partition by {by} order by _at)"
+        numbered = f"select *, {number} as _session from ({begun}) as begun"
+        whole = f"over (partition by {by}, _session)"
+        bounds = f"min(_at) {whole} as _start, max(_at) {whole} + {gap} as _end"
+        return f"select *, {bounds} from ({numbered}) as numbered"
+
+    def _value(self, aggregate: Aggregate) -> _Value:
+        tree = sqlglot.parse_one(aggregate.sql, dialect="spark")
+        if isinstance(tree, exp.Count) and isinstance(tree.this, exp.Literal):
+            return _Value("count(*)")
+        if isinstance(tree, exp.CountIf):
+            return _Value("count(*) filter (where {0})", self._condition(tree.this.sql("spark")))
+        distinct = isinstance(tree, exp.ArraySize) and isinstance(tree.this, exp.ArrayUniqueAgg)
+        value = tree.this.this if distinct else tree.this
+        type_ = self._types.get(value.name, "") if isinstance(value, exp.Column) else ""
+        column = _name(value.name) if type_ else ""
+        if distinct and type_ in _DISCRETE:
+            return _Value("count(distinct {0})", column)
+        if isinstance(tree, exp.Sum | exp.Avg) and type_ in _DOUBLES:
+            return _added(column, isinstance(tree, exp.Avg))
+        if isinstance(tree, exp.Avg) and type_ in _INTEGERS:
+            return _added(column, averaged=True)
+        if isinstance(tree, exp.Sum) and type_ in _INTEGERS:
+            return _Value("sum({0})", _WIDE.format(column), _WIDE)
+        if isinstance(tree, exp.Sum) and type_.startswith("decimal"):
+            exact = f"arrow_cast({{0}}, 'Decimal256(76, {_scale(type_)})')"
+            return _Value("sum({0})", exact.format(column), exact)
+        if isinstance(tree, exp.Min | exp.Max) and type_:
+            return _extreme("min" if isinstance(tree, exp.Min) else "max", column, type_)
+        raise Unsupported(aggregate.meaning)
+
+    def _condition(self, text: str) -> str:
+        """A condition of Spark for DataFusion."""
+        tree = sqlglot.parse_one(text, dialect="spark")
+        alike = all(self._types.get(node.name) in _COMPARED for node in tree.find_all(exp.Column))
+        if not alike or not all(isinstance(node, (*_CONDITIONS, *_TERMS)) for node in tree.walk()):
+            raise Unsupported(f"the condition {text!r}")
+        # DataFusion takes more than it should into the right side of some operators, unless there are brackets.
+        for node in list(tree.find_all(exp.Connector, exp.Not)):
+            for side in ("this", "expression"):
+                if isinstance(node.args.get(side), exp.Expr) and not isinstance(node.args[side], exp.Paren):
+                    node.set(side, exp.Paren(this=node.args[side]))
+        return f"({tree.sql('postgres', identify=True)})"
+
+
+def _added(column: str, averaged: bool) -> _Value:
+    """The sum or mean in doubles; two of them differ by what the order of their summands may make of these."""
+    value, amounts = _DOUBLE.format(column), "sum(abs({0}))"
+    if averaged:
+        return _Value("sum({0}) / nullif(count({0}), 0)", value, _DOUBLE, f"{amounts} * {2 * _EPSILON!r}")
+    return _Value("sum({0})", value, _DOUBLE, f"{amounts} * count({{0}}) * {_EPSILON!r}")
+
+
+def _extreme(function: str, column: str, type_: str) -> _Value:
+    """The least or greatest; of doubles NaN is the greatest, as in Spark, where DataFusion takes any of the two."""
+    if type_ in _INTEGERS | {"string", "date"} or type_.startswith("decimal"):
+        return _Value(f"{function}({{0}})", column)
+    if type_ == "timestamp":
+        return _Value(f"{function}({{0}})", _MICROS.format(column), _MICROS)
+    if type_ not in _DOUBLES:
+        raise Unsupported(f"the {function} of {type_}")
+    numbers = f"{function}({{0}}) filter (where not isnan({{0}}))"
+    special = "case when count(*) filter (where isnan({0})) > 0 then cast('NaN' as double) end"
+    order = (special, numbers) if function == "max" else (numbers, special)
+    return _Value(f"coalesce({', '.join(order)})", _DOUBLE.format(column), _DOUBLE, "cast(0 as double)")
+
+
+def _scale(decimal: str) -> int:
+    return int(decimal.rstrip(")").rpartition(",")[2])
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _micros(column: str) -> str:
+    return _MICROS.format(_name(column))
+
+
+def _instant(instant: datetime) -> int:
+    return (instant - EPOCH) // MICROSECOND
+
+
+def _floor(number: str, step: int, offset: int = 0) -> str:
+    """The number rounded down to a step from the offset; SQL's remainder has the sign of the number."""
+    rest = f"({number} - ({offset})) % {step}"
+    return f"({number} - (({rest} + {step}) % {step}))"

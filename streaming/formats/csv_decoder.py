@@ -96,7 +96,7 @@ class CsvDecoder(Decoder):
         except UnicodeError:
             raise Unreadable(f"the payload is not {self.encoding.upper()}") from None
         text = text.removeprefix(_BYTE_ORDER_MARK)
-        return self._named(text) if self.header else self._row(self._record(text, 0, len(self.columns)))
+        return self._named(text) if self.header else self._judged(self._record(text, 0, len(self.columns)))
 
     def _record(self, text: str, start: int, fields: int) -> Record:
         """The one record of so many fields that a text is from a place on."""
@@ -124,9 +124,9 @@ class CsvDecoder(Decoder):
         written = dict(zip(names, self._record(text, end, len(names)), strict=True))
         read = [self.fields.get(column, column) for column in self.columns]
         unknown = [name or "" for name in names if name not in read]
-        return self._row([written.get(name) for name in read], unknown)
+        return self._judged([written.get(name) for name in read], unknown)
 
-    def _row(self, record: Record, unknown: Sequence[str] = ()) -> Row:
+    def _judged(self, record: Record, unknown: Sequence[str] = ()) -> Row:
         values: list[Any] = []
         wrong: dict[str, str] = {}
         for column, leaf, text in zip(self.declared, self._leaves, record, strict=True):

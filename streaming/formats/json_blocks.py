@@ -37,7 +37,7 @@ _QUICK = {
 """Types of which Arrow says what the strict reader says, and as what it is asked for them."""
 
 _DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
+_INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-](0[0-9]|1[0-7]):?[0-5][0-9])$"
 _MICROS_A_DAY = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = FIRST_MICRO // _MICROS_A_DAY, LAST_MICRO // _MICROS_A_DAY
 _ROW = re.compile(r" in row ([0-9]+)$")

@@ -1,0 +1,210 @@
+"""Payloads that are read together are what the strict reader says of each, and no payload fails a batch."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streaming import Json
+from streaming.base import arrow_schema
+from streaming.formats.decoder import Decoder, Row
+from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG
+from streaming.formats.json_blocks import BlockReader, schema_of
+from streaming.formats.json_decoder import JsonDecoder
+from streaming.formats.json_text import object_of
+from streaming.formats.nested import reader_of
+
+SCHEMA = """id string not null, at timestamp, value double, n bigint, k int, small smallint, tiny tinyint, flag boolean,
+    d date"""
+VALUES = (
+    *(
+        '"a"',
+        '"5"',
+        '"true"',
+        '""',
+        '"{x}"',
+        '"a}b"',
+        '"NaN"',
+        '"\\u0041"',
+        '"é"',
+        '"\\"}"',
+        "'q'",
+        '"\\ud83d"',
+        '"\t"',
+    ),
+    *("5", "-5", "5.0", "1e2", "2.5", "-0.0", "-0", "0.1", "127", "128", "40000", "2147483648", "9223372036854775808"),
+    *("1e400", "1e-400", "NaN", "Infinity", "-Infinity", "+1", "01", "1.", f"1.{'0' * 40}1", "1234567890" * 4),
+    *("true", "false", "null", "{}", '{"v":1}', "[]", "[1]", '"\ud800"', '"\n"', "0x1", "1/**/", "1 //"),
+    *('"2026-01-02T00:00:00Z"', '"2026-02-30T00:00:00Z"', '"x2026-01-02T00:00:00Z"', '"2026-01-02"', '"2026-02-30"'),
+    *('"2026-01-02 00:00:00Z"', '"2026-01-02T00:00Z"', '"2026-01-02T00:00:00+00"', '"2026-01-02T00:00:00.1234567Z"'),
+    *('"0000-01-01"', '"0000-01-01T00:00:00Z"', '"9999-12-31T23:59:59-01:00"', '"0001-01-01T00:00:00+01:00"'),
+    *('"2026-01-02T24:00:00Z"', '"2026-01-02T00:00:60Z"', '"2026-01-02T00:00:00+19:00"', '"10000-01-01"'),
+)
+DECLARED = {
+    "id": ('"a"', '"é"', '"\\u0041"', '"{x}"', '"\\ud83d\\ude00"', "null"),
+    "at": ('"2026-01-02T00:00:00Z"', '"2026-01-02T00:00:00.123456+01:00"', '"2026-01-02T00:00:00-0130"', "null"),
+    "value": ("5", "-5", "2.5", "-0.0", "1e2", "0.1", "1e308", "5e-324", "9007199254740993", "null"),
+    "n": ("5", "-5", "9223372036854775807", "-9223372036854775808", "null"),
+    "k": ("5", "-2147483648", "null"),
+    "small": ("127", "-32768"),
+    "tiny": ("127", "-128"),
+    "flag": ("true", "false", "null"),
+    "d": ('"2026-01-02"', '"0001-01-01"', '"9999-12-31"', "null"),
+}
+OTHERS = ("other", "ID", "id")
+BEHIND, BEFORE = (
+    (" ", "x", "{}", "}", "]{}", "\t", ",", "//c", "\r", "\n", '{"id":"b"}'),
+    (" ", "\ufeff", "[", "x", "{"),
+)
+
+
+def payloads(number: int, seed: int, hostile: float) -> list[bytes | None]:
+    """Objects of declared values, some of them with other values, other names, or damaged at an end."""
+    drawn = random.Random(seed)
+    lines: list[bytes | None] = []
+    for _ in range(number):
+        spoiled = drawn.random() < hostile
+        fields = {name: drawn.choice(DECLARED[name]) for name in DECLARED if drawn.random() < 0.8}
+        fields["id"] = '"a"'
+        parts = [f'"{name}":{drawn.choice(("", "", " "))}{value}' for name, value in fields.items()]
+        drawn.shuffle(parts)
+        damage = drawn.random() if spoiled else 1
+        if damage < 0.5:
+            name = drawn.choice([*DECLARED])
+            parts = [part for part in parts if not part.startswith(f'"{name}"')]
+            parts.append(f'"{name}":{drawn.choice(VALUES)}')
+        elif damage < 0.65:
+            parts.append(f'"{drawn.choice(OTHERS)}":{drawn.choice(VALUES)}')
+        text = "{" + ",".join(parts) + "}"
+        if 0.65 <= damage < 0.8:
+            text += drawn.choice(BEHIND)
+        elif 0.8 <= damage < 0.9:
+            text = drawn.choice(BEFORE) + text
+        elif damage < 0.95:
+            text = text if damage < 0.65 else text[:-1]
+        elif damage < 1:
+            lines.append(drawn.choice((None, b"", b"\xff", b'{"id":"\xff"}', b"{}", b'{"id":"\xed\xa0\xbd"}')))
+            continue
+        lines.append(text.encode("utf-8", "surrogatepass"))
+    return lines
+
+
+def decoder(form: Json) -> JsonDecoder:
+    names = tuple(column.name for column in form.columns)
+    reasons = pa.struct([(name, pa.string()) for name in names])
+    added = [(UNREADABLE, pa.string()), (WRONG, reasons), (UNKNOWN, pa.list_(pa.string()))]
+    types = pa.schema([*arrow_schema(form.schema), *(pa.field(*each) for each in added)])
+    return JsonDecoder(names, types, None, form.columns, form.fields)
+
+
+def rows(arrays: list[pa.Array]) -> list[str]:
+    """Rows as text, in which minus zero is another number, and an instant that Python has not is a number."""
+    plain = [array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array for array in arrays]
+    return [str(row) for row in zip(*(array.to_pylist() for array in plain), strict=True)]
+
+
+@pytest.mark.parametrize(("hostile", "certain"), [(0.0, 3_000), (0.002, 1), (0.02, 0), (0.3, 0)])
+def test_what_is_read_together_is_what_the_strict_reader_says(hostile: float, certain: int) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    sent = pa.array(payloads(3_000, seed, hostile), pa.binary())
+    of = decoder(Json(SCHEMA))
+    assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
+    assert of._blocks is not None and of._blocks.read(sent).certain.sum() >= certain
+
+
+def test_what_arrow_refuses_keeps_nothing_beside_it_from_being_read_together() -> None:
+    of = decoder(Json(SCHEMA))
+    assert of._blocks is not None
+    sent = payloads(2_000, 1, 0)
+    for place in range(0, 2_000, 100):
+        sent[place] = b'{"id":5}'
+    assert of._blocks.read(pa.array(sent, pa.binary())).certain.sum() == 1_980
+    # Where there are too many of them, that would cost more than to read all singly.
+    sent[::10] = [b'{"id":5}'] * 200
+    assert of._blocks.read(pa.array(sent, pa.binary())).certain.sum() == 0
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_each_hostile_value_beside_valid_ones_is_judged_alone(value: str) -> None:
+    of = decoder(Json(SCHEMA))
+    valid = b'{"id":"a","at":"2026-01-02T00:00:00Z","d":"2026-01-02","n":1}'
+    sent = [
+        payload
+        for name in DECLARED
+        for payload in (valid, f'{{"id":"b","{name}":{value}}}'.encode("utf-8", "surrogatepass"), valid)
+    ]
+    both = rows(of.arrays(pa.array(sent, pa.binary()), None))
+    assert both == rows(Decoder.arrays(of, pa.array(sent, pa.binary()), None))
+
+
+def test_flat_columns_of_certain_types_are_read_together_and_no_others() -> None:
+    together = schema_of(Json("id string, n tinyint").columns, {"id": "_id"})
+    assert together == pa.schema([("_id", pa.string()), ("n", pa.int8())])
+    for type_ in ("float", "decimal(5,2)", "array<int>", "struct<a: int>", "map<string, int>"):
+        assert schema_of(Json(f"id string, v {type_}").columns, {}) is None
+
+
+def test_a_field_of_another_name_than_its_column_is_read_together_too() -> None:
+    of = decoder(Json("id string not null, n int", {"id": "_id"}))
+    sent = pa.array([b'{"_id":"a","n":1}', b'{"id":"b"}'], pa.binary())
+    assert rows(of.arrays(sent, None)) == [
+        "('a', 1, None, None, None)",
+        "(None, None, None, {'id': 'required: _id is missing', 'n': None}, ['id'])",
+    ]
+
+
+def test_nothing_at_all_and_nothing_certain_are_blocks_too() -> None:
+    of = decoder(Json("id string"))
+    for sent in ([], [None], [b"x"], [b"{x}"], [b"{}\n{}"]):
+        assert len(of.arrays(pa.array(sent, pa.binary()), None)[0]) == len(sent)
+
+
+@dataclass
+class Careless(Decoder):
+    """Yields what stands in the payload, which its type may not be able to keep."""
+
+    @property
+    def name(self) -> str:
+        return "careless"
+
+    def row(self, content: bytes, identity: int | None, client: Any) -> Row:
+        return Row([json.loads(content)])
+
+
+def test_a_value_that_arrow_cannot_take_is_the_matter_of_its_row_alone() -> None:
+    added = [("v", pa.int8()), (UNREADABLE, pa.string()), (WRONG, pa.struct([("v", pa.string())]))]
+    of = Careless(("v",), pa.schema([*added, (UNKNOWN, pa.list_(pa.string()))]), None)
+    values, reasons, *_ = of.arrays(pa.array([b"1", b"300", b'"x"', None, b"2"], pa.binary()), None)
+    assert values.to_pylist() == [1, None, None, None, 2]
+    assert [reason and reason[:56] for reason in reasons.to_pylist()] == [
+        None,
+        "careless: a value is none of its declared type (Value 30",
+        "careless: a value is none of its declared type (Could no",
+        None,
+        None,
+    ]
+
+
+def test_a_reader_of_blocks_says_which_payloads_are_certain() -> None:
+    form = Json("id string not null, value double")
+    schema = schema_of(form.columns, {})
+    assert schema is not None
+    sent = [
+        b'{"id":"a"}',
+        b'{"value":1}',
+        b'{"id":"b","value":NaN}',
+        b'{"id":5}',
+        b"x",
+        None,
+        b'{"id":"c","value":-0.0}',
+    ]
+    block = BlockReader(form.columns, schema, [pa.string(), pa.float64()]).read(pa.array(sent, pa.binary()))
+    assert block.certain.tolist() == [True, False, False, False, False, False, True]
+    assert [str(column.to_pylist()) for column in block.columns] == ["['a', 'c']", "[None, 0.0]"]
+    assert reader_of(form.columns)(object_of(b'{"id":"c","value":-0.0}')).values == ["c", 0.0]

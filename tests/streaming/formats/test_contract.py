@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.formats.csv import Csv
@@ -33,6 +34,36 @@ SAMPLES = Samples(
 
 def test_json_keeps_the_contract(spark: SparkSession) -> None:
     check_format(spark, Json(SCHEMA), SAMPLES)
+
+
+def test_json_with_values_within_values_keeps_the_contract(spark: SparkSession) -> None:
+    form = Json(
+        "id string not null, items array<struct<price: decimal(10,2) not null, qty: int>>, "
+        "by map<string, struct<n: bigint, at: timestamp>>, st struct<d: date not null, x: float, b: boolean>",
+        {"id": "_id"},
+    )
+    instant = datetime(2026, 1, 1, 0, 0, 0, 1)
+    good = {
+        b'{"_id":"a","items":[{"price":1.50,"qty":2},null],"by":{"k":{"n":1,"at":"2026-01-01T00:00:00.000001Z"},"l":null},'
+        b'"st":{"d":"9999-12-31","x":0.5}}': {
+            "id": "a",
+            "items": [Row(price=Decimal("1.50"), qty=2), None],
+            "by": {"k": Row(n=1, at=instant), "l": None},
+            "st": Row(d=date.max, x=0.5, b=None),
+        },
+        b'{"_id":"b","items":[],"by":{}}': {"id": "b", "items": [], "by": {}, "st": None},
+        b'\xef\xbb\xbf {"_id":"c"}\n': {"id": "c", "items": None, "by": None, "st": None},
+    }
+    wrong = {
+        b'{"_id":"d","items":[{"price":1.005}],"st":{"d":"2026-01-01","x":1e39}}': frozenset({"items", "st"}),
+        b'{"_id":"e","items":[{"qty":1}],"by":{"k":{"at":"2026-01-01T00:00:00"}}}': frozenset({"items", "by"}),
+        b'{"_id":"\\ud83d","st":{}}': frozenset({"id", "st"}),
+    }
+    unknown = {
+        b'{"_id":"f","id":"g","st":{"d":"2026-01-01","y":1},"by":{"k":{"z":1}}}': frozenset({"id", "st.y", "by.z"})
+    }
+    unreadable = (b'{"_id":"h","_id":"i"}', b'{"_id":"j"}]{"_id":"k"}', b"{'_id':'l'}", b'{"_id":NaN}')
+    check_format(spark, form, Samples(good, wrong, unknown, unreadable))
 
 
 def test_text_keeps_the_contract(spark: SparkSession) -> None:
@@ -65,8 +96,19 @@ def test_csv_keeps_the_contract(spark: SparkSession) -> None:
         b"a,,1000,2026-01-01T00:00:00,1,NaN": frozenset({"amount", "at", "ok", "d"}),
         b",x,y,z,u,1e999": frozenset({"id", "count", "amount", "at", "ok", "d"}),
     }
-    unreadable = (b"", b"a", b"a,,,,", b"a,,,,,,", b"\xff,,,,,", b"a,,,,,\nb,,,,,", b"\n")
+    unreadable = (b"", b"a", b"a,,,,", b"a,,,,,,", b"\xff,,,,,", b"a,,,,,\nb,,,,,", b"\n", b'a,,,,,"x', b'"a"b,,,,,')
     check_format(spark, form, Samples(good, wrong, {}, unreadable))
+
+
+def test_csv_with_a_header_in_each_payload_keeps_the_contract(spark: SparkSession) -> None:
+    form = Csv("id string not null, n int", ";", "'", "\\", "NA", "latin-1", True, {"id": "No."})
+    good = {
+        "No.;n\n\u00fc\\;;5".encode("latin-1"): {"id": "\u00fc;", "n": 5},
+        b"n;No.\r\nNA;''\r\n": {"id": "", "n": None},
+    }
+    wrong = {b"n\n1": frozenset({"id"}), b"No.;n\na;x": frozenset({"n"})}
+    unknown = {b"No.;more\na;1": frozenset({"more"})}
+    check_format(spark, form, Samples(good, wrong, unknown, (b"No.;n", b"No.;n\n1", b"No.;n\n'a;1", b"n;n\n1;1")))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Csv(Format):
     `header`: each payload begins with a record of names, which says for this payload in which order its fields stand; a
     column that it does not name is null, and fields of other names are counted as unknown. `fields` has the names of
     columns that are called otherwise there, such as `{"id": "Order No."}`. A payload is read by itself, so the header
-    of a file helps only where its source sends it along with each record.
+    of a file has to come along with each of its records, as `Files(..., payloads=CsvRecords(header=True))` sees to.
 
     Raises:
         DeclarationError: the schema cannot be read or has a type that is not allowed; a sign is not one character, or

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Literal
 
 import pyarrow as pa
@@ -31,15 +32,24 @@ class CsvRecords:
     `separator` and `quote` are those of the `Csv` that reads the payloads. A quote counts where a field begins; what
     follows one that is never closed is one payload, which `Csv` refuses.
 
+    `header`: the first record of a file names the fields of the others, and is sent along with each of them, for a
+    `Csv` that has `header=True` as well; columns may then stand in another order in each file. A file with nothing but
+    a header is one payload, which `Csv` refuses, so that it is not lost without a word.
+
+    `comment`: records that begin with this sign are left out.
+
     Raises:
         DeclarationError: a sign is not one character of ASCII.
     """
 
     separator: str = ","
     quote: str = '"'
+    header: bool = False
+    comment: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("separator", "quote"):
+        check_type("header of CsvRecords", self.header, bool, "True or False")
+        for name in ("separator", "quote", *(() if self.comment is None else ("comment",))):
             sign = getattr(self, name)
             check_type(f"{name} of CsvRecords", sign, str, "one character")
             if len(sign) != 1 or not sign.isascii() or sign in "\r\n":
@@ -84,15 +94,18 @@ def cut_files(rows: DataFrame, payloads: Payloads, encoding: str) -> DataFrame:
     is_utf8 = codecs.lookup(encoding).name == _UTF8
     if payloads in ("lines", "file") and is_utf8:
         return rows
-    cut = partial(_cut_batches, cut=_cut_of(payloads), encoding=None if is_utf8 else encoding)
+    cut = partial(_cut_batches, cut=cut_of(payloads), encoding=None if is_utf8 else encoding)
     return rows.selectExpr("cast(_raw as binary) as _raw", "_origin").mapInArrow(
         cut, rows.selectExpr("cast(_raw as binary) as _raw", "_origin").schema
     )
 
 
-def _cut_of(payloads: Payloads) -> Cut:
+def cut_of(payloads: Payloads) -> Cut:
+    """What a file is cut into."""
     if isinstance(payloads, CsvRecords):
-        return partial(records, separator=payloads.separator.encode(), quote=payloads.quote.encode())
+        comment = None if payloads.comment is None else payloads.comment.encode()
+        cut = partial(records, separator=payloads.separator.encode(), quote=payloads.quote.encode(), comment=comment)
+        return partial(_with_header, records=cut) if payloads.header else cut
     return elements if payloads == "array" else _whole
 
 
@@ -171,16 +184,34 @@ def _skipped(content: bytes, place: int) -> int:
     return place
 
 
-def records(content: bytes, separator: bytes, quote: bytes) -> Iterator[bytes]:
+def _with_header(content: bytes, records: Cut) -> Iterator[bytes]:
+    """Each record of a file but the first one, behind that one; which stands alone where no other follows."""
+    found = records(content)
+    header, first = next(found, None), next(found, None)
+    if header is None:
+        return
+    if first is None:
+        yield header
+        return
+    for record in chain([first], found):
+        yield header + b"\n" + record
+
+
+def records(content: bytes, separator: bytes, quote: bytes, comment: bytes | None = None) -> Iterator[bytes]:
     """The records of CSV, without the line ends behind them; those within quotes are kept.
 
-    A quote that never ends takes the rest of the file.
+    A quote that never ends takes the rest of the file. What begins with the sign of a `comment` is left out, line by
+    line, as a quote in it means nothing.
     """
     q, s = re.escape(quote), re.escape(separator)
     field = b"(?:%s(?:[^%s]++|%s%s)*+%s?+)?+[^%s\r\n]*+" % (q, q, q, q, q, s)
     record = re.compile(b"(%s(?:%s%s)*+)(?:\r\n|[\r\n]|$)" % (field, s, field))
     place = len(_BOM) if content.startswith(_BOM) else 0
+    left_out = re.compile(b"%s[^\r\n]*+(?:\r\n|[\r\n]|$)" % re.escape(comment)) if comment else None
     while place < len(content):
+        if left_out is not None and (ignored := left_out.match(content, place)):
+            place = ignored.end()
+            continue
         found = record.match(content, place)
         assert found is not None, "any text begins with a record"
         yield found[1]

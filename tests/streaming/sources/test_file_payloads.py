@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.base.errors import DeclarationError
-from streaming.sources.file_payloads import CsvRecords, Payloads, check_payloads, elements, in_utf8, records
+from streaming.sources.file_payloads import CsvRecords, Payloads, check_payloads, cut_of, elements, in_utf8, records
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -93,6 +93,24 @@ def test_a_line_end_ends_a_record_unless_it_stands_in_quotes(content: bytes, pay
     assert list(records(content, b",", b'"')) == payloads
 
 
+@pytest.mark.parametrize(
+    ("content", "payloads"),
+    [
+        (b"id,n\r\na,1\r\nb,2\r\n", [b"id,n\na,1", b"id,n\nb,2"]),
+        (b'\xef\xbb\xbf# by night, "v2\nn,"i\nd"\n#\n1,"a\n#b"\n # c,2', [b'n,"i\nd"\n1,"a\n#b"', b'n,"i\nd"\n # c,2']),
+        (b"id,n\n", [b"id,n"]),
+        (b"# nothing\r\n", []),
+        (b"", []),
+    ],
+)
+def test_a_header_goes_along_with_each_record_and_comments_are_left_out(content: bytes, payloads: list[bytes]) -> None:
+    assert list(cut_of(CsvRecords(header=True, comment="#"))(content)) == payloads
+
+
+def test_without_a_comment_a_record_may_begin_with_any_sign() -> None:
+    assert list(cut_of(CsvRecords())(b"id,n\n#1,2\n")) == [b"id,n", b"#1,2"]
+
+
 @given(st.text(st.characters(max_codepoint=255)))
 def test_latin_1_becomes_utf_8(text: str) -> None:
     assert in_utf8(text.encode("latin-1"), "latin-1") == text.encode()
@@ -122,3 +140,5 @@ def test_payloads_that_nobody_knows_are_refused_with_those_that_there_are() -> N
     for sign in ("", ",,", "é", "\n"):
         with pytest.raises(DeclarationError, match="is not one character of ASCII"):
             CsvRecords(quote=sign)
+        with pytest.raises(DeclarationError, match=r"comment=.* of CsvRecords is not one character of ASCII"):
+            CsvRecords(comment=sign)

@@ -6,6 +6,7 @@ import csv
 import io
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from streaming import Csv
 from streaming.base import DeclarationError
 from streaming.formats.csv_decoder import CsvDecoder, Signs, record_reader
 from streaming.formats.decoder import Row, Unreadable
+from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG
 
 PLAIN = Signs(",", '"')
 ESCAPED = Signs(";", "'", "\\", "\\N")
@@ -141,6 +143,32 @@ def test_a_header_says_where_the_fields_of_its_payload_stand() -> None:
         "that follows one",
     }
     assert {text: read(form, text.encode()) for text in rows} == rows
+
+
+def test_a_batch_of_records_is_read_each_by_itself() -> None:
+    of = decoder(Csv("id string not null, n int"))
+    of.types = pa.schema(
+        [
+            ("id", pa.string()),
+            ("n", pa.int32()),
+            (UNREADABLE, pa.string()),
+            (WRONG, pa.struct([("id", pa.string()), ("n", pa.string())])),
+            (UNKNOWN, pa.list_(pa.string())),
+        ]
+    )
+    arrays = of.arrays(pa.array([b"a,1", None, b",x", b'"'], pa.binary()), None)
+    assert [array.to_pylist() for array in arrays] == [
+        ["a", None, None, None],
+        [1, None, None, None],
+        [None, None, None, f"csv: {OPEN.format(1)}"],
+        [
+            None,
+            None,
+            {"id": "required: id is missing", "n": "type: n is not a whole number within int, got x"},
+            None,
+        ],
+        [None] * 4,
+    ]
 
 
 def test_a_payload_is_in_its_encoding() -> None:

@@ -101,14 +101,16 @@ def test_csv_keeps_the_contract(spark: SparkSession) -> None:
 
 
 def test_csv_with_a_header_in_each_payload_keeps_the_contract(spark: SparkSession) -> None:
-    form = Csv("id string not null, n int", ";", "'", "\\", "NA", "latin-1", True, {"id": "No."})
+    form = Csv("id string not null, size int", ";", "'", "\\", "NA", "latin-1", True, {"id": "No."})
     good = {
-        "No.;n\n\u00fc\\;;5".encode("latin-1"): {"id": "\u00fc;", "n": 5},
-        b"n;No.\r\nNA;''\r\n": {"id": "", "n": None},
+        "No.;size\n\u00fc\\;;5".encode("latin-1"): {"id": "\u00fc;", "size": 5},
+        b"size;No.\r\nNA;''\r\n": {"id": "", "size": None},
     }
-    wrong = {b"n\n1": frozenset({"id"}), b"No.;n\na;x": frozenset({"n"})}
+    wrong = {b"size\n1": frozenset({"id"}), b"No.;size\na;x": frozenset({"size"})}
     unknown = {b"No.;more\na;1": frozenset({"more"})}
-    check_format(spark, form, Samples(good, wrong, unknown, (b"No.;n", b"No.;n\n1", b"No.;n\n'a;1", b"n;n\n1;1")))
+    check_format(
+        spark, form, Samples(good, wrong, unknown, (b"No.;size", b"No.;size\n1", b"No.;size\n'a;1", b"size;size\n1;1"))
+    )
 
 
 @dataclass(frozen=True)

@@ -312,8 +312,8 @@ def _check_cases(record: str, fields: Iterable[Mapping[str, Any]]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise DeclarationError(
-                f"the record {record!r} of the Avro schema has the field {name!r} twice, in upper and lower case, which "
-                "Spark does not tell apart; leave out all but one, or rename it and give its old name as an alias."
+                f"the record {record!r} of the Avro schema has the field {name!r} twice, in upper and lower "
+                "case, which Spark does not tell apart; leave out all but one, or rename it and give its old name as an alias."
             )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -33,9 +33,7 @@ _UNNAMED = "(a number without a name)"
 Read = Callable[[Any, list[str]], Any]
 """Makes what Arrow takes of what the library has read, and adds unknown fields to the list; or raises `Wrong`."""
 
-_SIGNED = frozenset(
-    (_Type.TYPE_INT32, _Type.TYPE_INT64, _Type.TYPE_ENUM, _Type.TYPE_SFIXED32, _Type.TYPE_SFIXED64)
-)
+_SIGNED = frozenset((_Type.TYPE_INT32, _Type.TYPE_INT64, _Type.TYPE_ENUM, _Type.TYPE_SFIXED32, _Type.TYPE_SFIXED64))
 _VARINTS = frozenset(
     (
         *(_Type.TYPE_INT32, _Type.TYPE_INT64, _Type.TYPE_UINT32, _Type.TYPE_UINT64, _Type.TYPE_BOOL),
@@ -237,12 +235,12 @@ def _map(name: str, entry: Callable[[Message, list[str]], tuple[Any, Any] | None
 
 def _repeated(name: str, value: Read) -> Read:
     def read(message: Message, unknown: list[str]) -> list[Any]:
-        place, values = 0, []
+        values: list[Any] = []
         try:
-            for place, each in enumerate(getattr(message, name)):
+            for each in getattr(message, name):
                 values.append(value(each, unknown))
         except Wrong as error:
-            raise error.below(f"[{place}]") from None
+            raise error.below(f"[{len(values)}]") from None
         return values
 
     return read
@@ -257,7 +255,9 @@ def _value(field: FieldDescriptor, written: WrittenMessage | None, path: str) ->
         return _unlike(_words(field), FieldDescriptorProto.Type.Name(their_type).removeprefix("TYPE_").lower())
     if field.message_type is not None:
         inside = None if written is None else written.inside(field.number)
-        return _message(field.message_type, inside, f"{path}{field.name}.")
+        # The path of what is in a map is that of the map.
+        is_of_map = field.containing_type.GetOptions().map_entry
+        return _message(field.message_type, inside, path if is_of_map else f"{path}{field.name}.")
     if type_ in _RANGES:
         return _whole(field, their_type)
     return _text if type_ == _Type.TYPE_STRING else _same

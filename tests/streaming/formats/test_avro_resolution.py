@@ -336,6 +336,13 @@ def test_fields_that_nobody_declared_are_told_by_their_paths_at_every_depth() ->
     assert read.wrong == {}
 
 
+def test_records_are_read_without_the_fields_that_nobody_declared() -> None:
+    written = record(("inner", record(("a", "long"), ("b", "long"), name="Inner")), ("c", "long"))
+    declared = record(("inner", record(("a", "long"), name="Inner")))
+    (read,) = resolved(written, declared, encoded(written, {"inner": {"a": 1, "b": 2}, "c": 3}))
+    assert (read.values, read.unknown) == ({"inner": {"a": 1}}, ("c", "inner.b"))
+
+
 def test_what_is_wrong_deep_within_costs_its_column_only() -> None:
     item = record(("price", decimal(9, 3)), ("qty", "int"), name="Item")
     declared_item = record(("price", decimal(9, 2)), ("qty", "int"), name="Item")

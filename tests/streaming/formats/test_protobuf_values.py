@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streaming.base.errors import DeclarationError
 from streaming.formats.protobuf import Protobuf
@@ -309,3 +314,108 @@ def test_bytes_of_googles_library_are_read() -> None:
     descriptor_set = of("shop.Line repeated")
     payload = written(descriptor_set, "shop.M", v=[{"sku": "a", "qty": -1}])
     assert one(descriptor_set, payload).values == {"v": [{"sku": "a", "qty": -1, "at": None}]}
+
+
+WHOLE = {
+    **dict.fromkeys(("INT32", "SINT32", "SFIXED32"), (-(2**31), 2**31 - 1)),
+    **dict.fromkeys(("INT64", "SINT64", "SFIXED64"), (-(2**63), 2**63 - 1)),
+    **dict.fromkeys(("UINT32", "FIXED32"), (0, 2**32 - 1)),
+    **dict.fromkeys(("UINT64", "FIXED64"), (0, 2**64 - 1)),
+    "BOOL": (0, 1),
+}
+"""What each declared type of numbers has room for."""
+WIDEST = {"BOOL": "UINT64", **{type_: type_.replace("32", "64") for type_ in WHOLE if type_[0] in "IUS"}}
+WIDEST |= {"SFIXED32": "SFIXED32", "SFIXED64": "SFIXED64"}
+"""What is written as the same bytes, with more room."""
+
+Expected = Callable[[Any, str], Any]
+"""What must come out of a value at a path; raises `Rejected` with the path of what must be refused."""
+
+
+class Rejected(Exception):
+    """The value at this path must be refused."""
+
+
+def leaf(type_: str) -> Expected:
+    def expected(value: Any, path: str) -> Any:
+        if type_ == "STRING":
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                raise Rejected(path) from None
+        low, high = WHOLE[type_]
+        if not low <= value <= high:
+            raise Rejected(path)
+        return bool(value) if type_ == "BOOL" else value
+
+    return expected
+
+
+def listed(each: Expected) -> Expected:
+    return lambda values, path: [each(value, f"{path}[{place}]") for place, value in enumerate(values)]
+
+
+def structs(fields_of: dict[str, Expected]) -> Expected:
+    return lambda value, path: {name: each(value[name], f"{path}.{name}") for name, each in fields_of.items()}
+
+
+@dataclass
+class Pair:
+    """A message as it is written and as it is declared, in texts, its values, and what must come out of each field."""
+
+    name: str
+    theirs: str
+    ours: str
+    values: st.SearchStrategy[Any]
+    wanted: dict[str, Expected]
+
+
+_NUMBERS = count()
+
+
+@st.composite
+def pairs(draw: st.DrawFn, depth: int = 2) -> Pair:
+    """Messages of which numbers are written with more room than declared, text as bytes, and a field more."""
+    pair = Pair("M" if depth == 2 else f"M{next(_NUMBERS)}x", "", "", st.none(), {})
+    theirs, ours, values = [], [], {}
+    for number in range(1, draw(st.integers(2, 4))):
+        field, label = f"f{number}", draw(st.sampled_from(["", " repeated"]))
+        if depth and draw(st.booleans()):
+            inner = draw(pairs(depth - 1))
+            pair.theirs, pair.ours = f"{pair.theirs} {inner.theirs}", f"{pair.ours} {inner.ours}"
+            their_type = our_type = f"shop.{inner.name}"
+            value, expected = inner.values, structs(inner.wanted)
+        else:
+            our_type = draw(st.sampled_from([*WHOLE, "STRING"]))
+            their_type = "BYTES" if our_type == "STRING" else WIDEST.get(our_type, our_type)
+            low, high = WHOLE.get(their_type, (0, 0))
+            room = WHOLE.get(our_type, (0, 0))
+            value = st.binary(max_size=3) if our_type == "STRING" else st.integers(*room) | st.integers(low, high)
+            expected = leaf(our_type)
+        theirs.append((field, number, their_type + label))
+        ours.append((field, number, our_type + label))
+        values[field] = st.lists(value, max_size=3) if label else value
+        pair.wanted[field] = listed(expected) if label else expected
+    values["more"] = st.just(1)
+    pair.theirs += message(*theirs, ("more", 9, "INT32"), name=pair.name)
+    pair.ours += message(*ours, name=pair.name)
+    pair.values = st.fixed_dictionaries(values)
+    return pair
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_any_message_is_read_as_plain_python_has_it_or_refused_with_its_path(data: st.DataObject) -> None:
+    pair = data.draw(pairs())
+    value = data.draw(pair.values)
+    payload = written(set_of(file(pair.theirs)), "shop.M", **value)
+    read = one(set_of(file(pair.ours)), payload)
+    assert read.unreadable is None and "#9" in read.unknown
+    for name, expected in pair.wanted.items():
+        try:
+            column = expected(value[name], name)
+        except Rejected as error:
+            assert read.wrong[name].startswith(f"type: {error} is not ") and ", got " in read.wrong[name]
+            assert read.values[name] is None
+        else:
+            assert name not in read.wrong and read.values[name] == column

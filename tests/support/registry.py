@@ -28,12 +28,14 @@ def registry(
             if path.endswith("/versions"):
                 subject = path.split("/")[-2]
                 schema = (subjects or {}).get((subject, int(identity)))
-                said = {"subject": subject, "version": int(identity), "id": 0, "schema": schema, **schema_type}
-                self.answer(said if schema else None, 404)
+                version: dict[str, object] = {"subject": subject, "version": int(identity), "id": 0, "schema": schema}
+                self.answer({**version, **schema_type} if schema else None, 404)
                 return
             has_schema = identity.isdigit() and int(identity) in schemas
             others = (references or {}).get(int(identity), ()) if has_schema else ()
-            said = {"schema": schemas.get(int(identity)), "references": others} if has_schema else {}
+            said: dict[str, object] = {"references": others}
+            if has_schema:
+                said["schema"] = schemas[int(identity)]
             self.answer({**said, **schema_type} if has_schema else None, 404)
 
         def do_POST(self) -> None:

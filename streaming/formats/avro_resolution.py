@@ -485,13 +485,12 @@ def _array(element: Read) -> Read:
         return _same
 
     def read(value: Sequence[Any]) -> list[Any]:
-        place = 0
-        elements = []
+        elements: list[Any] = []
         try:
-            for place, each in enumerate(value):
+            for each in value:
                 elements.append(element(each))
         except Wrong as error:
-            raise error.below(f"[{place}]") from None
+            raise error.below(f"[{len(elements)}]") from None
         return elements
 
     return read

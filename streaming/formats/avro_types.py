@@ -35,7 +35,7 @@ _PLAIN = {
     "enum": "string",
     "fixed": "binary",
 }
-_TYPES = {*_PLAIN, "null", "record", "error", "array", "map"}
+_TYPES = {*_PLAIN, "null", "record", "array", "map"}
 _LOGICAL = {
     "date": "date",
     "timestamp-millis": "timestamp",
@@ -211,7 +211,7 @@ def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
         if name in names:
             return names[name]
         names[name] = f"T{len(names)}"
-        made = {"type": "record" if type_ == "error" else type_, "name": names[name]}
+        made = {"type": type_, "name": names[name]}
         if type_ in ("enum", "fixed"):
             return made | {key: kind[key] for key in ("symbols", "size") if key in kind}
         open_.append(name)
@@ -282,6 +282,8 @@ def _type(column: str, schema: Schema, named: Mapping[str, Schema], inside: tupl
         return f"map<string,{below(kind['values'])}>"
     if type_ == "record":
         return _struct(column, kind, named, inside)
+    if type_ not in _PLAIN:
+        raise _refused(column, f"the type {type_!r}")
     return _PLAIN[type_]
 
 
@@ -312,8 +314,9 @@ def _check_cases(record: str, fields: Iterable[Mapping[str, Any]]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise DeclarationError(
-                f"the record {record!r} of the Avro schema has the field {name!r} twice, in upper and lower case, which "
-                "Spark does not tell apart; leave out all but one, or rename it and give its old name as an alias."
+                f"the record {record!r} of the Avro schema has the field {name!r} twice, in upper and lower case, "
+                "which Spark does not tell apart; leave out all but one, or rename one and give its old name as an "
+                "alias."
             )
 
 

@@ -27,10 +27,14 @@ class Protobuf(Format):
     decimals, `Timestamp` a timestamp cut to microseconds, wrappers the value or null, `Struct`, `Value` and `ListValue`
     JSON. A field that is `optional`, in a `oneof` or a message is null where it is not there; another one of proto3 has
     its default then, 0, false or empty, as Protobuf tells both by the same bytes. A repeated field and a map are never
-    null. Bytes of another message may be one of this as well: its fields are unknown ones, which the log counts, by
-    their numbers (`#7`) where no registry names them, and a field written as another type rejects the row. A field of a
-    closed enum, as those of proto2 are, is read as Protobuf says where its number has no name: as if it had not been
-    sent. It is counted with the unknown fields, and the payload is kept.
+    null. Bytes of another message may be one of this as well: its fields are unknown ones, which the log counts at
+    every depth, by their paths, and by their numbers (`lines.#7`) where no registry names them.
+
+    A number that its column cannot keep, such as an `int64` beyond an `int32`, text that is no UTF-8 and a field that
+    was written as another type reject the row, with the path and the value. With a registry a value is also judged by
+    the type that it was written as, which its bytes alone do not tell. A field of a closed enum, as those of proto2
+    are, is read as Protobuf says where its number has no name: as if it had not been sent. It is counted with the
+    unknown fields, and the payload is kept.
 
     Raises:
         DeclarationError: the set cannot be read, has no such message, or that has a type that no column has.

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.json_format import SerializeToJsonError
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from streaming.formats.decoder import Decoder, Row, Unreadable, Writers, schema_of
-from streaming.formats.protobuf_types import described
-from streaming.formats.protobuf_values import has_closed_enum, kept_aside, reader_of, unnamed
+from streaming.formats.protobuf_types import described, widened
+from streaming.formats.protobuf_values import Messages, Written, messages_of
 
 _LONGEST_VARINT = 10
 _DEEPEST = 100
 """More levels of messages in messages than a schema can have; a payload that claims millions would take minutes."""
-
-Names = Mapping[int, str]
-"""The fields of a message by their numbers."""
 
 
 @dataclass
@@ -31,90 +26,61 @@ class ProtobufDecoder(Decoder):
 
     descriptor_set: bytes
     message: str
-    _writers: Writers[Names | str] = field(default_factory=Writers)
+    _writers: Writers[Messages | str] = field(default_factory=Writers)
 
     @property
     def name(self) -> str:
         return "protobuf"
 
     def row(self, content: bytes, identity: int | None, client: Any) -> Row:
-        names: Names = {}
+        messages = self._declared
         if identity is not None:
             indexes, content = _indexes(content)
-            names = self._writer(identity, indexes, client)
+            messages = self._writer(identity, indexes, client)
         try:
             message = self._class.FromString(content)
         except DecodeError as error:
             raise Unreadable(f"the payload is no message {self.message} ({error})") from error
-        others, _ = kept_aside(message)
-        wrong = self._wrong(message, others)
-        values = [None if name in wrong else self._read(name, message, wrong) for name in self.columns]
-        unknown = [names.get(number, f"#{number}") for number in sorted(others - self._declared.keys())]
-        if self._class.DESCRIPTOR.is_extendable:
-            unknown += [f"[{each.full_name}]" for each, _ in message.ListFields() if each.is_extension]
-        if self._has_closed_enum:
-            unknown += [f"{path} (a number without a name)" for path in dict.fromkeys(unnamed(message))]
-        return Row(values, wrong or None, unknown or None)
+        return messages.row(message)
 
     @cached_property
     def _class(self) -> type[Message]:
-        return GetMessageClass(described(self.descriptor_set, self.message))
+        return GetMessageClass(widened(self.descriptor_set, self.message))
 
     @cached_property
-    def _declared(self) -> Names:
-        return {each.number: each.name for each in self._class.DESCRIPTOR.fields}
+    def _declared(self) -> Messages:
+        return messages_of(described(self.descriptor_set, self.message), None)
 
-    @cached_property
-    def _has_closed_enum(self) -> bool:
-        return has_closed_enum(described(self.descriptor_set, self.message))
-
-    @cached_property
-    def _readers(self) -> dict[str, Callable[[Message], Any]]:
-        return {each.name: reader_of(each) for each in self._class.DESCRIPTOR.fields}
-
-    def _wrong(self, message: Message, others: set[int]) -> dict[str, str]:
-        """The reasons that the library gives: it keeps aside what is not written as its type, as if it were unknown."""
-        wrong = {self._declared[each]: "not written as its type" for each in others if each in self._declared}
-        reasons = {name: f"type: {name} is {why}" for name, why in wrong.items()}
-        if not message.IsInitialized():
-            for path in message.FindInitializationErrors():  # type: ignore[attr-defined]
-                reasons.setdefault(path.split(".")[0].split("[")[0], f"required: {path} is missing")
-        return reasons
-
-    def _read(self, name: str, message: Message, wrong: dict[str, str]) -> Any:
-        try:
-            return self._readers[name](message)
-        except (ValueError, SerializeToJsonError) as error:
-            wrong[name] = f"type: {name} cannot be read ({error})"
-            return None
-
-    def _writer(self, identity: int, indexes: tuple[int, ...], client: Any) -> Names:
-        """The fields of the message that a payload was written as."""
+    def _writer(self, identity: int, indexes: tuple[int, ...], client: Any) -> Messages:
+        """How messages that a payload was written as are read."""
         answer = self._writers.get((identity, indexes), lambda: self._asked(identity, indexes, client))
         if isinstance(answer, str):
             raise Unreadable(answer)
         return answer
 
-    def _asked(self, identity: int, indexes: tuple[int, ...], client: Any) -> Names | str:
+    def _asked(self, identity: int, indexes: tuple[int, ...], client: Any) -> Messages | str:
         try:
             return self._found(identity, indexes, client)
         except Unreadable as error:
             return str(error)
 
-    def _found(self, identity: int, indexes: tuple[int, ...], client: Any) -> Names:
-        text = schema_of(identity, client, "PROTOBUF", "serialized")
+    def _found(self, identity: int, indexes: tuple[int, ...], client: Any) -> Messages:
+        registered = schema_of(identity, client, "PROTOBUF", "serialized")
         try:
-            file = FileDescriptorProto.FromString(base64.b64decode(text))
+            file, *imported = (
+                FileDescriptorProto.FromString(base64.b64decode(text))
+                for text in (registered.text, *registered.references.values())
+            )
             messages, names = file.message_type, [file.package] if file.package else []
             for index in indexes:
-                written = messages[index]
-                messages = written.nested_type
-                names.append(written.name)
+                messages, written = messages[index].nested_type, messages[index].name
+                names.append(written)
         except (ValueError, DecodeError, IndexError) as error:
             raise Unreadable(f"schema {identity} of the registry has no message {list(indexes)} ({error})") from error
-        if ".".join(names) != self.message:
-            raise Unreadable(f"the payload is a message {'.'.join(names)}, and no {self.message}")
-        return {each.number: each.name for each in written.field}
+        name = ".".join(names)
+        if name != self.message:
+            raise Unreadable(f"the payload is a message {name}, and no {self.message}")
+        return messages_of(self._declared.declared, Written((file, *imported)).message(name))
 
 
 def _indexes(content: bytes) -> tuple[tuple[int, ...], bytes]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
@@ -67,6 +72,48 @@ def described(descriptor_set: bytes, message: str) -> Descriptor:
     return descriptor
 
 
+_WIDER = {
+    FieldDescriptorProto.TYPE_INT32: FieldDescriptorProto.TYPE_INT64,
+    FieldDescriptorProto.TYPE_SINT32: FieldDescriptorProto.TYPE_SINT64,
+    FieldDescriptorProto.TYPE_UINT32: FieldDescriptorProto.TYPE_UINT64,
+    FieldDescriptorProto.TYPE_BOOL: FieldDescriptorProto.TYPE_UINT64,
+    FieldDescriptorProto.TYPE_STRING: FieldDescriptorProto.TYPE_BYTES,
+}
+"""Types that are written as the same bytes, and that the library takes nothing away from."""
+
+
+def widened(descriptor_set: bytes, message: str) -> Descriptor:
+    """The descriptor of a message by which its bytes are read: every number whole, and text as its bytes.
+
+    The library cuts a number of 64 bits to the 32 that are declared, takes any number but 0 for true, and refuses a
+    whole payload for one byte that is no UTF-8. Enums are numbers, but closed ones, and maps the entries they are
+    written as.
+    """
+    pool = described(descriptor_set, message).file.pool
+    files = FileDescriptorSet.FromString(descriptor_set)
+    for file in files.file:
+        package = f"{file.package}." if file.package else ""
+        for each in file.message_type:
+            _widen(each, f"{package}{each.name}", pool)
+    return described(files.SerializeToString(), message)
+
+
+def _widen(message: DescriptorProto, name: str, pool: DescriptorPool) -> None:
+    fields = pool.FindMessageTypeByName(name).fields_by_name
+    message.options.ClearField("map_entry")
+    for each in message.field:
+        each.ClearField("default_value")
+        enum = fields[each.name].enum_type
+        if enum is not None and not enum.is_closed:
+            each.type = FieldDescriptorProto.TYPE_INT64
+            each.ClearField("type_name")
+        # A file may leave out that a type with a name is a message.
+        elif each.HasField("type"):
+            each.type = _WIDER.get(each.type, each.type)
+    for inner in message.nested_type:
+        _widen(inner, f"{name}.{inner.name}", pool)
+
+
 def _add(name: str, files: Mapping[str, FileDescriptorProto], pool: DescriptorPool) -> None:
     """Add a file to the pool, and before it those that it imports."""
     try:
@@ -92,6 +139,7 @@ def columns_of(message: Descriptor) -> tuple[sql.Column, ...]:
     """
     if not message.fields:
         raise DeclarationError(f"the message {message.full_name!r} has no field; name one that has.")
+    _check_cases(message)
     return tuple(
         sql.Column(field.name, _type(field.name, field, (message.full_name,)), required=field.is_required)
         for field in message.fields
@@ -128,5 +176,17 @@ def _single(column: str, field: FieldDescriptor, inside: tuple[str, ...]) -> str
             f"column {column!r} of the Protobuf message has {why}, which no column can have; write a message without "
             "that field, and name it: what is not declared is counted as an unknown field."
         )
+    _check_cases(message)
     fields = (f"`{each.name}`:{_type(column, each, (*inside, name))}" for each in message.fields)
     return f"struct<{','.join(fields)}>"
+
+
+def _check_cases(message: Descriptor) -> None:
+    """Refuse names that Spark does not tell from one another."""
+    names = [field.name.lower() for field in message.fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise DeclarationError(
+                f"the message {message.full_name!r} has the field {name!r} twice, in upper and lower case, which Spark "
+                "does not tell apart; write a message without one of them, and name it."
+            )

@@ -1,127 +1,362 @@
-"""Messages of Protobuf to values, as Arrow takes them."""
+"""Messages of Protobuf to the values of declared columns, as Arrow takes them.
+
+Messages are read by their widened descriptor, which keeps what was written whole, so that every value is judged here by
+the declared type and, where a registry tells it, by the type that it was written as.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-not-found]
 
+from streaming.formats.binary_leaves import BIGINT, INSTANT, INT, TEXT, missing, mistyped, shown
+from streaming.formats.decoder import Row
+from streaming.formats.nested import Wrong
 from streaming.formats.protobuf_types import ANY_JSON, TIMESTAMP, WRAPPERS, is_map
 
-_UNSIGNED_64 = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
+_Type = FieldDescriptor
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _NANOS = 1_000_000_000
-_VARINT, _LENGTH_DELIMITED = 0, 2
+_VARINT, _LENGTH_DELIMITED, _GROUP = 0, 2, 3
+_WIRE = {0: "varint", 1: "fixed64", 2: "bytes", 3: "group", 5: "fixed32"}
+_UNNAMED = "(a number without a name)"
 
-Value = Callable[[Any], Any]
-"""Makes what Arrow takes of what the library has read; raises ValueError where there is none."""
+Read = Callable[[Any, list[str]], Any]
+"""Makes what Arrow takes of what the library has read, and adds unknown fields to the list; or raises `Wrong`."""
+
+_SIGNED = frozenset((_Type.TYPE_INT32, _Type.TYPE_INT64, _Type.TYPE_ENUM, _Type.TYPE_SFIXED32, _Type.TYPE_SFIXED64))
+_VARINTS = frozenset(
+    (
+        *(_Type.TYPE_INT32, _Type.TYPE_INT64, _Type.TYPE_UINT32, _Type.TYPE_UINT64, _Type.TYPE_BOOL),
+        _Type.TYPE_ENUM,
+    )
+)
+_ALIKE = (
+    _VARINTS,
+    frozenset((_Type.TYPE_SINT32, _Type.TYPE_SINT64)),
+    frozenset((_Type.TYPE_FIXED32, _Type.TYPE_SFIXED32)),
+    frozenset((_Type.TYPE_FIXED64, _Type.TYPE_SFIXED64)),
+    frozenset((_Type.TYPE_STRING, _Type.TYPE_BYTES)),
+    frozenset((_Type.TYPE_MESSAGE, _Type.TYPE_BYTES)),
+)
+"""Types of which one may be read as another, as Protobuf has it, if the value has room."""
+
+_FIXED_32 = (_Type.TYPE_FIXED32, _Type.TYPE_SFIXED32)
+_OF_32_BITS = (-(2**31), 2**31 - 1)
+_OF_64_BITS = (-(2**63), 2**63 - 1)
+_RANGES = {
+    **dict.fromkeys((_Type.TYPE_INT32, _Type.TYPE_SINT32, _Type.TYPE_SFIXED32), (*_OF_32_BITS, INT)),
+    **dict.fromkeys((_Type.TYPE_INT64, _Type.TYPE_SINT64, _Type.TYPE_SFIXED64), (*_OF_64_BITS, BIGINT)),
+    **dict.fromkeys((_Type.TYPE_UINT32, _Type.TYPE_FIXED32), (0, 2**32 - 1, f"a whole number from 0 to {2**32 - 1}")),
+    **dict.fromkeys((_Type.TYPE_UINT64, _Type.TYPE_FIXED64), (0, 2**64 - 1, f"a whole number from 0 to {2**64 - 1}")),
+    _Type.TYPE_BOOL: (0, 1, "true or false"),
+    _Type.TYPE_ENUM: (*_OF_32_BITS, "a number of an enum"),
+}
+_OTHER_WORDS = {
+    _Type.TYPE_FLOAT: "a number within float",
+    _Type.TYPE_DOUBLE: "a number within double",
+    _Type.TYPE_STRING: TEXT,
+    _Type.TYPE_BYTES: "bytes",
+}
 
 
-def reader_of(field: FieldDescriptor) -> Callable[[Message], Any]:
-    """Reads a field of a message; None where the message tells that it is not there.
+class Written:
+    """The messages of a registry's schema, by their full names."""
 
-    Readers raise ValueError where a value cannot be told.
+    def __init__(self, files: Iterable[FileDescriptorProto]) -> None:
+        self._messages: dict[str, DescriptorProto] = {}
+        for file in files:
+            self._add(file.package, file.message_type)
+
+    def _add(self, scope: str, messages: Iterable[DescriptorProto]) -> None:
+        for message in messages:
+            name = f"{scope}.{message.name}" if scope else message.name
+            self._messages[name] = message
+            self._add(name, message.nested_type)
+
+    def message(self, name: str, scope: str = "") -> WrittenMessage | None:
+        """The message of a name that stands in a scope; None where there is none."""
+        while not name.startswith("."):
+            full = f"{scope}.{name}" if scope else name
+            if full in self._messages:
+                return WrittenMessage(self, full, {each.number: each for each in self._messages[full].field})
+            if not scope:
+                return None
+            scope = scope.rpartition(".")[0]
+        return self.message(name[1:])
+
+
+@dataclass(frozen=True)
+class WrittenMessage:
+    """A message as it was written: its fields by their numbers."""
+
+    within: Written
+    name: str
+    fields: Mapping[int, FieldDescriptorProto]
+
+    def inside(self, number: int) -> WrittenMessage | None:
+        """The message in a field; None where that has none that is known."""
+        field = self.fields.get(number)
+        return None if field is None or not field.type_name else self.within.message(field.type_name, self.name)
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    read: Read
+
+
+@dataclass(frozen=True)
+class Messages:
+    """How messages, in what the widened descriptor makes of them, are read by the declared one.
+
+    `path` is that of unknown fields in them. `written` is the message as it was written, where a registry tells.
     """
+
+    declared: Descriptor
+    path: str
+    written: WrittenMessage | None
+    fields: tuple[_Field, ...]
+
+    def row(self, message: Message) -> Row:
+        """The values of the fields, None with a reason where there is none, and the paths of unknown fields."""
+        unknown: list[str] = []
+        wrong = self._judged(message, unknown)
+        values: list[Any] = []
+        for field in self.fields:
+            value = None
+            if field.name not in wrong:
+                try:
+                    value = field.read(message, unknown)
+                except Wrong as error:
+                    wrong[field.name] = error
+            values.append(value)
+        reasons = {name: error.below(name).reason for name, error in wrong.items()}
+        return Row(values, reasons or None, [*dict.fromkeys(unknown)] or None)
+
+    def struct(self, message: Message, unknown: list[str]) -> dict[str, Any]:
+        """The values of the fields by their names; or what is wrong with the first that has none."""
+        for name, error in self._judged(message, unknown).items():
+            raise error.below(f".{name}")
+        values = {}
+        for field in self.fields:
+            try:
+                values[field.name] = field.read(message, unknown)
+            except Wrong as error:
+                raise error.below(f".{field.name}") from None
+        return values
+
+    def entry(self, message: Message, unknown: list[str]) -> tuple[Any, Any] | None:
+        """The key and the value of an entry of a map; None for one that Protobuf reads as not sent."""
+        notes: list[str] = []
+        wrong = self._judged(message, notes)
+        if any(note.endswith(_UNNAMED) for note in notes):
+            unknown.append(f"{self.path.removesuffix('.')} {_UNNAMED}")
+            return None
+        unknown += notes
+        key, value = self.fields
+        for error in wrong.values():
+            raise error
+        its_key = key.read(message, unknown)
+        try:
+            return its_key, value.read(message, unknown)
+        except Wrong as error:
+            raise error.below(f"[{shown(its_key)}]") from None
+
+    def _judged(self, message: Message, unknown: list[str]) -> dict[str, Wrong]:
+        """Errors of fields that are not written as their type, which the library puts with the unknown ones."""
+        wrong: dict[str, Wrong] = {}
+        for each in UnknownFieldSet(message):
+            number = each.field_number
+            field = self.declared.fields_by_number.get(number)
+            if field is None:
+                unknown.append(f"{self.path}{self._name_of(number)}")
+            elif each.wire_type == _VARINT and field.enum_type is not None and field.enum_type.is_closed:
+                # As Protobuf has it, such a field was not sent.
+                unknown.append(f"{self.path}{field.name} {_UNNAMED}")
+            else:
+                data = each.data if each.wire_type != _GROUP else {}
+                wrong.setdefault(field.name, mistyped(_words(field), data, _WIRE[each.wire_type]))
+        if self.declared.is_extendable:
+            unknown += [f"{self.path}[{each.full_name}]" for each, _ in message.ListFields() if each.is_extension]
+        return wrong
+
+    def _name_of(self, number: int) -> str:
+        field = None if self.written is None else self.written.fields.get(number)
+        return f"#{number}" if field is None else field.name
+
+
+def messages_of(declared: Descriptor, written: WrittenMessage | None, path: str = "") -> Messages:
+    """Compare a declared message with what it was written as; `path` is that of unknown fields in it."""
+    fields = tuple(_Field(each.name, _field(each, written, path)) for each in declared.fields)
+    return Messages(declared, path, written, fields)
+
+
+def _field(field: FieldDescriptor, written: WrittenMessage | None, path: str) -> Read:
+    """Reads a field of a message; None where the message tells that it is not there."""
     name = field.name
     if is_map(field):
-        entry = field.message_type.fields_by_name
-        key, value = _value_of(entry["key"]), _value_of(entry["value"])
-        return lambda message: [(key(each), value(its)) for each, its in getattr(message, name).items()]
-    value = _value_of(field)
+        inside = None if written is None else written.inside(field.number)
+        return _map(name, messages_of(field.message_type, inside, f"{path}{name}.").entry)
+    value = _value(field, written, path)
     if field.is_repeated:
-        return lambda message: [value(each) for each in getattr(message, name)]
-    if field.has_presence:
-        return lambda message: value(getattr(message, name)) if message.HasField(name) else None
-    return lambda message: value(getattr(message, name))
+        return _repeated(name, value)
+    if not field.has_presence:
+        return lambda message, unknown: value(getattr(message, name), unknown)
+    is_required = field.is_required
 
-
-def kept_aside(message: Message) -> tuple[set[int], set[int]]:
-    """The numbers of the fields that the library has put with the unknown ones of a message, in two sets.
-
-    Those that nobody declared, or that are not written as their type; and those of a closed enum, as enums of proto2
-    are, whose number has no name there: Protobuf reads such a field as one that was not sent.
-    """
-    fields = message.DESCRIPTOR.fields_by_number
-    unread, unnamed = set[int](), set[int]()
-    for each in UnknownFieldSet(message):
-        is_unnamed = _wire_type_unnamed(fields.get(each.field_number)) == each.wire_type
-        (unnamed if is_unnamed else unread).add(each.field_number)
-    return unread, unnamed
-
-
-def unnamed(message: Message) -> Iterator[str]:
-    """The fields of closed enums whose number has no name, also those of messages within, such as `lines.unit`."""
-    for number in sorted(kept_aside(message)[1]):
-        yield message.DESCRIPTOR.fields_by_number[number].name
-    for field, value in message.ListFields():
-        within = value.values() if is_map(field) else value if field.is_repeated else (value,)
-        for each in within if field.message_type is not None else ():
-            if isinstance(each, Message):
-                yield from (f"{field.name}.{path}" for path in unnamed(each))
-
-
-def has_closed_enum(of: Descriptor | None, inside: tuple[str, ...] = ()) -> bool:
-    """Whether a field of a message, or of one within, has an enum whose numbers without a name are unknown fields."""
-    if of is None or of.full_name in inside:
-        return False
-    return any(
-        (each.enum_type is not None and each.enum_type.is_closed)
-        or has_closed_enum(each.message_type, (*inside, of.full_name))
-        for each in of.fields
-    )
-
-
-def _wire_type_unnamed(field: FieldDescriptor | None) -> int | None:
-    """How a number without a name is written among the unknown fields; None where none can be there."""
-    if field is None:
+    def read(message: Message, unknown: list[str]) -> Any:
+        if message.HasField(name):
+            return value(getattr(message, name), unknown)
+        if is_required:
+            raise missing()
         return None
-    # Of a map the whole entry is put aside, as its key alone would say nothing.
-    enum = field.message_type.fields_by_name["value"].enum_type if is_map(field) else field.enum_type
-    if enum is None or not enum.is_closed:
-        return None
-    return _LENGTH_DELIMITED if is_map(field) else _VARINT
+
+    return read
 
 
-def _value_of(field: FieldDescriptor) -> Value:
+def _map(name: str, entry: Callable[[Message, list[str]], tuple[Any, Any] | None]) -> Read:
+    def read(message: Message, unknown: list[str]) -> list[tuple[Any, Any]]:
+        entries = (entry(each, unknown) for each in getattr(message, name))
+        # The last one of a key counts.
+        return [*dict(each for each in entries if each is not None).items()]
+
+    return read
+
+
+def _repeated(name: str, value: Read) -> Read:
+    def read(message: Message, unknown: list[str]) -> list[Any]:
+        values: list[Any] = []
+        try:
+            for each in getattr(message, name):
+                values.append(value(each, unknown))
+        except Wrong as error:
+            raise error.below(f"[{len(values)}]") from None
+        return values
+
+    return read
+
+
+def _value(field: FieldDescriptor, written: WrittenMessage | None, path: str) -> Read:
+    type_ = field.type
+    theirs = None if written is None else written.fields.get(field.number)
+    # A file may leave out whether a type with a name is a message or an enum.
+    their_type = theirs.type if theirs is not None and theirs.HasField("type") else type_
+    if their_type != type_ and not any({type_, their_type} <= alike for alike in _ALIKE):
+        return _unlike(_words(field), FieldDescriptorProto.Type.Name(their_type).removeprefix("TYPE_").lower())
+    if field.message_type is not None:
+        inside = None if written is None else written.inside(field.number)
+        # The path of what is in a map is that of the map.
+        is_of_map = field.containing_type.GetOptions().map_entry
+        return _message(field.message_type, inside, path if is_of_map else f"{path}{field.name}.")
+    if type_ in _RANGES:
+        return _whole(field, their_type)
+    return _text if type_ == _Type.TYPE_STRING else _same
+
+
+def _same(value: Any, unknown: list[str]) -> Any:
+    return value
+
+
+def _unlike(words: str, written: str) -> Read:
+    def read(value: Any, unknown: list[str]) -> NoReturn:
+        raise Wrong("type", "", f"is not {words}, got a value of type {written}")
+
+    return read
+
+
+def _text(value: bytes, unknown: list[str]) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise mistyped(TEXT, value) from None
+
+
+def _words(field: FieldDescriptor) -> str:
+    """What a declared field takes, in words."""
+    if field.message_type is not None:
+        return "a map" if is_map(field) else f"a message {field.message_type.full_name}"
+    return _OTHER_WORDS[field.type] if field.type in _OTHER_WORDS else _RANGES[field.type][2]
+
+
+def _whole(field: FieldDescriptor, written: int) -> Read:
+    """Whole numbers with the sign that they were written with, within the declared type."""
+    type_ = field.type
+    low, high, words = _RANGES[type_]
+    bits = 32 if type_ in _FIXED_32 else 64
+    was_signed, is_signed = written in _SIGNED, type_ in _SIGNED
+    is_alike = was_signed == is_signed or type_ in (_Type.TYPE_SINT32, _Type.TYPE_SINT64)
+    made = _made_of(field)
+
+    def read(value: int, unknown: list[str]) -> Any:
+        if not is_alike:
+            if was_signed and value >= 2 ** (bits - 1):
+                value -= 2**bits
+            elif is_signed and value < 0:
+                value += 2**bits
+        if low <= value <= high:
+            return value if made is None else made(value)
+        raise mistyped(words, value)
+
+    return read
+
+
+def _made_of(field: FieldDescriptor) -> Callable[[int], Any] | None:
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         # A number without a name, of a newer sender, is told by its digits.
         return lambda number: names.get(number) or str(number)
-    if field.type in _UNSIGNED_64:
-        return Decimal
-    return _same if field.message_type is None else _of_message(field.message_type)
+    if field.type == _Type.TYPE_BOOL:
+        return bool
+    return Decimal if field.type in (_Type.TYPE_UINT64, _Type.TYPE_FIXED64) else None
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _of_message(of: Descriptor) -> Value:
-    if of.full_name == TIMESTAMP:
-        return _timestamp
+def _message(of: Descriptor, written: WrittenMessage | None, path: str) -> Read:
     if of.full_name in ANY_JSON:
-        return lambda value: json.dumps(MessageToDict(value), ensure_ascii=False)
+        return lambda message, unknown: json.dumps(_json_of(message, of, path, unknown), ensure_ascii=False)
+    struct = messages_of(of, written, path).struct
+    if of.full_name == TIMESTAMP:
+        return lambda message, unknown: _timestamp(**struct(message, unknown))
     if of.full_name in WRAPPERS:
-        inner = _value_of(of.fields_by_name["value"])
-        return lambda wrapped: inner(wrapped.value)
-    readers = {field.name: reader_of(field) for field in of.fields}
-    numbers = frozenset(of.fields_by_number)
-
-    def struct(message: Message) -> dict[str, Any]:
-        if not numbers.isdisjoint(kept_aside(message)[0]):
-            raise ValueError(f"a field of {of.full_name} is not written as its type")
-        return {name: read(message) for name, read in readers.items()}
-
+        return lambda message, unknown: struct(message, unknown)["value"]
     return struct
 
 
-def _timestamp(time: Any) -> int:
-    if not (_FIRST_SECOND <= time.seconds <= _LAST_SECOND and 0 <= time.nanos < _NANOS):
-        raise ValueError(f"{time.seconds} s and {time.nanos} ns are no time of the years 1 to 9999")
-    return int(time.seconds) * 1_000_000 + int(time.nanos) // 1_000
+def _timestamp(seconds: int, nanos: int) -> int:
+    if not (_FIRST_SECOND <= seconds <= _LAST_SECOND and 0 <= nanos < _NANOS):
+        raise mistyped(INSTANT, {"seconds": seconds, "nanos": nanos})
+    return seconds * 1_000_000 + nanos // 1_000
+
+
+def _json_of(message: Any, of: Descriptor, path: str, unknown: list[str]) -> Any:
+    """The JSON that a `Struct`, a `Value` or a `ListValue` stands for, parsed."""
+    for error in Messages(of, path, None, ())._judged(message, unknown).values():
+        raise error
+
+    def below(inner: Any, name: str) -> Any:
+        return _json_of(inner, of.file.message_types_by_name[name], path, unknown)
+
+    if of.name == "Struct":
+        return {_text(each.key, unknown): below(each.value, "Value") for each in message.fields}
+    if of.name == "ListValue":
+        return [below(each, "Value") for each in message.values]
+    kind = message.WhichOneof("kind")
+    value = None if kind is None else getattr(message, kind)
+    if kind == "struct_value":
+        return below(value, "Struct")
+    if kind == "list_value":
+        return below(value, "ListValue")
+    if kind == "string_value":
+        return _text(value, unknown)
+    if kind == "number_value" and not math.isfinite(value):
+        raise mistyped("a number of JSON", value)
+    return bool(value) if kind == "bool_value" else value if kind == "number_value" else None

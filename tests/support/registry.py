@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def registry(schemas: Mapping[int, str], of: str | None = None) -> Iterator[str]:
-    """Its URL, while it answers; the schemas are of Avro, or `of` another type."""
+def registry(
+    schemas: Mapping[int, str],
+    of: str | None = None,
+    references: Mapping[int, Sequence[Mapping[str, object]]] | None = None,
+    subjects: Mapping[tuple[str, int], str] | None = None,
+) -> Iterator[str]:
+    """Its URL, while it answers; the schemas are of Avro, or `of` another type.
+
+    `references` are those of a schema to others, which `subjects` have by their subject and version.
+    """
+    schema_type = {} if of is None else {"schemaType": of}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            identity = self.path.partition("?")[0].rpartition("/")[2]
+            path, _, identity = self.path.partition("?")[0].rpartition("/")
+            if path.endswith("/versions"):
+                subject = path.split("/")[-2]
+                schema = (subjects or {}).get((subject, int(identity)))
+                version: dict[str, object] = {"subject": subject, "version": int(identity), "id": 0, "schema": schema}
+                self.answer({**version, **schema_type} if schema else None, 404)
+                return
             has_schema = identity.isdigit() and int(identity) in schemas
-            schema_type = {} if of is None else {"schemaType": of}
-            self.answer({"schema": schemas[int(identity)], **schema_type} if has_schema else None, 404)
+            others = (references or {}).get(int(identity), ()) if has_schema else ()
+            said: dict[str, object] = {"references": others}
+            if has_schema:
+                said["schema"] = schemas[int(identity)]
+            self.answer({**said, **schema_type} if has_schema else None, 404)
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -129,9 +130,16 @@ ENVELOPE = json.dumps(
 )
 
 
-def changed(op: str, before: Any = None, after: Any = None) -> bytes:
+def changed(op: str, before: Any = None, after: Any = None, schema: str = ENVELOPE, identity: int = 1) -> bytes:
     source = {"ts_ms": ms(at(5)) if op != "r" else 0, "lsn": 8}
-    return written(ENVELOPE, 1, before=before, after=after, source=source, op=op, ts_ms=ms(at(6)))
+    return written(schema, identity, before=before, after=after, source=source, op=op, ts_ms=ms(at(6)))
+
+
+def with_fields(*fields: dict[str, Any]) -> str:
+    """The envelope of a row with other fields."""
+    envelope = json.loads(ENVELOPE)
+    envelope["fields"][0]["type"][1]["fields"] = [*fields]
+    return json.dumps(envelope)
 
 
 def test_debezium_in_avro_keeps_the_contract(spark: SparkSession) -> None:
@@ -147,6 +155,50 @@ def test_debezium_in_avro_keeps_the_contract(spark: SparkSession) -> None:
         good[changed("u", None, not_sent)] = {"id": 1, "name": None, "change_unavailable": ["name"]}
         unreadable = (changed("t"), changed("c", first), changed("d", None, first), b"", b"\0\0\0\0\2x")
         check_format(spark, Debezium(Avro(ENVELOPE, registry=url)), Samples(good, {}, {}, unreadable))
+
+
+def test_rows_in_avro_are_judged_field_by_field_and_their_unknown_fields_named(spark: SparkSession) -> None:
+    address = {"type": "record", "name": "Address", "fields": [{"name": "zip", "type": "string"}]}
+    more = {**address, "fields": [*address["fields"], {"name": "city", "type": "string"}]}
+    id_, price = {"name": "id", "type": "long"}, {"type": "bytes", "logicalType": "decimal", "precision": 12}
+    declared = with_fields(
+        id_,
+        {"name": "price", "type": {**price, "scale": 2}},
+        {"name": "to", "type": ["null", address], "default": None},
+    )
+    newer = with_fields(
+        {"name": "price", "type": {**price, "scale": 3}},
+        id_,
+        {"name": "to", "type": more},
+        {"name": "colour", "type": "int"},
+    )
+    without = with_fields(id_)
+    to = {"zip": "1", "city": "x"}
+
+    def row(price: str) -> dict[str, Any]:
+        return {"id": 1, "price": Decimal(price), "to": to, "colour": 3}
+
+    with registry({1: declared, 2: newer, 3: without}) as url:
+        good = {changed("d", {"id": 1}, None, without, 3): {"id": 1, "price": None, "to": None, "change_op": "d"}}
+        unknown = {
+            changed("u", row("1.005"), row("2.500"), newer, 2): frozenset({"colour", "to.city"}),
+            changed("d", row("1.500"), None, newer, 2): frozenset({"colour", "to.city"}),
+        }
+        wrong = {
+            changed("u", row("1.500"), row("1.005"), newer, 2): frozenset({"price"}),
+            changed("d", row("1.005"), None, newer, 2): frozenset({"price"}),
+            changed("c", None, {"id": 1}, without, 3): frozenset({"price"}),
+        }
+        form = Debezium(Avro(declared, registry=url))
+        check_format(spark, form, Samples(good, wrong, unknown, ()))
+        raw = spark.createDataFrame([(payload,) for payload in [*unknown, *wrong]], "_raw binary")
+        rows = form.parse(raw).collect()
+    assert [row["price"] for row in rows] == [Decimal("2.50"), Decimal("1.50"), None, None, None]
+    assert [row["to"] and row["to"].asDict() for row in rows] == [{"zip": "1"}] * 4 + [None]
+    assert [row["_wrong"]["price"] for row in rows[2:]] == [
+        *["type: price is not a number within decimal(12,2), got 1.005"] * 2,
+        "required: price is missing",
+    ]
 
 
 _SOURCE = json.dumps({"ts_ms": ms(at(5)), "lsn": 8}, separators=(",", ":"))

@@ -142,9 +142,10 @@ def test_plain_protobuf_keeps_the_contract(spark: SparkSession) -> None:
         order(at={"seconds": 10**15}): frozenset({"at"}),
         raw_field(5, 2, b"\2\x08\1"): frozenset({"lines"}),
         order(any={"a": float("nan")}): frozenset({"any"}),
+        raw_field(1, 2, b"\1\xff"): frozenset({"id"}),
     }
     unknown = {order(id="a") + raw_field(14, 0, b"\1") * 2: frozenset({"#14"})}
-    unreadable = (whole[:-1], b"\x0a\xff", b"not a message", raw_field(1, 2, b"\1\xff"))
+    unreadable = (whole[:-1], b"\x0a\xff", b"not a message")
     check_format(spark, Protobuf(SHOP, "shop.Order"), Samples(good, wrong, unknown, unreadable))
 
     raw = spark.createDataFrame([(whole,)], "_raw binary")

@@ -1,0 +1,105 @@
+"""Records of a planned batch, read without Spark's reader, which fails at a timestamp that no instant of Spark has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, Message, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming.kafka import ClientOptions, for_librdkafka
+from streaming.sources.kafka.plan import Plan
+
+LAST_MILLI = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+FIRST_BEYOND_SPARK = 2**63 // 1_000_000 * 1_000 + 1_000
+"""Milliseconds that are no longer an instant of Spark, whose microseconds have 64 bits."""
+
+_AT_ONCE, _ANSWERS_WITHIN = 5_000, 60.0
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_ORIGIN = pa.struct(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("headers", _HEADERS),
+    ]
+)
+_ROWS = pa.schema([("_raw", pa.binary()), ("_origin", _ORIGIN)])
+_DDL = (
+    "_raw binary, _origin struct<topic: string, partition: int, offset: bigint, timestamp: timestamp, key: binary, "
+    "headers: array<struct<key: string, value: binary>>>"
+)
+
+
+def read_directly(spark: SparkSession, servers: str, options: ClientOptions, headers: bool, plan: Plan) -> DataFrame:
+    """The records of a plan as `_raw` and `_origin`, one task a partition of a topic."""
+    ranges = [(topic, number, first, end) for (topic, number), (first, end) in sorted(plan.items()) if first < end]
+    reader = _Reader(servers, options, headers)
+    planned = spark.createDataFrame(ranges, "topic string, number int, first bigint, end bigint")
+    return planned.repartitionByRange(len(ranges) or 1, "topic", "number").mapInArrow(reader.batches, _DDL)
+
+
+def millis_of(timestamp: int) -> int | None:
+    """The milliseconds of a record's timestamp that is an instant up to the year 9999; -1 stands for none."""
+    return timestamp if 0 <= timestamp <= LAST_MILLI else None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    servers: str
+    options: ClientOptions
+    headers: bool
+
+    def batches(self, ranges: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The records of the ranges of offsets, in their order."""
+        for each in (row for batch in ranges for row in batch.to_pylist()):
+            for messages in self._messages((each["topic"], each["number"]), each["first"], each["end"]):
+                yield self._batch(messages)
+
+    def _messages(self, partition: tuple[str, int], first: int, end: int) -> Iterator[list[Message]]:
+        config: Mapping[str, Any] = for_librdkafka(self.servers, self.options)
+        own = {"group.id": "tidemark", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        consumer = Consumer({**config, **own})
+        place = TopicPartition(*partition, first)
+        try:
+            consumer.assign([place])
+            heard = time.monotonic()
+            # Markers of transactions come as no message, but move the position.
+            while consumer.position([place])[0].offset < end:
+                messages = consumer.consume(_AT_ONCE, 1.0)
+                read = [message for message in messages if message.error() is None and message.offset() < end]
+                if read:
+                    yield read
+                if messages:
+                    heard = time.monotonic()
+                    if any(message.error() is None and message.offset() >= end for message in messages):
+                        return
+                elif time.monotonic() - heard > _ANSWERS_WITHIN:
+                    raise TimeoutError(f"no record of {partition} came within {_ANSWERS_WITHIN:.0f} s")
+        finally:
+            consumer.close()
+
+    def _batch(self, messages: Iterable[Message]) -> pa.RecordBatch:
+        rows = [(message.value(), self._origin(message)) for message in messages]
+        return pa.RecordBatch.from_arrays(
+            [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(_ROWS)], schema=_ROWS
+        )
+
+    def _origin(self, message: Message) -> dict[str, Any]:
+        millis = millis_of(message.timestamp()[1])
+        pairs = (message.headers() or []) if self.headers else None
+        return {
+            "topic": message.topic(),
+            "partition": message.partition(),
+            "offset": message.offset(),
+            "timestamp": None if millis is None else millis * 1_000,
+            "key": message.key(),
+            "headers": None if pairs is None else [{"key": key, "value": value} for key, value in pairs],
+        }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import FunctionError, optional_micros, python_values
@@ -92,7 +92,7 @@ def add_rules(history: RuleHistory, rows: DataFrame, first: int) -> None:
     """Add the `rows` of a control stream; of those up to batch `first` only what is in force then is fetched."""
     pinned, number = history.pinned, F.col(BATCH)
     place = pinned.of.source.order_of(F.col(ORIGIN)).alias(_PLACE)
-    columns = [*(f"`{name}`" for name in pinned.of.columns), BATCH, place]
+    columns: list[Column | str] = [*(f"`{name}`" for name in pinned.of.columns), BATCH, place]
     newer = F.struct(*([] if pinned.version is None else [f"`{pinned.version}`"]), BATCH, place)
     in_force = (
         rows.where(number <= first)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.kafka import ClientOptions, for_librdkafka
@@ -66,23 +66,27 @@ class _Reader:
     def _messages(self, partition: tuple[str, int], first: int, end: int) -> Iterator[list[Message]]:
         config: Mapping[str, Any] = for_librdkafka(self.servers, self.options)
         own = {"group.id": "tidemark", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        consumer = Consumer({**config, **own})
-        place = TopicPartition(*partition, first)
+        # The marker of a transaction at the end of a range brings no message, but the end of the partition is told.
+        consumer = Consumer({**config, **own, "enable.partition.eof": True})
         try:
-            consumer.assign([place])
-            heard = time.monotonic()
-            # Markers of transactions come as no message, but move the position.
-            while consumer.position([place])[0].offset < end:
+            consumer.assign([TopicPartition(*partition, first)])
+            heard, last_error = time.monotonic(), "no answer"
+            while True:
                 messages = consumer.consume(_AT_ONCE, 1.0)
-                read = [message for message in messages if message.error() is None and message.offset() < end]
+                records = [message for message in messages if message.error() is None]
+                read = [message for message in records if _offset(message) < end]
                 if read:
                     yield read
-                if messages:
                     heard = time.monotonic()
-                    if any(message.error() is None and message.offset() >= end for message in messages):
-                        return
-                elif time.monotonic() - heard > _ANSWERS_WITHIN:
-                    raise TimeoutError(f"no record of {partition} came within {_ANSWERS_WITHIN:.0f} s")
+                ends = [message for message in messages if _is_end(message)]
+                if any(_offset(message) >= end for message in (*records, *ends)) or _next(read) >= end:
+                    return
+                last_error = next((str(error) for each in messages if (error := each.error()) is not None), last_error)
+                if time.monotonic() - heard > _ANSWERS_WITHIN:
+                    raise TimeoutError(
+                        f"offsets {first} to {end - 1} of {partition[0]}-{partition[1]} were not read within "
+                        f"{_ANSWERS_WITHIN:.0f} s ({last_error})"
+                    )
         finally:
             consumer.close()
 
@@ -94,7 +98,7 @@ class _Reader:
 
     def _origin(self, message: Message) -> dict[str, Any]:
         millis = millis_of(message.timestamp()[1])
-        pairs = (message.headers() or []) if self.headers else None
+        pairs: Any = (message.headers() or []) if self.headers else None
         return {
             "topic": message.topic(),
             "partition": message.partition(),
@@ -103,3 +107,18 @@ class _Reader:
             "key": message.key(),
             "headers": None if pairs is None else [{"key": key, "value": value} for key, value in pairs],
         }
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None, "a message that was read has a place"
+    return offset
+
+
+def _next(messages: list[Message]) -> int:
+    return _offset(messages[-1]) + 1 if messages else -1
+
+
+def _is_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF

@@ -22,6 +22,7 @@ from streaming.examples import late_counts
 from streaming.lake.lake import Lake
 from streaming.log import read_batches
 from streaming.sources import files
+from streaming.spark import planned
 from tests.streaming.sources.contract import Reader, SourceCase, SourceContract
 from tests.support.feeds import land, readings
 from tests.support.instants import NOW
@@ -117,6 +118,8 @@ def test_files_come_by_time_then_path_through_links_and_only_those_that_are_mean
         sorted(paths[4:]),
     ]
     assert count({}).items == 0
+    # Files that were taken before are known by these URIs.
+    assert planned(reader.checkpoint, 0)[:1] == [f"file://{folder}/first.json"]
 
     origins = spark.createDataFrame(
         [(payload, origin) for rows in batches.values() for payload, origin in rows],

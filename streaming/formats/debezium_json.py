@@ -244,8 +244,8 @@ def _numeral(kind: exp.DataType, text: str) -> str:
 
 def _scale_of(schema: _Schema) -> int | None:
     try:
-        return int(_part(schema, "parameters").get("scale"))
-    except (TypeError, ValueError):
+        return int(str(_part(schema, "parameters").get("scale")))
+    except ValueError:
         return None
 
 

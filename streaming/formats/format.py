@@ -40,9 +40,9 @@ class Format(ABC):
         No payload makes it fail, and nothing is lost without a word: where a declared value is null though the payload
         has one, or where a required one is missing, there is a reason in `_wrong`; where the payload cannot be read at
         all, in `_unreadable`. No payload at all, a null `_raw`, is a row whose declared columns are null, without any
-        reason: such a row says that its key is gone. `_unknown` (array<string>) names fields of the outermost level,
-        each once, and is null where the payload could not be read. A format may name fields of nested objects as well,
-        by their paths.
+        reason: such a row says that its key is gone. A format may take its time from `_origin`, where `raw` has that.
+        `_unknown` (array<string>) names fields of the outermost level, each once, and is null where the payload could
+        not be read. A format may name fields of nested objects as well, by their paths.
         """
 
 

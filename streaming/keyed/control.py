@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import FunctionError, optional_micros, python_values
@@ -13,6 +13,8 @@ from streaming.keyed.partition import BATCH, ORIGIN
 from streaming.keyed.rules import PinnedRules, Pins, RuleHistory
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after, head, valid
+
+_PLACE = "_place"
 
 MOST_RULES = 100_000
 """How many rules, and changes of them that a step follows, may be in the memory of a task."""
@@ -89,8 +91,9 @@ def rules_of_logs(pinned: Pinned, batches: Sequence[Batch], through: int, rows: 
 def add_rules(history: RuleHistory, rows: DataFrame, first: int) -> None:
     """Add the `rows` of a control stream; of those up to batch `first` only what is in force then is fetched."""
     pinned, number = history.pinned, F.col(BATCH)
-    columns = [*(f"`{name}`" for name in pinned.of.columns), BATCH, ORIGIN]
-    newer = F.struct(*([] if pinned.version is None else [f"`{pinned.version}`"]), BATCH, ORIGIN)
+    place = pinned.of.source.order_of(F.col(ORIGIN)).alias(_PLACE)
+    columns: list[Column | str] = [*(f"`{name}`" for name in pinned.of.columns), BATCH, place]
+    newer = F.struct(*([] if pinned.version is None else [f"`{pinned.version}`"]), BATCH, place)
     in_force = (
         rows.where(number <= first)
         .groupBy(*(f"`{name}`" for name in pinned.by))
@@ -98,7 +101,7 @@ def add_rules(history: RuleHistory, rows: DataFrame, first: int) -> None:
         .where("_rule is not null")
         .select("_rule.*")
     )
-    changes = in_force.union(rows.where(number > first).select(*columns)).orderBy(BATCH, ORIGIN).drop(ORIGIN)
+    changes = in_force.union(rows.where(number > first).select(*columns)).orderBy(BATCH, _PLACE).drop(_PLACE)
     values = [python_values(column) for column in changes.toArrow().columns]
     for *row, batch in zip(*values, strict=True):
         history.add(batch, tuple(row))

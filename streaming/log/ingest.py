@@ -85,7 +85,8 @@ class Ingest:
             return None
         taken = stream.source.take(self._spark, reading, query_batch, parsed)
         processed_at = self._now()
-        validated = self._validate(with_origin(taken.rows), processed_at, next_kept_from(head, stream))
+        rows = taken.rows if taken.parsed else stream.format.parse(taken.rows)
+        validated = self._validate(with_origin(rows), processed_at, next_kept_from(head, stream))
         return append_validated(
             validated,
             self._lake,

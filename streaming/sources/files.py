@@ -20,7 +20,7 @@ from streaming.sources.files_backlog import FilesBacklog, undecoded_warning
 from streaming.sources.files_comparison import compare_files
 from streaming.sources.files_moved import move_files, recorded_folder, taken_uri
 from streaming.sources.files_planned import sizes_of_planned, unreadable, vanished
-from streaming.sources.landed_files import as_glob, checked_names, undecoded_names
+from streaming.sources.landed_files import as_glob, checked_names, listing_of
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
 from streaming.spark import (
     JarGroup,
@@ -152,7 +152,7 @@ class Files(Source):
         """
         self.check_there(spark, reading)
         location = self.location(reading.lake)
-        undecoded = undecoded_warning(undecoded_names(location))
+        undecoded = undecoded_warning(listing_of(location).undecoded)
         if undecoded:
             _log.warning("%s: %s", location, undecoded)
         content = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streaming.sources.backlog import SourceBacklog
-from streaming.sources.landed_files import landed_files, undecoded_names
+from streaming.sources.landed_files import listing_of
 from streaming.sources.taken_files import TakenFiles
 
 _NAMED = 5
@@ -23,7 +23,8 @@ class FilesBacklog:
         """The files that wait now."""
         # In this order: a file that is taken between the two steps still waits, and is not missed later.
         self._taken.read_on()
-        files = list(landed_files(self._landing, self._names))
+        listing = listing_of(self._landing, self._names)
+        files = listing.files
         modified = self._taken.modified([file.name for file in files])
         waiting = [file.size for file, taken in zip(files, modified, strict=True) if taken is None]
         changed = [
@@ -31,7 +32,7 @@ class FilesBacklog:
             for file, taken in zip(files, modified, strict=True)
             if taken is not None and not _same_instant(file.modified_ns // 1_000_000, taken)
         ]
-        warnings = (_changed_warning(sorted(changed)), undecoded_warning(undecoded_names(self._landing)))
+        warnings = (_changed_warning(sorted(changed)), undecoded_warning(listing.undecoded))
         return SourceBacklog(len(waiting), "files", sum(waiting), " ".join(filter(None, warnings)))
 
 
@@ -40,7 +41,7 @@ def _same_instant(listed: int, taken: int) -> bool:
     return listed in (taken, taken // 1000 * 1000)
 
 
-def undecoded_warning(names: list[str]) -> str:
+def undecoded_warning(names: Sequence[str]) -> str:
     """A sentence on files that are not read for their names; empty where there are none."""
     if not names:
         return ""
@@ -56,5 +57,5 @@ def _changed_warning(changed: list[str]) -> str:
     )
 
 
-def _first(names: list[str]) -> str:
+def _first(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 from pyarrow import fs
 
-from streaming.sources.landed_files import LandedFile, landed_files
+from streaming.sources.landed_files import LandedFile, listing_of
 from streaming.sources.taken_files import TakenFiles, path_of, relative_path
 from streaming.spark import rename_taken, taken_entry
 from streaming.tables import storage
@@ -43,7 +43,7 @@ def _copy_waiting(checkpoint: str, recorded: str, there: str, to: str, names: Se
     taken.read_on()
     files, root = storage.resolve(to)
     files.create_dir(root, recursive=True)
-    entries = sorted(landed_files(there, names), key=lambda file: (file.modified_ns, file.name))
+    entries = sorted(listing_of(there, names).files, key=lambda file: (file.modified_ns, file.name))
     modified = taken.modified([file.name for file in entries])
     waiting = [entry for entry, modification_time in zip(entries, modified, strict=True) if modification_time is None]
     for file in waiting:

@@ -53,34 +53,33 @@ def matcher(names: Sequence[str]) -> Callable[[str], bool]:
     return lambda path: pattern.match(path.rpartition("/")[2]) is not None
 
 
-def landed_files(landing: str, names: Sequence[str] = ()) -> Iterator[LandedFile]:
-    """The visible files below a folder whose names match one of `names`, all where there is none."""
+@dataclass(frozen=True)
+class Listing:
+    """The visible files below a folder, and the names that Java cannot open, as they are no UTF-8, with their bytes."""
+
+    files: tuple[LandedFile, ...]
+    undecoded: tuple[str, ...] = ()
+
+
+def listing_of(landing: str, names: Sequence[str] = ()) -> Listing:
+    """What is in a landing folder now; of its files those whose names match one of `names`, all where there is none."""
     is_meant = matcher(names)
     files, root = storage.resolve(landing)
-    for file in _local_files(root) if isinstance(files, fs.LocalFileSystem) else _stored_files(landing):
-        if is_meant(file.name):
-            yield file
-
-
-def undecoded_names(landing: str) -> list[str]:
-    """The names of local files and folders that are no UTF-8, with their bytes shown: Java cannot open them."""
-    files, root = storage.resolve(landing)
     if not isinstance(files, fs.LocalFileSystem):
-        return []
-    walked = (name for name, _ in _walked(root) if not _is_decoded(name))
-    return sorted(repr(os.fsencode(name))[2:-1] for name in walked)
-
-
-def _stored_files(landing: str) -> Iterator[LandedFile]:
-    for name, info in storage.walked(landing, is_visible):
-        yield LandedFile(name, info.size, info.mtime_ns)
-
-
-def _local_files(root: str) -> Iterator[LandedFile]:
+        stored = (LandedFile(name, info.size, info.mtime_ns) for name, info in storage.walked(landing, is_visible))
+        return Listing(tuple(file for file in stored if is_meant(file.name)))
+    found, undecoded = [], []
     for name, entry in _walked(root):
-        if _is_decoded(name) and entry.is_file():
-            stat = entry.stat()
-            yield LandedFile(name, stat.st_size, stat.st_mtime_ns)
+        if not _is_decoded(name):
+            undecoded.append(repr(os.fsencode(name))[2:-1])
+        elif is_meant(name) and entry.is_file():
+            try:
+                status = entry.stat()
+            except FileNotFoundError:
+                # It was moved away meanwhile.
+                continue
+            found.append(LandedFile(name, status.st_size, status.st_mtime_ns))
+    return Listing(tuple(found), tuple(sorted(undecoded)))
 
 
 def _walked(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:

@@ -65,10 +65,14 @@ class Taken:
     `remember` is called once, when the rows are written and before they are committed, with the rows as they were
     written and their number in each source partition. It gives what the source remembers from then on, or raises a
     SourceError where rows were lost while they were read.
+
+    Where it is not `parsed`, the rows were read anew: they have `_raw` and `_origin` alone, and the format is yet to
+    parse them.
     """
 
     rows: DataFrame
     remember: Callable[[DataFrame, Mapping[str, int]], Memory] = _nothing
+    parsed: bool = True
 
 
 class Source(ABC):

@@ -143,7 +143,7 @@ class Then(Source):
             F.col("_origin").alias(each) if each == name else F.lit(None).cast(source.origin).alias(each)
             for each, source in self._sources.items()
         ]
-        return Taken(taken.rows.withColumn("_origin", F.struct(*origins)), remember)
+        return Taken(taken.rows.withColumn("_origin", F.struct(*origins)), remember, taken.parsed)
 
     def check_repeated(self, reading: Reading, query_batch: int) -> None:
         """As the source that is read now."""

@@ -67,7 +67,7 @@ public class OrderedFiles extends FilterFileSystem {
     public FileStatus[] listStatus(Path folder) throws IOException {
         List found = new ArrayList();
         if (getScheme().equals(PREFIX + "file")) {
-            addLocal(Paths.get(folder.toUri().getPath(), NO_MORE), inner(folder), new HashSet(), found);
+            addLocal(Paths.get(folder.toUri().getPath(), NO_MORE), new HashSet(), found);
         } else {
             addBelow(inner(folder), found);
         }
@@ -103,7 +103,7 @@ public class OrderedFiles extends FilterFileSystem {
     }
 
     /** Links are followed, and each folder is looked into once. What Java cannot open by its name is left out. */
-    private void addLocal(java.nio.file.Path folder, Path path, Set seen, List found) throws IOException {
+    private void addLocal(java.nio.file.Path folder, Set seen, List found) throws IOException {
         DirectoryStream entries;
         try {
             if (!seen.add(Files.readAttributes(folder, BasicFileAttributes.class).fileKey())) {
@@ -112,7 +112,7 @@ public class OrderedFiles extends FilterFileSystem {
             entries = Files.newDirectoryStream(folder);
         } catch (NoSuchFileException missing) {
             if (seen.isEmpty()) {
-                throw new FileNotFoundException(path.toString());
+                throw new FileNotFoundException(folder.toString());
             }
             return;
         }
@@ -130,12 +130,13 @@ public class OrderedFiles extends FilterFileSystem {
                 } catch (NoSuchFileException gone) {
                     continue;
                 }
-                Path below = new Path(path, new Path(null, null, name));
                 if (attributes.isDirectory()) {
-                    addLocal(entry, below, seen, found);
+                    addLocal(entry, seen, found);
                 } else {
+                    // A file is its URI to Spark's source, which has always been written with three slashes.
+                    Path path = this.fs.makeQualified(new Path(null, null, entry.toString()));
                     long modified = attributes.lastModifiedTime().toMillis();
-                    found.add(new FileStatus(attributes.size(), false, 1, getDefaultBlockSize(), modified, below));
+                    found.add(new FileStatus(attributes.size(), false, 1, getDefaultBlockSize(), modified, path));
                 }
             }
         } finally {

@@ -11,7 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streaming.base import CheckpointError, SourceError
+from streaming.kafka import ClientOptions
 from streaming.lake import Lake
+from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, read_directly
 from streaming.sources.kafka.gaps import count_gaps
 from streaming.sources.kafka.memory import KafkaMemory, RangesOf
 from streaming.sources.kafka.plan import Plan, check_nothing_lost, lost_ranges, planned_ranges
@@ -34,6 +36,18 @@ class Declared(Protocol):
     @property
     def when_lost(self) -> str:
         """Whether to go on without what was lost."""
+
+    @property
+    def servers(self) -> str:
+        """The brokers."""
+
+    @property
+    def client_options(self) -> ClientOptions:
+        """The options of the clients."""
+
+    @property
+    def headers(self) -> bool:
+        """Whether the headers of records are read."""
 
     def location(self, lake: Lake) -> str:
         """Servers and topics."""
@@ -85,6 +99,11 @@ def take_batch(
         gaps = count_gaps(written, expected, counts, client)
         return _after(memory, query, source.start, plan, ids, gaps, lost).to_json()
 
+    beyond = client.from_millis(plan, FIRST_BEYOND_SPARK)
+    if any(offset is not None and offset < plan[partition][1] for partition, offset in beyond.items()):
+        # Such a row may come before the batch, and hide one that is in it.
+        direct = read_directly(rows.sparkSession, source.servers, source.client_options, source.headers, plan)
+        return Taken(_located(direct, ids, duplicates), remember, parsed=False)
     return Taken(_located(rows, ids, duplicates), remember)
 
 

@@ -102,7 +102,10 @@ class KafkaClient:
     def from_instant(self, partitions: Iterable[Partition], instant: datetime) -> dict[Partition, int | None]:
         """The first offset of each partition whose row is of the instant or later; None where there is none."""
         # A row of a part of a millisecond after the instant would be of the millisecond before.
-        millis = -(-to_micros(instant) // 1000)
+        return self.from_millis(partitions, -(-to_micros(instant) // 1000))
+
+    def from_millis(self, partitions: Iterable[Partition], millis: int) -> dict[Partition, int | None]:
+        """As `from_instant`, of milliseconds since the epoch that may lie beyond the instants that Python knows."""
         offsets = self._offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(millis)))
         return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
 

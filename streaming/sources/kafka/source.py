@@ -11,12 +11,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import DeclarationError, SourceError
-from streaming.kafka import check_servers, client_options, for_spark
+from streaming.kafka import ClientOptions, check_servers, client_options, for_spark
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.kafka.backlog import KafkaBacklog
 from streaming.sources.kafka.batch import take_batch
 from streaming.sources.kafka.comparison import compare_topics
+from streaming.sources.kafka.direct import LAST_MILLI
 from streaming.sources.kafka.memory import KafkaMemory
 from streaming.sources.kafka.plan import (
     check_held,
@@ -34,9 +35,6 @@ from streaming.spark import KAFKA, JarGroup, add_jars, has_begun, newest_planned
 
 if TYPE_CHECKING:
     from streaming.sources.kafka.client import KafkaClient
-
-
-_LAST_MILLI = 253_402_300_799_999
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,12 @@ class Kafka(Source):
         # Only who reads topics loads the library, which takes a while.
         from streaming.sources.kafka.client import client_of
 
-        return client_of(self.servers, self.options)
+        return client_of(self.servers, self.client_options)
+
+    @property
+    def client_options(self) -> ClientOptions:
+        """The options, checked."""
+        return client_options(self.options)
 
     def location(self, lake: Lake) -> str:
         """Servers and topics."""
@@ -240,4 +243,4 @@ class Kafka(Source):
 
 def record_time(timestamp: Column) -> Column:
     """The time that a record has; null where it has none, which Kafka writes as -1 ms, or one after the year 9999."""
-    return F.when(F.unix_millis(timestamp).between(0, _LAST_MILLI), timestamp)
+    return F.when(F.unix_millis(timestamp).between(0, LAST_MILLI), timestamp)

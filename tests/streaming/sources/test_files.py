@@ -22,6 +22,7 @@ from streaming.examples import late_counts
 from streaming.lake.lake import Lake
 from streaming.log import read_batches
 from streaming.sources import files
+from streaming.spark import planned
 from tests.streaming.sources.contract import Reader, SourceCase, SourceContract
 from tests.support.feeds import land, readings
 from tests.support.instants import NOW
@@ -80,10 +81,11 @@ def landed(lake: Lake, source: Files, files: dict[str, bytes], modified: int = 1
 
 
 def test_a_folder_that_was_copied_in_one_go_has_no_late_row_because_of_it(spark: SparkSession, lake: Lake) -> None:
-    stream = replace(late_counts.readings, source=Files("landing", files_per_batch=2))
+    source = Files("landing", files_per_batch=2)
+    stream = replace(late_counts.readings, source=source)
     files = {f"{place:02}.json": (f"{place:02}@{place * 10}", f"{place:02}@{place * 10 + 9}") for place in range(14)}
     content = {name: "\n".join(json.dumps(readings(each)[0]) for each in rows) for name, rows in files.items()}
-    landed(lake, stream.source, {name: content[name].encode() for name in sorted(files, reverse=True)})
+    landed(lake, source, {name: content[name].encode() for name in sorted(files, reverse=True)})
     drain(spark, lake, Pipeline(stream, (replace(late_counts.count_by_sensor, of=stream),)), now=lambda: NOW)
     batches = [batch for batch in read_batches(lake, stream) if batch.summary.rows]
     assert [batch.summary.rows for batch in batches] == [4] * 7
@@ -116,6 +118,8 @@ def test_files_come_by_time_then_path_through_links_and_only_those_that_are_mean
         sorted(paths[4:]),
     ]
     assert count({}).items == 0
+    # Files that were taken before are known by these URIs.
+    assert planned(reader.checkpoint, 0)[:1] == [f"file://{folder}/first.json"]
 
     origins = spark.createDataFrame(
         [(payload, origin) for rows in batches.values() for payload, origin in rows],

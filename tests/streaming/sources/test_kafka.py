@@ -9,10 +9,12 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from streaming import Lake, Pipeline, log
@@ -21,7 +23,7 @@ from streaming.base.errors import CheckpointError, SourceError
 from streaming.sources import Kafka
 from streaming.sources.kafka import client
 from tests.streaming.sources.contract import SourceCase, SourceContract
-from tests.support.instants import at
+from tests.support.instants import at, ms
 from tests.support.kafka import PASSWORD, USER, Broker, Message
 from tests.support.runs import run
 from tests.support.topics import event, piped, values
@@ -383,3 +385,26 @@ def test_a_broker_that_was_away_is_waited_for_and_nothing_is_lost(
     kafka.send(topic, events(2))
     run(spark, lake, pipeline)
     assert values(spark, lake, pipeline) == [0, 1, 2]
+
+
+def test_records_without_a_time_that_an_instant_can_have_are_read_and_their_time_is_null(
+    spark: SparkSession, lake: Lake, kafka: Broker, topic: str
+) -> None:
+    kafka.create(topic, message_timestamp_after_max_ms=str(2**63 - 1))
+    producer = Producer({"bootstrap.servers": kafka.servers, "log_level": 0})
+    for place, millis in enumerate((ms(at(1)), 9_300_000_000_000_000, 300_000_000_000_000, ms(at(2)))):
+        producer.produce(topic, event(place), b"key", 0, timestamp=millis, headers=[("h", b"x")])
+        assert producer.flush(30) == 0
+    kafka.send_transaction(topic, events(4))
+    pipeline = piped(Kafka(kafka.servers, topic, headers=True, rows_per_batch=3))
+    run(spark, lake, pipeline)
+    run(spark, lake, pipeline, end_of_input=True)
+    assert values(spark, lake, pipeline) == list(range(5))
+    origins = [
+        row["_origin"]
+        for row in log.read_log(spark, lake, pipeline.stream).where("_origin is not null").orderBy("_origin").collect()
+    ]
+    times = [None if each["timestamp"] is None else ms(each["timestamp"].astimezone(UTC)) for each in origins]
+    assert times[:4] == [ms(at(1)), None, None, ms(at(2))]
+    assert {bytes(each["key"]) for each in origins[:4]} == {b"key"} and origins[1]["headers"][0]["key"] == "h"
+    assert findings(spark, lake, pipeline) == []

@@ -17,6 +17,10 @@ from tests.streaming.sources.contract import SourceContract
 from tests.streaming.sources.test_files import FilesCase
 
 
+def nothing(task: int, offset: int) -> None:
+    """What a generator makes of a row."""
+
+
 class HistoryCase(FilesCase):
     """What is delivered is history."""
 
@@ -63,7 +67,7 @@ class TestLive(SourceContract):
         (lambda: Then("history", Files("live")), "history of Then is 'history', a str.*Files"),  # type: ignore[arg-type]
         (lambda: Then(Files("history"), Kafka("one:9092", "t", start="latest")), "latest.*would skip.*write the inst"),
         (lambda: Then(Files("a"), Then(Kafka("one:9092", "t", start="latest"), Files("b"))), "latest.*would skip"),
-        (lambda: Then(Generator(lambda row, task: None), Files("live")), "without an end.*rows=1_000"),
+        (lambda: Then(Generator(nothing), Files("live")), "without an end.*rows=1_000"),
     ],
 )
 def test_a_history_without_an_end_and_a_start_that_leaves_a_gap_are_refused(

@@ -147,9 +147,7 @@ class Conversion:
             text = "{0}" if self.column.limit >= 0 else "{0}::{1}"
         elif self.source == "text":
             text = "{0}" if self._takes_no_text else "{0}::{1}"
-        elif self.source == self.column.internal == "interval":
-            text = "{0}::{1}"
-        elif self._is_time and self.column.internal in (*_INSTANTS, "date", "time"):
+        elif self._is_time_of(self.column.internal):
             text = "{0}::{1}"
         return sql.SQL(text).format(staged, sql.SQL(self.column.type))
 
@@ -183,9 +181,11 @@ class Conversion:
         """Which Postgres has no cast for."""
         return self._is_float and self.column.internal == "money"
 
-    @property
-    def _is_time(self) -> bool:
-        return bool(pa.types.is_temporal(self.field.type) and not pa.types.is_duration(self.field.type))
+    def _is_time_of(self, internal: str) -> bool:
+        """Whether the values are times that a column of the type takes."""
+        if self.source == "interval":
+            return internal == "interval"
+        return bool(pa.types.is_temporal(self.field.type)) and internal in (*_INSTANTS, "date", "time")
 
     @property
     def _takes_no_text(self) -> bool:

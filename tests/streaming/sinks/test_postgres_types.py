@@ -149,9 +149,7 @@ def test_columns_without_a_zone_have_utc_whatever_zone_session_database_and_serv
 ONE_THIRD = Decimal("0.333333333333333333")
 
 
-@pytest.mark.parametrize(
-    ("column", "values", "fits"),
-    [
+CASES: list[tuple[str, Any, str]] = [
         ("numeric(10,2)", pa.array([Decimal("1.010000"), Decimal("1.005001"), None], pa.decimal128(20, 6)), "101"),
         ("numeric(10,2)", [1.01, 1.005, 1e9], "100"),
         ("numeric(10,2)", pa.array([7, 10**9]), "10"),
@@ -180,19 +178,24 @@ ONE_THIRD = Decimal("0.333333333333333333")
         ("real[]", [[0.1], [1 / 3]], "10"),
         ("integer[]", [[1], [3_000_000_000]], "10"),
         ("varchar(2)[]", [["ab"], ["abc"]], "10"),
-    ],
-)  # fmt: skip
-def test_a_value_that_a_column_would_round_or_cut_is_put_aside(column: str, values: Any, fits: str, far: str) -> None:
-    run(far, f"create table t (place int, value {column})")
-    column_values = values if isinstance(values, pa.Array) else pa.array(values)
-    given = table(place=list(range(len(column_values))), value=column_values)
-    target = Postgres("t", connection=far)
-    refused = send(target, given)
-    assert "".join("0" if place in {row.position for row in refused} else "1" for place in range(len(fits))) == fits
-    assert all(row.error for row in refused)
-    taken = given.take([place for place in range(len(fits)) if fits[place] == "1"])
-    assert rows(far, "select place from t order by 1") == [(place,) for place in taken["place"].to_pylist()]
-    assert sink_of(target).compare(0, [taken]).differing == 0
+    ]  # fmt: skip
+"""Types of columns, values for them, and which of these they hold (1) or would change (0)."""
+
+
+def test_a_value_that_a_column_would_round_or_cut_is_put_aside(far: str) -> None:
+    for number, (column, values, fits) in enumerate(CASES):
+        run(far, f"create table t{number} (place int, value {column})")
+        column_values = values if isinstance(values, pa.Array) else pa.array(values)
+        given = table(place=list(range(len(column_values))), value=column_values)
+        target = Postgres(f"t{number}", connection=far)
+        refused = {row.position: row.error for row in send(target, given)}
+        assert "".join("0" if place in refused else "1" for place in range(len(fits))) == fits, (column, refused)
+        taken = given.take([place for place in range(len(fits)) if fits[place] == "1"])
+        assert rows(far, f"select place from t{number} order by 1") == [
+            (place,) for place in taken["place"].to_pylist()
+        ]
+        assert sink_of(target).compare(0, [taken]).differing == 0, column
+        run(far, "delete from tidemark_progress")
 
 
 def test_a_refused_value_is_told_with_its_column_and_type(postgres: str) -> None:
@@ -215,8 +218,9 @@ def test_columns_of_types_that_the_platform_does_not_have_are_cast_and_compared_
         "create type mood as enum ('ok', 'bad')",
         "create domain cents as numeric(10,2) check (value >= 0)",
         "create domain code as varchar(3)",
-        "create table t (place int, id uuid, doc jsonb, raw json, mood mood, tags text[], counts bigint[], at interval, "
-        "ip inet, mac macaddr, span int4range, price cents, code code, of_list jsonb[], words text, bits bytea)",
+        "create table t (place int, id uuid, doc jsonb, raw json, mood mood, tags text[], counts bigint[], "
+        "at interval, ip inet, mac macaddr, span int4range, price cents, code code, of_list jsonb[], words text, "
+        "bits bytea)",
     )
     one = {
         "place": 0,
@@ -255,10 +259,8 @@ def test_columns_of_types_that_the_platform_does_not_have_are_cast_and_compared_
     refused = send(target, given)
     assert [row.position for row in refused] == list(range(2, 2 + len(wrong))), refused[0].error
     names = ", ".join(one)
-    first, second = rows(
-        far,
-        f"select {names.replace(' at,', ' extract(epoch from at)::int,').replace('ip,', 'host(ip),')} from t order by place",
-    )
+    read = names.replace(" at,", " extract(epoch from at)::int,").replace("ip,", "host(ip),")
+    first, second = rows(far, f"select {read} from t order by place")
     assert str(first[1]) == UUID.lower()
     doc, words = texts(far, "select doc, words from t where place = 0")[0]
     assert (doc, json.loads(words or "")) == ('{"a": [1, 9007199254740993.10]}', {"k": ["v"]})
@@ -311,30 +313,60 @@ LONG = random.Random(7).randbytes(6_000).hex()
 """More than an index takes, also compressed."""
 
 
-@pytest.mark.parametrize(
-    ("statements", "bad"),
-    [
-        (("create table parent (id text primary key)", "insert into parent values ('a'), ('c'), ('d')",
-          "create table t (id text references parent (id) deferrable initially deferred)"), "b"),
-        (("create table t (id text, constraint own unique (id) deferrable initially deferred)", "insert into t values ('b')"), "b"),
-        (("create table t (id text)", "create function no() returns trigger language plpgsql as $$ begin "
-          "if new.id = 'b' then raise exception 'no %', new.id; end if; return new; end $$",
-          "create trigger no before insert on t for each row execute function no()"), "b"),
-        (("create table t (id text)", "create function no() returns trigger language plpgsql as $$ begin "
-          "if new.id = 'b' then raise exception 'no' using errcode = 'insufficient_privilege'; end if; return new; end $$",
-          "create constraint trigger no after insert on t deferrable initially deferred for each row execute function no()"), "b"),
-        (("create table t (id text)", "create function no() returns trigger language plpgsql as $$ begin "
-          "if new.id = 'b' then perform * from nowhere; end if; return new; end $$",
-          "create trigger no before insert on t for each row execute function no()"), "b"),
-        (("create table t (id text unique)",), LONG),
-        (("create table t (id text)", "alter table t enable row level security", "alter table t force row level security",
-          "create policy own on t using (true) with check (id <> 'b')", "grant all on t to clerk"), "b"),
-        (("create table t0 (id text)", "create view t as select id from t0 where id <> 'b' with check option"), "b"),
-        (("create table t (id text, share int generated always as (1 / (id <> 'b')::int) stored)",), "b"),
-        (("create table t (id text) partition by list (id)", "create table ta partition of t for values in ('a', 'c', 'd')"), "b"),
-    ],
-    ids=["deferred key", "deferred unique", "trigger", "deferred trigger", "failing trigger", "index row", "policy", "view", "generated", "partition"],
-)  # fmt: skip
+TABLE = "create table t (id text)"
+DEFERRED = "constraint trigger no after insert on t deferrable initially deferred"
+
+
+def trigger(does: str, kind: str = "trigger no before insert on t") -> tuple[str, ...]:
+    """A table with a trigger that does something for the row `b`."""
+    function = f"begin if new.id = 'b' then {does}; end if; return new; end"
+    return (
+        TABLE,
+        f"create function no() returns trigger language plpgsql as $$ {function} $$",
+        f"create {kind} for each row execute function no()",
+    )
+
+
+OF_A_ROW: dict[str, tuple[tuple[str, ...], str]] = {
+    "deferred key": (
+        (
+            "create table parent (id text primary key)",
+            "insert into parent values ('a'), ('c'), ('d')",
+            "create table t (id text references parent (id) deferrable initially deferred)",
+        ),
+        "b",
+    ),
+    "deferred unique": (
+        ("create table t (id text unique deferrable initially deferred)", "insert into t values ('b')"),
+        "b",
+    ),
+    "trigger": (trigger("raise exception 'no %', new.id"), "b"),
+    "deferred trigger": (trigger("raise exception 'no' using errcode = 'insufficient_privilege'", DEFERRED), "b"),
+    "failing trigger": (trigger("perform * from nowhere"), "b"),
+    "index row": (("create table t (id text unique)",), LONG),
+    "policy": (
+        (
+            TABLE,
+            "alter table t enable row level security",
+            "alter table t force row level security",
+            "create policy own on t using (true) with check (id <> 'b')",
+            "grant all on t to clerk",
+        ),
+        "b",
+    ),
+    "view": (
+        ("create table t0 (id text)", "create view t as select id from t0 where id <> 'b' with check option"),
+        "b",
+    ),
+    "generated": (("create table t (id text, x int generated always as (1 / (id <> 'b')::int) stored)",), "b"),
+    "partition": (
+        (f"{TABLE} partition by list (id)", "create table ta partition of t for values in ('a', 'c', 'd')"),
+        "b",
+    ),
+}
+
+
+@pytest.mark.parametrize(("statements", "bad"), OF_A_ROW.values(), ids=[*OF_A_ROW])
 def test_an_error_of_a_row_puts_that_row_aside_and_no_other(
     statements: tuple[str, ...], bad: str, postgres: str
 ) -> None:
@@ -424,11 +456,13 @@ def conversion(type_: pa.DataType, declared: str, internal: str, category: str =
          '"c"::double precision::text::numeric = "c"::numeric'),
         (conversion(pa.int16(), "real", "float4"), '"c"::real', '"c"::real::text::numeric = "c"::numeric'),
         (conversion(pa.float32(), "double precision", "float8"), '"c"::double precision', None),
-        (conversion(pa.float64(), "real", "float4"), '"c"::real', '"c"::real::text::double precision = "c"::double precision'),
+        (conversion(pa.float64(), "real", "float4"), '"c"::real',
+         '"c"::real::text::double precision = "c"::double precision'),
         (conversion(pa.float64(), "numeric", "numeric"), '"c"::text::numeric', None),
         (conversion(pa.float64(), "numeric(10,2)", "numeric", "N", (10 << 16) + 2 + 4), '"c"::text::numeric(10,2)',
          '"c"::text::numeric(10,2)::text::double precision = "c"::double precision'),
-        (conversion(pa.decimal128(12, 2), "numeric(10,2)", "numeric", "N", (10 << 16) + 2 + 4), '"c"::numeric(10,2)', None),
+        (conversion(pa.decimal128(12, 2), "numeric(10,2)", "numeric", "N", (10 << 16) + 2 + 4),
+         '"c"::numeric(10,2)', None),
         (conversion(pa.decimal128(12, 3), "numeric(10,2)", "numeric", "N", (10 << 16) + 2 + 4), '"c"::numeric(10,2)',
          '"c"::numeric(10,2)::text::numeric = "c"::numeric'),
         (conversion(pa.int64(), "numeric(5,-2)", "numeric", "N", ((5 << 16) | (-2 & 0x7FF)) + 4), '"c"::numeric(5,-2)',

@@ -89,7 +89,10 @@ class JsonLines(FileTarget):
 
 @dataclass(frozen=True)
 class CsvFiles(FileTarget):
-    """Comma-separated values (RFC 4180) with a line of names; lists and structs are JSON, null is empty."""
+    """Comma-separated values (RFC 4180) with a line of names; lists, structs and maps are JSON.
+
+    Null is nothing, an empty text is `""`; in a file of a single column, where nothing would be no line, both are `""`.
+    """
 
     suffix: str = ".csv"
     kind: ClassVar[str] = "csv"

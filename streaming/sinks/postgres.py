@@ -43,9 +43,12 @@ class Postgres(Target):
     one: the column `_revision` (bigint) tells, by event time, end of window, or revision of a change. Of rows with the
     same revision the one delivered last stays. Deletes of changes delete.
 
-    A table that is not there is created, with the types of what is delivered; one that is must have the columns, and
-    their types must take the values. Rows that violate a constraint or a type become dead letters. Progress is kept in
-    the table `tidemark_progress` of the same database and schema.
+    A table that is not there is created, with the types of what is delivered; one that is must have the columns. Their
+    types decide: text is cast to `uuid`, `json`, an enum and the like, lists become arrays, instants are UTC in columns
+    without a zone, and their day or time of day in a `date` or `time`. A value that a column would round or cut is not
+    written. Such rows, those that violate a constraint (also a deferred one), that a trigger or a policy refuses or
+    that are larger than an index takes, and those with a null in the key where the table would keep a second one,
+    become dead letters. Progress is kept in the table `tidemark_progress` of the same database and schema.
 
     `connection` is a libpq connection string or URI without a password: libpq finds that in `PGPASSWORD`, a password
     file (`PGPASSFILE`) or a service (`service=shop`).

@@ -139,7 +139,7 @@ class Conversion:
         if self.source == "jsonb":
             fits = self.is_array or self.column.internal in ("json", "jsonb") or self.column.category == _TEXT
             text = "{0}::{1}" if fits else "{0}::jsonb"
-        elif self.is_number and self.column.internal in _NUMBERS:
+        elif self.is_number and self.column.internal in _NUMBERS and not self._is_float_for_money:
             # Postgres makes a number of 15 digits of a float, where its text has all that it takes.
             text = "{0}::text::{1}" if self._is_float and self.column.internal == "numeric" else "{0}::{1}"
         elif self.column.category == _TEXT and self.source != "bytea":
@@ -147,7 +147,7 @@ class Conversion:
             text = "{0}" if self.column.limit >= 0 else "{0}::{1}"
         elif self.source == "text":
             text = "{0}" if self._takes_no_text else "{0}::{1}"
-        elif self._is_time and self.column.internal in (*_INSTANTS, "date", "time"):
+        elif self._is_time_of(self.column.internal):
             text = "{0}::{1}"
         return sql.SQL(text).format(staged, sql.SQL(self.column.type))
 
@@ -177,8 +177,15 @@ class Conversion:
         return bool(pa.types.is_floating(self.field.type))
 
     @property
-    def _is_time(self) -> bool:
-        return bool(pa.types.is_temporal(self.field.type) and not pa.types.is_duration(self.field.type))
+    def _is_float_for_money(self) -> bool:
+        """Which Postgres has no cast for."""
+        return self._is_float and self.column.internal == "money"
+
+    def _is_time_of(self, internal: str) -> bool:
+        """Whether the values are times that a column of the type takes."""
+        if self.source == "interval":
+            return internal == "interval"
+        return bool(pa.types.is_temporal(self.field.type)) and internal in (*_INSTANTS, "date", "time")
 
     @property
     def _takes_no_text(self) -> bool:
@@ -200,6 +207,8 @@ class Conversion:
         if self.is_array:
             return "{value}::text::{back} = {staged}::{back}" if self._back != "text[]" or column.limit >= 0 else None
         if self.source == "jsonb":
+            return None
+        if self._is_float_for_money:
             return None
         if self.is_number and column.internal in _NUMBERS:
             if self._holds_every_number():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from psycopg import Cursor, sql
 
@@ -117,9 +118,12 @@ def _canonical(type_: pa.DataType, conversion: Conversion) -> Callable[[Any], st
     if pa.types.is_boolean(type_):
         return (lambda value: str(value).lower()) if internal == "bool" else None
     if conversion.is_number:
+        shortest = pa.types.is_float32(type_) and internal != "float8"
         if internal in ("float4", "float8"):
-            return lambda value: struct.pack(">d", float(value) + 0.0).hex()
-        return _digits if internal in ("int2", "int4", "int8", "numeric") else None
+            return lambda value: struct.pack(">d", (_shortest(value) if shortest else float(value)) + 0.0).hex()
+        if internal in ("int2", "int4", "int8", "numeric"):
+            return (lambda value: _digits(_shortest(value))) if shortest else _digits
+        return None
     if pa.types.is_timestamp(type_):
         if internal == "date":
             return lambda micros: str(micros // _DAY_MICROS)
@@ -133,6 +137,11 @@ def _canonical(type_: pa.DataType, conversion: Conversion) -> Callable[[Any], st
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return str if category == "S" else None
     return None
+
+
+def _shortest(value: float) -> float:
+    """The number that the shortest text of a float of 32 bits is, which Postgres writes for it."""
+    return float(str(np.float32(value)))
 
 
 def _digits(value: float | Decimal) -> str:

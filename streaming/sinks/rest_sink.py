@@ -121,7 +121,11 @@ class RestSink(Sink):
             return
         is_final = whole or rows == 1
         if not self._answers.is_refused(status) or (is_final and self._refuses_everything(key, status)):
-            raise SinkError(f"{self._address} answers {_told(answer)}", retry_after(answer.headers))
+            raise SinkError(
+                f"{self._address} answers {_told(answer)}. The batch is sent again; where the status is about rows, or "
+                "means that they are there, name it in `refused` or `done` of Rest.",
+                retry_after(answer.headers),
+            )
         if rows == 1:
             yield RefusedRow(first, _told(answer))
             return

@@ -36,7 +36,8 @@ class KafkaTopic(Target):
     then has a header `_id` that is the same each time.
 
     A row becomes a dead letter where it is larger than the brokers or `message.max.bytes` (1 MB) allow, where the
-    format or the brokers refuse it, and where there is no such partition, or no such topic as it names. A declared
+    format or the brokers refuse it, where its time is 1970 or before, which Kafka's records cannot have, and where
+    there is no such partition, or no such topic as it names. A declared
     `topic` that is not there, and brokers that do not answer, are waited for.
 
     `options` are those of librdkafka, as for `Kafka`: text such as `"${KAFKA_PASSWORD}"` is taken from the environment.

@@ -166,7 +166,7 @@ def test_json_has_every_type_that_a_row_may_have() -> None:
     assert json.loads(line) == {
         "instant": "2026-01-02T03:04:05.000678Z",
         "price": "1.10",
-        "nan": "nan",
+        "nan": "NaN",
         "text": 'a"\n\u2028é',
         "bytes": "\\xffa",
         "list": [{"a": 1}],

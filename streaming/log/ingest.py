@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from functools import partial
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -168,14 +169,14 @@ def next_kept_from(head: Batch | None, stream: Stream) -> date | None:
 
 
 def widen_log(spark: SparkSession, lake: Lake, stream: Stream) -> None:
-    """Add the declared columns that an existing log lacks, whose rows read null there: a view may read them already.
+    """Add the declared columns, and fields of structs, that an existing log lacks; its rows read null there.
+
+    A view may read them already.
 
     Raises:
         LogError: a column has another type than in the log.
     """
-    there = {name.lower() for name in delta.schema_of(lake.log(stream)).names}
-    if any(name.lower() not in there for name in stream.columns):
-        delta.widen(lake.log(stream), no_rows(spark, stream).schema)
+    delta.widen(lake.log(stream), no_rows(spark, stream).schema)
 
 
 def no_rows(spark: SparkSession, stream: Stream) -> DataFrame:
@@ -184,6 +185,10 @@ def no_rows(spark: SparkSession, stream: Stream) -> DataFrame:
     Raises:
         DeclarationError: Spark cannot compute a derived column, a rule or the clock's condition of these types.
     """
+    return remembered(spark, ("no rows", stream), partial(_analysed, spark, stream))
+
+
+def _analysed(spark: SparkSession, stream: Stream) -> DataFrame:
     nothing = spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream.source)}")
     parsed = stream.format.parse(nothing)
     validate = remembered(spark, ("validator", stream), lambda: RowValidator(stream))

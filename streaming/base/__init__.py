@@ -96,7 +96,6 @@ from streaming.base.values import (
 from streaming.base.wording import counted, shown, told
 
 __all__ = [
-    "Kind",
     "AT",
     "BATCH",
     "DAY",
@@ -139,6 +138,7 @@ __all__ = [
     "FunctionError",
     "JarError",
     "JavaError",
+    "Kind",
     "LeaseError",
     "LogError",
     "NoVersionError",

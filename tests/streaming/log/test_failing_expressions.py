@@ -130,7 +130,7 @@ def test_r4_what_a_clock_or_an_operator_asks_of_a_row_keeps_no_row_from_the_log(
         "both": [failed.format(3)],
     }
     assert (batch.summary.rows, batch.rejected) == (6, 2)
-    # All but `text`, which none of them can ask.
+    # All but `text`, which none of them can ask; of the last one the gap is 99 minutes, in microseconds no int.
     assert batch.late == {"of_where": 3, "of_gap": 3, "of_windows": 3}
     assert batch.unassigned == {"of_where": 0, "of_gap": 0, "of_windows": 0}
 

@@ -76,7 +76,7 @@ from streaming.base.names import can_be_name, check_column_name, check_name, che
 from streaming.base.raised import raised
 from streaming.base.retry_after import retry_after
 from streaming.base.sql import Column, check_names, columns_of, names_in
-from streaming.base.sql_types import Types, check_aggregate, check_condition, check_kind, check_value, kind_of
+from streaming.base.sql_types import Kind, Types, check_aggregate, check_condition, check_kind, check_value, kind_of
 from streaming.base.sql_values import DECIMALS, canonical, computes_as_sql, is_less, is_same
 from streaming.base.urls import host_of
 from streaming.base.values import (
@@ -138,6 +138,7 @@ __all__ = [
     "FunctionError",
     "JarError",
     "JavaError",
+    "Kind",
     "LeaseError",
     "LogError",
     "NoVersionError",

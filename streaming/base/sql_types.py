@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import Literal
 
 import sqlglot
 from pyspark.sql import functions as F
@@ -18,8 +19,11 @@ from streaming.base.sql import check_names
 Types = Mapping[str, str | None]
 """The columns that an expression may read, with their Spark types, None where it is not known."""
 
+Kind = Literal["boolean", "number", "text", "date", "timestamp", "interval", "array", "struct", "map"]
+"""Types of one kind can be compared, and are refused or taken alike."""
+
 _ROWS = "__rows"
-_KINDS = {
+_KINDS: dict[Kind, set[exp.DataType.Type]] = {
     "boolean": {exp.DataType.Type.BOOLEAN},
     "number": {*exp.DataType.NUMERIC_TYPES},
     "text": {*exp.DataType.TEXT_TYPES},
@@ -86,7 +90,7 @@ def check_kind(what: str, expression: object, types: Types, kind: str, advice: s
         raise DeclarationError(f"{what} is {expression!r}, a {other} and no {kind}; write {advice}.")
 
 
-def kind_of(type_: str | None) -> str | None:
+def kind_of(type_: str | None) -> Kind | None:
     """The kind of a Spark type, such as `number` or `text`: types of one kind can be compared; None where in doubt."""
     try:
         return None if type_ is None else _kind(exp.DataType.build(type_, dialect="spark"))
@@ -147,5 +151,5 @@ def _type(tree: exp.Expr, types: Types) -> exp.DataType | None:
     return typed.selects[0].type
 
 
-def _kind(type_: exp.DataType) -> str | None:
+def _kind(type_: exp.DataType) -> Kind | None:
     return next((kind for kind, members in _KINDS.items() if type_.this in members), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import ORDER, DeclarationError, check_type
+from streaming.base import ORDER, DeclarationError, Kind, check_type
 
 _EPSILON = 2.0**-52
 _EXACT = "0D"
@@ -15,6 +15,10 @@ _EXACT = "0D"
 
 _ARRIVAL = f"struct({ORDER}._batch, {ORDER}._origin)"
 """A row's place in the log."""
+_NUMBERS: tuple[Kind, ...] = ("number",)
+_MEASURES: tuple[Kind, ...] = ("number", "interval")
+_IN_ORDER: tuple[Kind, ...] = ("number", "text", "date", "timestamp", "boolean", "interval", "array", "struct")
+"""The kinds whose values have an order, or can at least be told from each other: all but maps."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,9 @@ class Aggregate:
     With `parts`, what is kept of an open session is these, and `whole` makes the value of them; without, its rows.
     `in_doubles`: the parts are, so that they do not tell a decimal exactly.
 
+    `takes`: SQL of values of a row that it needs, each with the kinds of types that it may have, such as `number`; one
+    that is not there may have any.
+
     `rounding` is an aggregate over the same rows: how far two values of it in doubles may be apart that differ in the
     order of their rows alone. Without it the audit allows a billionth of the value.
     """
@@ -51,6 +58,7 @@ class Aggregate:
     whole: str = "{0}"
     in_doubles: bool = False
     rounding: str | None = None
+    takes: tuple[tuple[str, tuple[Kind, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         check_type("sql of an aggregate", self.sql, str, "Spark SQL as text, such as 'sum(amount) / count(amount)'")
@@ -70,16 +78,18 @@ def _averaged(sql: str, value: str, meaning: str) -> Aggregate:
     """An aggregate that is a sum divided by the number of its summands; the rounding is that of the sum."""
     total, number = Part(f"sum(cast({value} as double))", "sum({0})"), Part(f"count({value})", "sum({1})")
     rounding = f"sum(abs(cast({value} as double))) * {2 * _EPSILON!r}"
-    return Aggregate(sql, meaning, None, (total, number), "{0} / nullif({1}, 0)", in_doubles=True, rounding=rounding)
+    whole, takes = "{0} / nullif({1}, 0)", ((value, _MEASURES),)
+    return Aggregate(sql, meaning, None, (total, number), whole, in_doubles=True, rounding=rounding, takes=takes)
 
 
-def _picked(function: str, value: str, place: str, meaning: str) -> Aggregate:
-    """`value` of the row whose `place` is least or greatest; `function` is min or max."""
+def _picked(function: str, value: str, place: str, meaning: str, measure: str | None = None) -> Aggregate:
+    """`value` of the row whose `place`, or its `measure`, is least or greatest; `function` is min or max."""
     parts = (
         Part(f"{function}_by({value}, {place})", f"{function}_by({{0}}, {{1}})"),
         Part(f"{function}({place})", f"{function}({{1}})"),
     )
-    return Aggregate(parts[0].sql, meaning, parts=parts, rounding=_EXACT)
+    takes = () if measure is None else ((measure, _IN_ORDER),)
+    return Aggregate(parts[0].sql, meaning, parts=parts, rounding=_EXACT, takes=takes)
 
 
 def count(where: str | None = None) -> Aggregate:
@@ -101,19 +111,19 @@ def sum(value: str) -> Aggregate:
     amounts times the machine epsilon (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
     """
     rounding = f"count({value}) * sum(abs(cast({value} as double))) * {_EPSILON!r}"
-    return replace(_added(f"sum({value})", f"sum of {value}"), rounding=rounding)
+    return replace(_added(f"sum({value})", f"sum of {value}"), rounding=rounding, takes=((value, _MEASURES),))
 
 
 def minimum(value: str) -> Aggregate:
     """Smallest value of the SQL expression `value`; null where there is none."""
     parts = (Part(f"min({value})", "min({0})"),)
-    return Aggregate(f"min({value})", f"smallest {value}", parts=parts, rounding=_EXACT)
+    return Aggregate(parts[0].sql, f"smallest {value}", parts=parts, rounding=_EXACT, takes=((value, _IN_ORDER),))
 
 
 def maximum(value: str) -> Aggregate:
     """Greatest value of the SQL expression `value`; null where there is none."""
     parts = (Part(f"max({value})", "max({0})"),)
-    return Aggregate(f"max({value})", f"greatest {value}", parts=parts, rounding=_EXACT)
+    return Aggregate(parts[0].sql, f"greatest {value}", parts=parts, rounding=_EXACT, takes=((value, _IN_ORDER),))
 
 
 def share(condition: str) -> Aggregate:
@@ -122,13 +132,15 @@ def share(condition: str) -> Aggregate:
     Null where the condition is null for every row.
     """
     value = f"cast(({condition}) as double)"
-    return _averaged(f"avg({value})", value, f"share of rows where {condition}")
+    averaged = _averaged(f"avg({value})", value, f"share of rows where {condition}")
+    return replace(averaged, takes=((condition, ("boolean",)),))
 
 
 def count_distinct(value: str) -> Aggregate:
     """Number of different non-null values of the SQL expression `value`, exact. Never null."""
     values = Part(f"collect_set({value})", "array_distinct(flatten(collect_list({0})))")
-    return Aggregate(f"size({values.sql})", f"number of different {value}", 0, (values,), "size({0})")
+    sql, takes = f"size({values.sql})", ((value, _IN_ORDER),)
+    return Aggregate(sql, f"number of different {value}", 0, (values,), "size({0})", takes=takes)
 
 
 def stddev(value: str) -> Aggregate:
@@ -138,7 +150,8 @@ def stddev(value: str) -> Aggregate:
     Variance, 1983).
     """
     rounding = f"sqrt(count({value}) * sum(pow(cast({value} as double), 2))) * {2 * _EPSILON!r}"
-    return Aggregate(f"stddev_samp({value})", f"standard deviation of {value}", rounding=rounding)
+    sql, takes = f"stddev_samp({value})", ((value, _NUMBERS),)
+    return Aggregate(sql, f"standard deviation of {value}", rounding=rounding, takes=takes)
 
 
 def percentile(value: str, share: float) -> Aggregate:
@@ -149,17 +162,20 @@ def percentile(value: str, share: float) -> Aggregate:
     """
     if not 0 <= share <= 1:
         raise DeclarationError(f"a percentile of {share!r} does not exist; give a share between 0 and 1, such as 0.95.")
-    return Aggregate(f"percentile({value}, {share!r})", f"percentile {share:g} of {value}", rounding=_EXACT)
+    sql, takes = f"percentile({value}, {share!r})", ((value, _MEASURES),)
+    return Aggregate(sql, f"percentile {share:g} of {value}", rounding=_EXACT, takes=takes)
 
 
 def median(value: str) -> Aggregate:
     """The middle value of the SQL expression `value`; of an even number of rows, halfway between the middle two."""
-    return Aggregate(f"percentile({value}, 0.5)", f"median of {value}", rounding=_EXACT)
+    takes = ((value, _MEASURES),)
+    return Aggregate(f"percentile({value}, 0.5)", f"median of {value}", rounding=_EXACT, takes=takes)
 
 
 def mode(value: str) -> Aggregate:
     """The most frequent non-null value of the SQL expression `value`; of several, the smallest."""
-    return Aggregate(f"mode({value}, true)", f"most frequent {value}", rounding=_EXACT)
+    takes = ((value, _IN_ORDER),)
+    return Aggregate(f"mode({value}, true)", f"most frequent {value}", rounding=_EXACT, takes=takes)
 
 
 def first(value: str) -> Aggregate:
@@ -191,16 +207,17 @@ def last_arrived(value: str) -> Aggregate:
 def min_by(value: str, measure: str) -> Aggregate:
     """The SQL expression `value` of the row in which `measure` is smallest; of several, the first."""
     place = f"if({measure} is null, null, struct({measure}, {ORDER}))"
-    return _picked("min", value, place, f"{value} at the smallest {measure}")
+    return _picked("min", value, place, f"{value} at the smallest {measure}", measure)
 
 
 def max_by(value: str, measure: str) -> Aggregate:
     """The SQL expression `value` of the row in which `measure` is greatest; of several, the last."""
     place = f"if({measure} is null, null, struct({measure}, {ORDER}))"
-    return _picked("max", value, place, f"{value} at the greatest {measure}")
+    return _picked("max", value, place, f"{value} at the greatest {measure}", measure)
 
 
 def collect(value: str) -> Aggregate:
     """All values of the SQL expression `value`, nulls too, in order of event time. Its state is all of them."""
     values = Part(f"collect_list(struct({ORDER} as place, {value} as value))", "flatten(collect_list({0}))")
-    return Aggregate(f"array_sort({values.sql}).value", f"all {value}", parts=(values,), whole="array_sort({0}).value")
+    sql, whole = f"array_sort({values.sql}).value", "array_sort({0}).value"
+    return Aggregate(sql, f"all {value}", parts=(values,), whole=whole, takes=((value, _IN_ORDER),))

@@ -15,8 +15,8 @@ class ConditionRule(Rule):
 
     One that Spark cannot read, that is neither true nor false, that names what the stream does not have, or that is not
     the same whenever it is asked, rejects the row, with the reason. A function over that stream which has these rules
-    (`rules=Pinned(...)`) is told in `key.matching` which of them are true of a row. There a cast or a division that is
-    not possible is null, so that no condition can stop the stream.
+    (`rules=Pinned(...)`) is told in `key.matching` which of them are true of a row. There what cannot be computed of a
+    row is null, so that no condition can stop the stream.
 
     Raises:
         DeclarationError: `of` is no stream, or `column` no name.

@@ -8,6 +8,7 @@ from streaming.base import (
     EVENT_TIME,
     ORDER,
     DeclarationError,
+    Kind,
     Types,
     check_aggregate,
     check_condition,
@@ -15,6 +16,8 @@ from streaming.base import (
     check_names,
     check_tuple,
     check_type,
+    check_value,
+    kind_of,
 )
 from streaming.declare.aggregates import Aggregate
 from streaming.declare.functions import WindowFunction
@@ -73,3 +76,36 @@ def check_view_expressions(
     readable = {**types, EVENT_TIME: "timestamp", ORDER: None}
     for name, aggregate in aggregates.items():
         check_aggregate(f"aggregate {name!r} {of}", aggregate.sql, readable)
+        check_taken(f"aggregate {name!r} {of}", aggregate, readable)
+
+
+def check_taken(what: str, aggregate: Aggregate, types: Types) -> None:
+    """Refuse an aggregate of `what` over values of a kind that it does not take, as far as the declaration tells.
+
+    Raises:
+        DeclarationError: with the type, the kinds that it takes, and what to write.
+    """
+    for sql, kinds in aggregate.takes:
+        type_ = check_value(f"the value of {what}", sql, types)
+        if (kind := kind_of(type_)) is not None and kind not in kinds:
+            raise DeclarationError(
+                f"{what} is the {aggregate.meaning}, but {sql} is of type {type_}, and it takes {', '.join(kinds)}. "
+                f"Choose another aggregate, or give it what it takes, such as {_instead(sql, kind, kinds)!r}."
+            )
+
+
+_AS_NUMBERS: dict[Kind, str] = {
+    "boolean": "cast({} as int)",
+    "text": "cast({} as double)",
+    "date": "unix_date({})",
+    "timestamp": "unix_micros({})",
+    "array": "size({})",
+    "map": "size({})",
+}
+
+
+def _instead(sql: str, kind: Kind, kinds: tuple[Kind, ...]) -> str:
+    """SQL of a kind that is taken, made of the SQL that is not."""
+    if kinds == ("boolean",):
+        return f"{sql} is not null"
+    return _AS_NUMBERS.get(kind, "cast({} as string)").format(sql)

@@ -9,12 +9,12 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, FIRST_INSTANT, MICROSECOND, ORIGIN, STAMP, from_micros
+from streaming.base import AT, BATCH, EPOCH, FIRST_INSTANT, MICROSECOND, ORIGIN, STAMP, from_micros
 from streaming.clocks import latest
 from streaming.declare import CURRENT, LATE, UNMATCHED, Joined, Stream
 from streaming.joins.current import current_rows
 from streaming.joins.explained import explain
-from streaming.joins.frame import Side, reach
+from streaming.joins.frame import Side, pairs, reach, results, side_rows
 from streaming.joins.laws import audit_joined
 from streaming.joins.steps import JoinedSteps
 from streaming.joins.waiting import due
@@ -54,6 +54,14 @@ def _widest(joined: Joined) -> timedelta:
 
 class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
     """A join runs in steps over both logs; nothing is kept from one to the next."""
+
+    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
+        joined = self.operator
+        left, right = (
+            side_rows(joined, "left", logs[joined.left.name]),
+            side_rows(joined, "right", logs[joined.right.name]),
+        )
+        _ = results(joined, pairs(joined, left, right, "left"), 0, EPOCH).schema
 
     def waiting(self) -> int:
         """Rows that it has not followed yet, and those of which the clocks do not say yet whether they stay alone."""

@@ -16,7 +16,8 @@ from streaming.joins.windows_first import read_first
 from streaming.joins.windows_late import counts, late_pairs, logs_of
 from streaming.joins.windows_laws import audit_two_sided
 from streaming.joins.windows_plan import plan
-from streaming.joins.windows_rows import pairs
+from streaming.joins.windows_results import finish
+from streaming.joins.windows_rows import group, pairs
 from streaming.joins.windows_steps import WindowSteps
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, read_log, valid
@@ -41,6 +42,9 @@ def _(operator: TwoSided, lake: Lake) -> OperatorRuntime:
 
 class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
     """It runs in steps over both logs; its corrections are batch reads of them."""
+
+    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
+        _ = finish(group(pairs(self.operator, logs), self.operator), self.operator).schema
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         return counts(self.operator, stream)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import reduce
+from functools import lru_cache, reduce
 
+import sqlglot
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from sqlglot import exp
 
 from streaming.declare import Keyed, Stream
 from streaming.keyed.buckets import Buckets
@@ -16,6 +18,7 @@ from streaming.keyed.partition import BATCH, MATCHING, ORIGIN, STAMP, STREAM, TI
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.state_columns import HASH
 from streaming.log import LogFiles
+from streaming.spark import guarded
 
 
 @dataclass(frozen=True)
@@ -125,8 +128,20 @@ def _matching(conditions: Sequence[str]) -> Column:
     """The places of the conditions that are true of a row."""
     if not conditions:
         return F.array().cast("array<int>")
-    true = ", ".join(f"if(({condition}\n), {place}, null)" for place, condition in enumerate(conditions))
-    return F.expr(f"array_compact(array({true}))")
+    true = [f"if(({condition}\n), {place}, null)" for place, condition in enumerate(conditions)]
+    # What is computed leniently is null where it cannot be, but for what some functions refuse to be given.
+    if not any(map(_calls, conditions)):
+        return F.expr(f"array_compact(array({', '.join(true)}))")
+    guards = ((F.expr(each), _calls(condition)) for each, condition in zip(true, conditions, strict=True))
+    places = (guarded(place, BATCH)["value"] if calls else place for place, calls in guards)
+    return F.array_compact(F.array(*places))
+
+
+@lru_cache(10_000)
+def _calls(condition: str) -> bool:
+    """Whether a condition calls a function; casts and operators alone fail for no row."""
+    functions = sqlglot.parse_one(condition, dialect="spark").find_all(exp.Func)
+    return any(not isinstance(each, exp.Cast | exp.Connector) for each in functions)
 
 
 def _values(keyed: Keyed, place: int) -> dict[str, str]:

@@ -16,7 +16,7 @@ from streaming.log.batches import (
 from streaming.log.clock_history import clock_history
 from streaming.log.files import LogFiles
 from streaming.log.heartbeat import append_heartbeat
-from streaming.log.ingest import QUERY, Ingest, append_validated, next_kept_from, next_state, stamp, widen_log
+from streaming.log.ingest import QUERY, Ingest, append_validated, next_kept_from, next_state, no_rows, stamp, widen_log
 from streaming.log.origin import REPAIRS, place, with_origin
 from streaming.log.pins import Pin
 from streaming.log.read import ever_rejected, read_log, rejected, repaired, require_log, valid
@@ -62,6 +62,7 @@ __all__ = [
     "newest_late",
     "next_kept_from",
     "next_state",
+    "no_rows",
     "note_dropped",
     "note_erased",
     "noted_before",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from functools import partial
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql.types import StructType
 
-from streaming.base import EPOCH, INGESTED_AT, CheckpointError, constant
+from streaming.base import EPOCH, INGESTED_AT, CheckpointError, DeclarationError, constant
 from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
 from streaming.formats import UNKNOWN
@@ -26,9 +27,9 @@ from streaming.log.summary import (
     summary_columns,
 )
 from streaming.log.unknown import count_unknown
-from streaming.log.validate import RowValidator
+from streaming.log.validate import RowValidator, check_expressions
 from streaming.sources import Memory, Reading
-from streaming.spark import query_id, remembered
+from streaming.spark import query_id, refusal, remembered
 from streaming.tables import delta
 
 QUERY = "log"
@@ -169,17 +170,31 @@ def next_kept_from(head: Batch | None, stream: Stream) -> date | None:
 
 
 def widen_log(spark: SparkSession, lake: Lake, stream: Stream) -> None:
-    """Add the declared columns that an existing log lacks, whose rows read null there: a view may read them already.
+    """Add the declared columns, and fields of structs, that an existing log lacks; its rows read null there.
+
+    A view may read them already.
 
     Raises:
         LogError: a column has another type than in the log.
     """
-    there = {name.lower() for name in delta.schema_of(lake.log(stream)).names}
-    if any(name.lower() not in there for name in stream.columns):
-        delta.widen(lake.log(stream), _declared_schema(spark, stream))
+    delta.widen(lake.log(stream), no_rows(spark, stream).schema)
 
 
-def _declared_schema(spark: SparkSession, stream: Stream) -> StructType:
-    """The columns that the next batch of the log will have."""
+def no_rows(spark: SparkSession, stream: Stream) -> DataFrame:
+    """No row, with the columns that the next batch of the log will have, whether there is a log by now or not.
+
+    Raises:
+        DeclarationError: Spark cannot compute a derived column, a rule or the clock's condition of these types.
+    """
+    return remembered(spark, ("no rows", stream), partial(_analysed, spark, stream))
+
+
+def _analysed(spark: SparkSession, stream: Stream) -> DataFrame:
     nothing = spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream.source)}")
-    return stamp(RowValidator(stream)(stream.format.parse(nothing), EPOCH), stream.columns, 0, None).schema
+    parsed = stream.format.parse(nothing)
+    validate = remembered(spark, ("validator", stream), lambda: RowValidator(stream))
+    try:
+        return stamp(validate(parsed, EPOCH), stream.columns, 0, None)
+    except AnalysisException as error:
+        check_expressions(stream, parsed.withColumn(INGESTED_AT, constant(EPOCH)))
+        raise DeclarationError(f"stream {stream.name!r} cannot be computed: {refusal(error)}.") from error

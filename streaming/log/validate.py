@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache, partial, reduce
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
@@ -17,6 +18,7 @@ from streaming.base import (
     FIRST_EVENT_TIME,
     INGESTED_AT,
     ORIGIN,
+    DeclarationError,
     constant,
     date_literal,
     interval,
@@ -27,7 +29,7 @@ from streaming.declare import ConditionRule, Rule, Stream
 from streaming.formats import UNKNOWN, UNREADABLE, WRONG
 from streaming.log.conditions import condition_reasons
 from streaming.log.origin import origin_type
-from streaming.spark import guarded
+from streaming.spark import guarded, refusal
 
 _WHY_NOT = "_why_not_"
 """Begins the column that says why a derived column, whose name follows, has no value; null where it may have one."""
@@ -189,6 +191,36 @@ class RowValidator:
             time < ingested_at - _length(clock.max_behind),
             F.lit(f"max_behind: {stream.event_time} is more than {clock.max_behind} before its ingestion"),
         )
+
+
+def check_expressions(stream: Stream, parsed: DataFrame) -> None:
+    """Refuse an expression of the stream that Spark cannot compute of the types that its columns have; runs nothing.
+
+    `parsed`: the columns of the format, and `_ingested_at`.
+
+    Raises:
+        DeclarationError: naming the expression, the types and what Spark has against it.
+    """
+    frame, of = parsed, f"of stream {stream.name!r}"
+    for name, expression in stream.derived.items():
+        _check_expression(f"derived column {name!r} {of}", expression, frame)
+        frame = frame.withColumn(name, F.expr(expression))
+    for rule in stream.rules:
+        _check_expression(f"rule {rule.name!r} {of}", rule.condition, frame, is_condition=True)
+    if stream.clock.moved_by is not None:
+        _check_expression(f"the clock {of}", stream.clock.moved_by, frame, is_condition=True)
+
+
+def _check_expression(what: str, expression: str, frame: DataFrame, *, is_condition: bool = False) -> None:
+    try:
+        _ = (frame.where(F.expr(expression)) if is_condition else frame.select(F.expr(expression))).schema
+    except AnalysisException as error:
+        types = {field.name.lower(): field.dataType.simpleString() for field in frame.schema}
+        read = ", ".join(f"{name} {types.get(name.lower(), '')}".strip() for name in sorted(names_in(expression)))
+        raise DeclarationError(
+            f"{what} is {expression!r}{f' of {read}' if read else ''}, which Spark cannot compute: {refusal(error)}. "
+            "Correct it, for example with a cast."
+        ) from error
 
 
 def _no_rows(spark: SparkSession, rule: ConditionRule) -> DataFrame:

@@ -18,7 +18,7 @@ from streaming.log import head
 from streaming.lookups.explained import explain
 from streaming.lookups.laws import audit_enriched, pin_enriched
 from streaming.lookups.reached import Reached
-from streaming.lookups.schemas import STEP_COLUMN
+from streaming.lookups.schemas import STEP_COLUMN, select_rows
 from streaming.lookups.steps import EnrichedSteps, Piece
 from streaming.operators import (
     Finding,
@@ -68,6 +68,9 @@ class EnrichedRuntime(OperatorRuntime):
         self.operator = enriched
         self.lake = lake
         self._steps: EnrichedSteps | None = None
+
+    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
+        _ = select_rows(self.operator, logs[self.operator.of.name]).schema
 
     def check(self) -> None:
         check_declaration(self.lake, self.operator)

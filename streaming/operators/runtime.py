@@ -71,6 +71,14 @@ class OperatorRuntime(ABC):
             ChangedDeclaration, ViewError: with the way out.
         """
 
+    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
+        """Let Spark look at the types of what it computes of the `logs`, by stream, which have no rows; runs nothing.
+
+        Raises:
+            AnalysisException: an expression cannot be computed of these types.
+        """
+        return None
+
     @abstractmethod
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
         """The steps from where its tables are to the newest batches of the logs that it reads, which have to be there.

@@ -30,6 +30,7 @@ from streaming.operators import (
     versions_now,
 )
 from streaming.selected.explained import explain
+from streaming.selected.frame import select_all
 from streaming.selected.laws import audit_selected
 from streaming.selected.steps import SelectedSteps
 from streaming.sources import PlacedRows, placed_rows
@@ -48,6 +49,9 @@ def _(of: Selected, lake: Lake, side: str) -> PlacedRows:
 
 class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
     """A selection runs in steps over its logs; nothing is kept from one to the next."""
+
+    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
+        _ = select_all(self.operator, logs).schema
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:

@@ -29,6 +29,7 @@ from streaming.service.paused_operators import PausedOperators
 from streaming.service.query_errors import explain, pausing, stop_was_asked
 from streaming.service.query_names import ingest_query
 from streaming.service.receiver_landing import make_landing
+from streaming.service.type_checks import check_types
 from streaming.service.watch import Paused
 from streaming.spark import mark_tasks, remembered
 
@@ -144,7 +145,11 @@ class Run:
         """Pause the operators that are not the ones that made their tables; before the first step of a run.
 
         What `rebuild` has made ready takes the place of their tables before.
+
+        Raises:
+            DeclarationError: Spark cannot compute what is declared, whatever the rows.
         """
+        check_types(self.spark, self.operators)
         for runtime in self.operators:
             if not self.take_over(runtime):
                 self._pauses.check(runtime)

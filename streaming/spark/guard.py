@@ -1,10 +1,11 @@
-"""An expression of a user's that fails for one row and stops no other."""
+"""Expressions of users: one that fails for a row and stops no other, and what Spark has against one as a whole."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pyspark import SparkContext
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -31,3 +32,8 @@ def guarded(value: Column, beside: str) -> Column:
 def holds(condition: Column, beside: str) -> Column:
     """True for the rows for which `condition` is true, false for all others; never null, and raises for none."""
     return F.coalesce(guarded(condition, beside)["value"], F.lit(False))
+
+
+def refusal(error: AnalysisException) -> str:
+    """What Spark has against an expression, without its plan and SQL state."""
+    return str(error).splitlines()[0].partition(" SQLSTATE")[0].rstrip(".")

@@ -36,7 +36,14 @@ from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
 from streaming.views.open_windows import OpenWindows, read_open, shown_through
 from streaming.views.position import Position, check_position
-from streaming.views.results import counted_by, counted_rows, has_windows, possibly_in_windows_after
+from streaming.views.results import (
+    aggregate,
+    counted_by,
+    counted_rows,
+    has_windows,
+    pairs,
+    possibly_in_windows_after,
+)
 from streaming.views.retained import needs_since, read_through
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
 from streaming.views.updates import Updates, read_updates, updated_through, updates_of
@@ -71,6 +78,10 @@ class WindowedRuntime(OperatorRuntime):
 
     def through(self) -> dict[str, int]:
         return {self.operator.of.name: Position.of(delta.open_table(self.lake.first(self.operator))).batch}
+
+    def analyse(self, logs: Mapping[str, DataFrame]) -> None:
+        view = self.operator
+        _ = aggregate(pairs(logs[view.of.name], view), view).schema
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
         view, time = self.operator, F.col(stream.event_time)

@@ -71,7 +71,7 @@ class SessionWindow(AtMostOneWindow):
         most = int(MOST_REACH.total_seconds())
         # Bounded before it is multiplied: a number of seconds that no instant can carry must not fail the batch.
         seconds = F.expr(f"if(({self.seconds_of}) > 0 and ({self.seconds_of}) <= {most}, ({self.seconds_of}), null)")
-        end = F.timestamp_micros(F.unix_micros(event_time) + (seconds * F.lit(1_000_000)).cast("bigint"))
+        end = F.timestamp_micros(F.unix_micros(event_time) + (seconds * F.lit(1_000_000).cast("bigint")).cast("bigint"))
         own = F.array(window_of(event_time, end))
         return F.filter(own, lambda window: window["end"] > window["start"])
 

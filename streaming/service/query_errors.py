@@ -16,7 +16,7 @@ from streaming.declare import Delivery, Operator
 from streaming.service.spark_errors import explain_known
 from streaming.service.transient_errors import ends_the_process
 from streaming.service.watch import Paused, StopRequested
-from streaming.spark import cause_in_words
+from streaming.spark import cause_in_words, failed_expression
 
 _GOES_ON = "Nothing is lost: correct the cause and run again, it goes on where it stopped."
 
@@ -85,8 +85,12 @@ def explained(operator: Operator | Delivery) -> Iterator[None]:
 
 
 @contextmanager
-def pausing(operator: Operator, where: str = "") -> Iterator[None]:
+def pausing(
+    operator: Operator, where: str = "", find: Callable[[str], str | None] = lambda expression: None
+) -> Iterator[None]:
     """What fails for the operator alone pauses it; `where` says which batches of which logs are followed.
+
+    `find` is handed the expression that cannot be computed, if Spark tells, and says of which row.
 
     Raises:
         Paused: with the reason in the words of whoever has to act on it. What fails for all operators, such as storage
@@ -101,7 +105,9 @@ def pausing(operator: Operator, where: str = "") -> Iterator[None]:
             raise
         text = str(error) if isinstance(error, StreamingError) else _explanation(operator, error)
         kind = type(error) if isinstance(error, StreamingError) else QueryFailed
-        reason = kind(f"{text} {where}".strip())
+        expression = failed_expression(str(error)) if isinstance(error, PySparkException) else None
+        row = None if expression is None else find(expression)
+        reason = kind(" ".join(part for part in (text, where, row) if part))
         reason.__cause__ = error.__cause__ if isinstance(error, StreamingError) else error
         raise Paused(reason) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -103,13 +104,21 @@ def pausing(
     except Exception as error:
         if ends_the_process(error):
             raise
-        text = str(error) if isinstance(error, StreamingError) else _explanation(operator, error)
-        kind = type(error) if isinstance(error, StreamingError) else QueryFailed
-        expression = failed_expression(str(error)) if isinstance(error, PySparkException) else None
+        if isinstance(error, StreamingError):
+            raise Paused(with_more(error, where)) from error
+        expression = failed_expression(str(error)) if isinstance(error, PySparkException | Py4JJavaError) else None
         row = None if expression is None else find(expression)
-        reason = kind(" ".join(part for part in (text, where, row) if part))
-        reason.__cause__ = error.__cause__ if isinstance(error, StreamingError) else error
-        raise Paused(reason) from error
+        reason = QueryFailed(_explanation(operator, error))
+        reason.__cause__ = error
+        raise Paused(with_more(reason, where, row or "")) from error
+
+
+def with_more(error: StreamingError, *sentences: str) -> StreamingError:
+    """The error with further sentences in its text, those that are not empty."""
+    told = copy.copy(error)
+    told.args = (" ".join([str(error), *filter(None, sentences)]), *error.args[1:])
+    told.__cause__ = error.__cause__
+    return told
 
 
 def _explanation(operator: Operator | Delivery, error: Exception) -> str:

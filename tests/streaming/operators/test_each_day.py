@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import date
 
 import pytest
@@ -30,7 +31,7 @@ def test_days_that_fail_are_named_at_the_end_and_all_others_are_corrected() -> N
     ) as raised:
         each_day(by_id, [FOURTH, THIRD, FIRST, SECOND], correct, lambda day, rows: told.append((day, rows)))
     assert told == [(FIRST, 1), (FOURTH, 4)] and raised.value.corrected == dict(told)
-    assert raised.value.failed == ERRORS
+    assert pickle.loads(pickle.dumps(raised.value)).failed.keys() == raised.value.failed.keys() == ERRORS.keys()
 
 
 def test_storage_that_is_away_ends_a_correction_at_once() -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
+from types import MappingProxyType
+from typing import Any
+
+_NONE: Mapping[date, Any] = MappingProxyType({})
 
 
 class StreamingError(Exception):
@@ -126,7 +130,9 @@ class CorrectionsFailed(ViewError):
     `failed`: why, by day; `corrected`: the corrected results of the others, by day.
     """
 
-    def __init__(self, text: str, failed: Mapping[date, Exception], corrected: Mapping[date, int]) -> None:
+    def __init__(
+        self, text: str, failed: Mapping[date, Exception] = _NONE, corrected: Mapping[date, int] = _NONE
+    ) -> None:
         super().__init__(text)
         self.failed = failed
         self.corrected = corrected

@@ -36,6 +36,7 @@ from streaming.declare.joined_columns import (
     late_columns,
     selected_columns,
 )
+from streaming.declare.on_error import OnError, check_pauses
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
@@ -77,12 +78,14 @@ class Joined(Operator):
     late: Literal["join", "drop"] = "join"
     description: str = ""
     every: str | None = None
+    on_error: OnError = "pause"
 
     kind_name = "join"
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
         check_joined_types(vars(self))
+        check_pauses(self.kind_name, self.name, self.on_error)
         check_words(self.name, self.kind, self.late)
         check_sides(self.name, self.left, self.right)
         object.__setattr__(self, "on", FrozenMapping(dict(self.keys)))

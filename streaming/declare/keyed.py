@@ -23,6 +23,7 @@ from streaming.declare.keyed_checks import (
     check_state,
 )
 from streaming.declare.keyed_columns import corrected_columns, current_columns, keyed_columns, late_columns
+from streaming.declare.on_error import OnError
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.pinned import Pinned
 from streaming.declare.stream import Stream
@@ -32,7 +33,6 @@ FAILED_COLUMNS = "error string, timer string, row string, state string"
 """What is kept of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""
 
 Order = Literal["arrival", "event"]
-OnError = Literal["fail", "side"]
 
 
 def micros(text: str) -> int:
@@ -70,7 +70,7 @@ class Keyed(Operator):
     `idle` forgets a key once it had no row for that long in event time.
 
     `on_error="side"` sends a row for which the function raises to the side output `failed`, as if it had never come;
-    `"fail"` stops the step.
+    with `"pause"` the function pauses, alone.
 
     Raise `version` when the function gives other results for the same rows: tables of another version are then refused
     until they are rebuilt, or `migrate` takes over: it is handed the state that a key has of an older declaration, as a
@@ -94,7 +94,7 @@ class Keyed(Operator):
     idle: str | None = None
     sides: Mapping[str, str] = field(default_factory=dict)
     rules: Pinned | None = None
-    on_error: OnError = "fail"
+    on_error: OnError = "pause"
     version: int = 1
     migrate: Callable[[dict[str, Any], int], Mapping[str, Any]] | None = None
     description: str = ""
@@ -207,7 +207,8 @@ class Keyed(Operator):
             "timer": {name: described(function) for name, function in self.timers.items()},
             "order": self.order,
             "idle": self.idle_micros,
-            "on error": self.on_error,
+            # Tables from before it was called so have it by the older word.
+            "on error": "fail" if self.on_error == "pause" else self.on_error,
         }
 
     @property

@@ -19,6 +19,7 @@ from streaming.base import (
 )
 from streaming.declare.callables import check_callable
 from streaming.declare.condition_rule import ConditionRule
+from streaming.declare.on_error import ON_ERROR
 from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys
 
@@ -26,7 +27,7 @@ API = ("key", "at", "late", "stream", "rules", "matching", "emit", "timer", "can
 """What a key has besides its state."""
 
 _INEXACT = ("double", "float", "array", "map", "struct", "variant")
-_CHOICES = {"order": ("arrival", "event"), "on_error": ("fail", "side")}
+_CHOICES = {"order": ("arrival", "event"), "on_error": ON_ERROR}
 
 
 def check_keyed_types(given: Mapping[str, object]) -> None:

@@ -20,11 +20,13 @@ from streaming.base import (
 )
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.functions import RowFunction
+from streaming.declare.on_error import OnError, check_on_error
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.selected_checks import check_selected_types, check_side, check_side_names
-from streaming.declare.selected_columns import added_columns, function_columns, side_columns
+from streaming.declare.selected_columns import added_columns, failed_columns, function_columns, side_columns
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
+from streaming.declare.suffixes import FAILED
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ class Selected(Operator):
 
     `function` is called for each row of its own table and says what becomes of it. A row is selected whether it came
     late or not. What a filter removes was judged and stays in the log; each commit counts it.
+
+    `on_error="side"` sends a row for which SQL of any output, or the function, cannot be computed to the side output
+    `failed`, with the error and the row as JSON; the other outputs are as if it had never come.
 
     Beside its columns a table has `_at` (event time), `_batch`, `_origin` (of several streams a field for each) and,
     where a row may become several, `_element`, their number.
@@ -55,6 +60,7 @@ class Selected(Operator):
     function: RowFunction | None = None
     description: str = ""
     every: str | None = None
+    on_error: OnError = "pause"
 
     kind_name = "selection"
 
@@ -65,6 +71,12 @@ class Selected(Operator):
         for name in ("select", "explode"):
             object.__setattr__(self, name, getattr(self.outputs[""], name))
         check_side_names(self.name, self.sides)
+        check_on_error(self.kind_name, self.name, self.on_error)
+        if self.diverts and FAILED in self.sides:
+            raise DeclarationError(
+                f"selection {self.name!r} has a side output {FAILED!r} of its own beside on_error='side', which makes "
+                "one of that name; rename it."
+            )
         self._check_streams()
         if self.function is not None and self.explode is not None:
             raise DeclarationError(
@@ -103,12 +115,18 @@ class Selected(Operator):
         return {"": Side(self.select, self.where, self.explode), **self.sides}
 
     @property
+    def diverts(self) -> bool:
+        """Whether rows that cannot be computed go to a side output."""
+        return self.on_error == "side"
+
+    @property
     def tables(self) -> tuple[TableSpec, ...]:
-        """Its own, and one for each side output."""
+        """Its own, one for each side output, and one for rows that cannot be computed where that is declared."""
         about = f": {self.description}" if self.description else ""
         return (
             TableSpec("", f"Rows of selection {self.name}{about}"),
             *(TableSpec(to, f"Side output {to} of selection {self.name}", is_result=False) for to in self.sides),
+            *([TableSpec(FAILED, f"Rows that selection {self.name} cannot compute", is_result=False)] * self.diverts),
         )
 
     @property
@@ -122,6 +140,8 @@ class Selected(Operator):
             "side output": {to: side.fingerprint for to, side in self.sides.items()},
             "function": None if function is None else f"{function.name} version {function.version}",
             "function's rows": None if function is None else function.returns,
+            # Tables from before there was a choice are of the other.
+            **({"on error": self.on_error} if self.diverts else {}),
         }
 
     @property
@@ -131,6 +151,8 @@ class Selected(Operator):
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """What is selected, then where each row is from."""
+        if suffix == FAILED and self.diverts:
+            return failed_columns(self.reads)
         if suffix not in self.outputs:
             return ()
         side = self.outputs[suffix]
@@ -142,7 +164,8 @@ class Selected(Operator):
 
     def makes_many(self, suffix: str) -> bool:
         """Whether a row of the log may become several in this output."""
-        return self.outputs[suffix].explode is not None or (suffix == "" and self.function is not None)
+        explodes = suffix in self.outputs and self.outputs[suffix].explode is not None
+        return explodes or (suffix == "" and self.function is not None)
 
     @cached_property
     def types(self) -> dict[str, dict[str, str | None]]:

@@ -32,6 +32,16 @@ def function_columns(streams: Sequence[Stream], side: Side, function: RowFunctio
         yield ColumnSpec(column.name, f"Result of `{function.name}`. {column.comment}".strip(), column.type, of)
 
 
+def failed_columns(streams: Sequence[Stream]) -> tuple[ColumnSpec, ...]:
+    """Why a row cannot be computed, the row, and where it is from."""
+    columns = tuple((stream.name, name) for stream in streams for name in stream.columns)
+    return (
+        ColumnSpec("error", "What cannot be computed of the row, or what the function raised.", "string"),
+        ColumnSpec("row", "The columns of the stream, as JSON.", "string", columns),
+        *added_columns(len(streams), makes_many=False),
+    )
+
+
 def added_columns(streams: int, makes_many: bool) -> Iterator[ColumnSpec]:
     """Where a row is from, of so many streams; `makes_many`: a row of the log may become several."""
     yield ColumnSpec("_at", "Event time of the row.", "timestamp")

@@ -12,6 +12,7 @@ from streaming.base import check_name, interval
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.input_side import InputSide
 from streaming.declare.join_keys import keys_of
+from streaming.declare.on_error import OnError, check_pauses
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
 from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, STATE
@@ -39,12 +40,14 @@ class TwoSided(Operator):
     late: LateRows = field(default="correct", kw_only=True)
     description: str = field(default="", kw_only=True)
     every: str | None = field(default=None, kw_only=True)
+    on_error: OnError = field(default="pause", kw_only=True)
 
     kind_name = "two-sided view"
 
     def _check_inputs(self) -> None:
         check_name(self.kind_name, self.name)
         check_two_sided_types(self.kind_name, vars(self))
+        check_pauses(self.kind_name, self.name, self.on_error)
         object.__setattr__(self, "on", self.sides_on)
         check_meeting(f"of {self.kind_name} {self.name!r}", self.sides_on, self.left, self.right, self.window)
         check_late(f"{self.kind_name} {self.name!r}", self.late)

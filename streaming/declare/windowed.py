@@ -18,6 +18,7 @@ from streaming.declare.aggregates import Aggregate
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import LatePolicy, check_policy
+from streaming.declare.on_error import OnError, check_pauses
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
 from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, STATE, UPDATES
@@ -58,12 +59,14 @@ class Windowed(Operator):
     early: str | None = None
     fresh_within: str | None = None
     every: str | None = None
+    on_error: OnError = "pause"
 
     kind_name = "view"
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
         check_view_types(vars(self))
+        check_pauses(self.kind_name, self.name, self.on_error)
         object.__setattr__(self, "aggregates", FrozenMapping(self.aggregates))
         if bool(self.aggregates) == (self.function is not None):
             raise DeclarationError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streaming.base import counted
-from streaming.declare import Selected
+from streaming.declare import FAILED, Selected
 from streaming.lake import Lake
 from streaming.log import head, require_log
 from streaming.operators import Reached, built_anew
@@ -26,6 +26,7 @@ def explain(lake: Lake, selected: Selected) -> dict[str, str]:
     }
     return {
         **tables,
+        "errors": f"go to the side output {FAILED!r}" if selected.diverts else "pause the selection",
         "computed": f"valid rows of {streams} one by one, late or not; a step writes all outputs in one pass",
         "steps": "after each batch" if selected.every is None else f"at most every {selected.every}",
         "position": _position(lake, selected),

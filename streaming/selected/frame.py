@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streaming.base import AT, BATCH, DAY, ORIGIN
-from streaming.declare import ELEMENT, Selected, Side, Stream
+from streaming.declare import ELEMENT, FAILED, Selected, Side, Stream
+from streaming.spark import guarded
 
 _FROM = "_from"
 
@@ -19,16 +20,65 @@ def select_all(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
     """The valid `rows` of each stream's log, with a column for each output in the order of `selected.outputs`.
 
     A column is a struct of what goes into the output, null for a row that its filter removes; where rows are exploded
-    it is an array of such.
+    it is an array of such. Where rows that cannot be computed go to a side output, the last column is a struct of what
+    goes there, with an `error` or null, and all others are null where there is one.
     """
     origins = {stream.name: rows[stream.name].schema[ORIGIN].dataType for stream in selected.reads}
     parts = [
         rows[stream.name]
         .withColumns({AT: F.col(f"`{stream.event_time}`"), _FROM: origin_of(stream, origins)})
-        .select(*(_column(side, stream).alias(f"_{place}") for place, side in enumerate(selected.outputs.values())))
+        .select(*_columns(selected, stream))
         for stream in selected.reads
     ]
     return reduce(DataFrame.unionAll, parts)
+
+
+def _columns(selected: Selected, stream: Stream) -> list[Column]:
+    columns = [_column(side, stream) for side in selected.outputs.values()]
+    if selected.diverts:
+        computed = [guarded(column, BATCH) for column in columns]
+        fails = reduce(Column.__or__, (column.isNull() for column in computed))
+        columns = [F.when(~fails, column["value"]) for column in computed]
+        columns.append(_failed(selected, stream, fails))
+    return [column.alias(f"_{place}") for place, column in enumerate(columns)]
+
+
+def _failed(selected: Selected, stream: Stream, fails: Column) -> Column:
+    """What goes to the side output of a row: its error, null where all can be computed, itself, and where it is from.
+
+    Null where all can, unless a function may still raise for it.
+    """
+    parts = [part for to, side in selected.outputs.items() for part in _parts(to, side, stream)]
+    errors = [
+        F.when(guarded(computed, BATCH).isNull(), F.lit(f"{what} cannot be computed: {sql}"))
+        for what, sql, computed in parts
+    ]
+    unnamed = F.lit("an element of what is exploded cannot be computed")
+    row = F.to_json(F.struct(*(F.col(f"`{name}`") for name in stream.columns)), {"ignoreNullFields": "false"})
+    whole = F.struct(
+        F.when(fails, F.coalesce(*errors, unnamed)).alias("error"),
+        row.alias("row"),
+        AT,
+        BATCH,
+        F.col(_FROM).alias(ORIGIN),
+        DAY,
+    )
+    return F.when(fails, whole) if selected.function is None else whole
+
+
+def _parts(to: str, side: Side, stream: Stream) -> Iterator[tuple[str, str, Column]]:
+    """The expressions of an output that a row alone tells: what each is, its SQL, and how it is computed."""
+    of = f" of side output {to!r}" if to else ""
+    if side.explode is not None:
+        ((name, array),) = side.explode.items()
+        yield f"explode {name!r}{of}", array, F.expr(f"({array}\n)")
+        return
+    kept = F.lit(True) if side.where is None else F.expr(f"({side.where}\n)")
+    if side.where is not None:
+        yield f"where{of}", side.where, kept
+    for name, sql in side.selected(stream.columns).items():
+        # Of a row that the condition removes nothing is computed.
+        yield f"column {name!r}{of}", sql, F.when(kept, F.expr(f"({sql}\n)"))
 
 
 def origin_of(stream: Stream, origins: Mapping[str, object]) -> Column:
@@ -47,8 +97,13 @@ def columns_by_output(selected: Selected, frame: DataFrame) -> dict[str, StructT
     kinds = (field.dataType for field in frame.schema.fields)
     return {
         to: kind if isinstance(kind, StructType) else kind.elementType  # type: ignore[attr-defined]
-        for to, kind in zip(selected.outputs, kinds, strict=True)
+        for to, kind in zip(outputs_of(selected), kinds, strict=True)
     }
+
+
+def outputs_of(selected: Selected) -> tuple[str, ...]:
+    """The suffixes of the tables that a step fills, in the order of the columns that `select_all` gives."""
+    return (*selected.outputs, *([FAILED] if selected.diverts else []))
 
 
 def _column(side: Side, stream: Stream) -> Column:

@@ -31,8 +31,10 @@ class Applied:
         self._kind = pa.struct(list(arrow_schema(function.returns)))
         self._encode = encoder(self._kind)
 
-    def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def __call__(self, rows: pa.RecordBatch, failed: dict[int, str] | None = None) -> pa.RecordBatch:
         """The columns that the function returns, those of `rows` that tell where a row is from, and `_element`.
+
+        Where `failed` is given, it gets the error of each row for which the function raised, by the row's place.
 
         Raises:
             FunctionError: the function raised, or gave what is not declared.
@@ -45,7 +47,14 @@ class Applied:
         sources: list[int] = []
         elements: list[int] = []
         for place, row in enumerate(map(as_row, zip(*columns, strict=True))):
-            given = self._of_row(row, rows, place)
+            try:
+                given = self._of_row(row, rows, place)
+            except FunctionError as error:
+                if failed is None:
+                    raise
+                assert isinstance(error.__cause__, Exception)
+                failed[place] = raised(error.__cause__)
+                continue
             results += given
             sources += [place] * len(given)
             elements += range(len(given))

@@ -30,7 +30,7 @@ from streaming.operators import (
     versions_now,
 )
 from streaming.selected.explained import explain
-from streaming.selected.frame import select_all
+from streaming.selected.frame import outputs_of, select_all
 from streaming.selected.laws import audit_selected
 from streaming.selected.steps import SelectedSteps
 from streaming.sources import PlacedRows, placed_rows
@@ -55,7 +55,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
-        return {to or "current": partial(self.read, to) for to in self.operator.outputs}
+        return {to or "current": partial(self.read, to) for to in outputs_of(self.operator)}
 
     def filtered(self) -> Mapping[str, FilterCounts]:
         """What the filters of its outputs did."""

@@ -19,7 +19,7 @@ from streaming.declare import Selected
 from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import Batches, FilterCounts, Outputs, Reached, Written, create_table
-from streaming.selected.frame import columns_by_output, select_all
+from streaming.selected.frame import columns_by_output, outputs_of, select_all
 from streaming.selected.schemas import spark_schema, table_schemas
 from streaming.selected.tasks import WRITTEN, WriteOutputs, of_report
 from streaming.spark import remembered
@@ -75,7 +75,7 @@ class SelectedSteps:
         several = len(self._selected.reads) > 1
         return WriteOutputs(
             self._selected.name,
-            tuple(self._selected.outputs),
+            outputs_of(self._selected),
             uris,
             {to: self._schemas[to] for to in uris},
             self._selected.function,

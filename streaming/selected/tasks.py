@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from streaming.base import AT, BATCH, DAY, WRITTEN_AT, FunctionError, computes_as_sql
-from streaming.declare import RowFunction
+from streaming.declare import FAILED, RowFunction
 from streaming.operators import FilterCounts
 from streaming.selected.functions import Applied, opened
 from streaming.tables import TaskFile, TaskFiles
@@ -60,9 +60,9 @@ class WriteOutputs:
         with suppress(FunctionError), self._opened() as applied:
             try:
                 for batch in batches:
-                    for to, column in zip(self.order, batch.columns, strict=True):
+                    for to, candidates, rows in selected_of(self.order, batch, applied):
                         if to in files:
-                            counts[to] += self._write(to, column, files[to], None if to else applied)
+                            counts[to] += self._write(to, candidates, rows, files[to])
             except FunctionError as raised:
                 error = str(raised)
                 raise
@@ -74,18 +74,15 @@ class WriteOutputs:
         yield pa.RecordBatch.from_pylist(report, schema=_REPORT)
 
     def _opened(self) -> AbstractContextManager[Applied | None]:
-        if self.function is None or "" not in self.uris:
+        # For which rows it raises, the other outputs depend on, too, where such rows go to one of their own.
+        if self.function is None or ("" not in self.uris and FAILED not in self.order):
             return nullcontext()
         return opened(self.name, self.function, _task())
 
-    def _write(self, to: str, column: pa.Array, files: TaskFiles, applied: Applied | None) -> FilterCounts:
-        # Of a row that is exploded, each element came to the filter; what it removed is null.
-        candidates = column.flatten() if pa.types.is_list(column.type) else column
-        kept = candidates.drop_null()
-        rows = pa.RecordBatch.from_struct_array(kept)
-        for day, of_day in _by_day(rows if applied is None else applied(rows)):
+    def _write(self, to: str, candidates: pa.Array, rows: pa.RecordBatch, files: TaskFiles) -> FilterCounts:
+        for day, of_day in _by_day(rows):
             files.write(self._completed(to, of_day), day)
-        return FilterCounts(len(candidates), len(kept))
+        return FilterCounts(len(candidates), len(candidates) - candidates.null_count)
 
     def _completed(self, to: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with the columns of their table, in order and of its types."""
@@ -118,6 +115,64 @@ class ApplyFunction:
                 columns = [rows.column(field.name).cast(field.type) for field in self.schema]
                 names = [*self.schema.names, DAY]
                 yield pa.RecordBatch.from_arrays([*columns, rows.column(DAY)], names=names)
+
+
+@dataclass(frozen=True)
+class HandOn:
+    """Hand on what goes to one output of selection `name`, in the columns of `schema`; nothing is written."""
+
+    name: str
+    order: tuple[str, ...]
+    to: str
+    function: RowFunction | None
+    schema: pa.Schema
+
+    @computes_as_sql
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with nullcontext() if self.function is None else opened(self.name, self.function, _task()) as applied:
+            for batch in batches:
+                rows = next(rows for to, _, rows in selected_of(self.order, batch, applied) if to == self.to)
+                columns = [rows.column(field.name).cast(field.type) for field in self.schema]
+                names = [*self.schema.names, DAY]
+                yield pa.RecordBatch.from_arrays([*columns, rows.column(DAY)], names=names)
+
+
+def selected_of(
+    order: Sequence[str], batch: pa.RecordBatch, applied: Applied | None
+) -> Iterator[tuple[str, pa.Array, pa.RecordBatch]]:
+    """Of a batch of `select_all`, for each output: what came to its filter, null where it was removed, and its rows.
+
+    Rows that cannot be computed, if there is an output for them, came to no other.
+    """
+    columns: dict[str, pa.Array] = dict(zip(order, batch.columns, strict=True))
+    if FAILED not in columns:
+        for to, column in columns.items():
+            # Of a row that is exploded, each element came to the filter.
+            candidates = column.flatten() if pa.types.is_list(column.type) else column
+            rows = pa.RecordBatch.from_struct_array(candidates.drop_null())
+            yield to, candidates, rows if to or applied is None else applied(rows)
+        return
+    failed = columns.pop(FAILED)
+    errors = pc.struct_field(failed, "error").to_pylist()
+    results = None
+    if applied is not None:
+        own = columns[""]
+        is_kept = own.is_valid().to_pylist()
+        places = [place for place, error in enumerate(errors) if error is None and is_kept[place]]
+        raised: dict[int, str] = {}
+        results = applied(pa.RecordBatch.from_struct_array(own.take(pa.array(places, pa.int64()))), raised)
+        for place, error in raised.items():
+            errors[places[place]] = error
+    computed = pa.array([error is None for error in errors], pa.bool_())
+    for to, column in columns.items():
+        of_computed = column.filter(computed)
+        candidates = of_computed.flatten() if pa.types.is_list(column.type) else of_computed
+        rows = pa.RecordBatch.from_struct_array(candidates.drop_null())
+        yield to, candidates, rows if to or results is None else results
+    diverted = failed.filter(pc.invert(computed))
+    rows = pa.RecordBatch.from_struct_array(diverted)
+    told = pa.array([error for error in errors if error is not None], pa.string())
+    yield FAILED, diverted, rows.set_column(rows.schema.get_field_index("error"), "error", told)
 
 
 def of_report(row: Any) -> TaskFile | FilterCounts:

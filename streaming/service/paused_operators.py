@@ -24,7 +24,7 @@ from streaming.operators import (
     switch,
     whole_since,
 )
-from streaming.service.query_errors import pausing
+from streaming.service.query_errors import pausing, with_more
 from streaming.service.watch import Paused
 from streaming.tables import storage
 
@@ -124,9 +124,7 @@ class PausedOperators:
         if not has_published(self._lake, operator):
             return reason
         again = operator.never_rebuilt or f"a corrected declaration takes `tidemark rebuild {operator.name}`"
-        told = type(reason)(f"{reason} It has published rows, so that {again}.")
-        told.__cause__ = reason.__cause__
-        return told
+        return with_more(reason, f"It has published rows, so that {again}.")
 
     def take_over(self, runtime: OperatorRuntime) -> bool:
         """Let what `rebuild` has made ready take the place of an operator's tables, if there is such; tells if it did.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from streaming.declare import Delivery, Operator
 from streaming.service.spark_errors import explain_known
 from streaming.service.transient_errors import ends_the_process
 from streaming.service.watch import Paused, StopRequested
-from streaming.spark import cause_in_words
+from streaming.spark import cause_in_words, failed_expression
 
 _GOES_ON = "Nothing is lost: correct the cause and run again, it goes on where it stopped."
 
@@ -85,8 +86,12 @@ def explained(operator: Operator | Delivery) -> Iterator[None]:
 
 
 @contextmanager
-def pausing(operator: Operator, where: str = "") -> Iterator[None]:
+def pausing(
+    operator: Operator, where: str = "", find: Callable[[str], str | None] = lambda expression: None
+) -> Iterator[None]:
     """What fails for the operator alone pauses it; `where` says which batches of which logs are followed.
+
+    `find` is handed the expression that cannot be computed, if Spark tells, and says of which row.
 
     Raises:
         Paused: with the reason in the words of whoever has to act on it. What fails for all operators, such as storage
@@ -99,11 +104,21 @@ def pausing(operator: Operator, where: str = "") -> Iterator[None]:
     except Exception as error:
         if ends_the_process(error):
             raise
-        text = str(error) if isinstance(error, StreamingError) else _explanation(operator, error)
-        kind = type(error) if isinstance(error, StreamingError) else QueryFailed
-        reason = kind(f"{text} {where}".strip())
-        reason.__cause__ = error.__cause__ if isinstance(error, StreamingError) else error
-        raise Paused(reason) from error
+        if isinstance(error, StreamingError):
+            raise Paused(with_more(error, where)) from error
+        expression = failed_expression(str(error)) if isinstance(error, PySparkException | Py4JJavaError) else None
+        row = None if expression is None else find(expression)
+        reason = QueryFailed(_explanation(operator, error))
+        reason.__cause__ = error
+        raise Paused(with_more(reason, where, row or "")) from error
+
+
+def with_more(error: StreamingError, *sentences: str) -> StreamingError:
+    """The error with further sentences in its text, those that are not empty."""
+    told = copy.copy(error)
+    told.args = (" ".join([str(error), *filter(None, sentences)]), *error.args[1:])
+    told.__cause__ = error.__cause__
+    return told
 
 
 def _explanation(operator: Operator | Delivery, error: Exception) -> str:

@@ -22,6 +22,7 @@ from streaming.log import Batch, OperatorCounts, widen_log
 from streaming.operators import OperatorRuntime, Step, Written, runtime_of
 from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
+from streaming.service.failing_row import failing_row
 from streaming.service.followed import Followed
 from streaming.service.log_context import in_batch
 from streaming.service.log_writer import LogWriter
@@ -58,6 +59,7 @@ class Run:
         self.operators = tuple(runtime_of(operator, lake) for operator in pipeline.operators)
         self._pauses = PausedOperators(spark, lake, pipeline, now)
         self.followed = Followed()
+        self._failing_rows: dict[tuple[str, int, str], str | None] = {}
         self.deliveries = Delivering(spark, lake, pipeline, now, on_batch, around)
         self._now = now
         self._notify = on_batch
@@ -181,7 +183,8 @@ class Run:
             for step in runtime.steps(self.spark, self._now):
                 if until():
                     return
-                with self._around(name, step.first), pausing(runtime.operator, _batches(step)):
+                find = partial(self._failing_row, runtime, step)
+                with self._around(name, step.first), pausing(runtime.operator, _batches(step), find):
                     self._on_batch(name, step.run(), None)
                 self.followed.step(name, step)
 
@@ -221,6 +224,14 @@ class Run:
         """The same for all operators, up to the newest batch."""
         for runtime in filter(self.goes_on, self.operators):
             self._besides(runtime, runtime.catch_up)
+
+    def _failing_row(self, runtime: OperatorRuntime, step: Step, expression: str) -> str | None:
+        """Looked for once, however often the step is tried again: that reads the logs."""
+        key = (runtime.operator.name, step.first, expression)
+        if key not in self._failing_rows:
+            streams = runtime.operator.follows
+            self._failing_rows[key] = failing_row(self.spark, self.lake, streams, step, expression)
+        return self._failing_rows[key]
 
     def _besides(
         self, runtime: OperatorRuntime, follow: Callable[[SparkSession, Batch, Callable[[], datetime]], None]

@@ -166,7 +166,7 @@ def tell_types(key: Key, row: Any) -> None:
         ({"sides": {"failed": "a string"}}, "side output 'failed' .* has a name that is taken"),
         ({"sides": {"Odd": "a string"}}, "'Odd' cannot name a side output"),
         ({"order": "time"}, "order='time' .* use one of: 'arrival', 'event'"),
-        ({"on_error": "skip"}, "on_error='skip' .* use one of: 'fail', 'side'"),
+        ({"on_error": "skip"}, "on_error='skip' .* use one of: 'pause', 'side'"),
         ({"version": 0}, "version=0 .* is no version"),
         ({"idle": "soon"}, "'soon' is not an interval"),
         ({"on_row": lambda key, row: None}, "workers cannot find by its name .* write it as a function of a module"),

@@ -162,7 +162,7 @@ def test_an_end_of_input_with_nothing_pending_does_not_move_the_clock(
 def test_a_function_that_raises_on_a_worker_stops_its_step_with_the_reason_and_nothing_is_kept(
     spark: SparkSession, logged: Lake, tmp_path: Path
 ) -> None:
-    strict, lake = replace(sorted_out, name="strict", on_error="fail"), copied(logged, tmp_path / "lake")
+    strict, lake = replace(sorted_out, name="strict", on_error="pause"), copied(logged, tmp_path / "lake")
     with pytest.raises(FunctionError, match=r"^keyed function 'strict' raised in on_row of key \('b',\).*thirteen"):
         follow(spark, lake, strict)
     assert not any(tables(lake, strict).values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -97,7 +98,9 @@ def test_a_step_that_fails_pauses_its_operator_alone_and_is_told_by_its_first_ba
     drain(spark, lake, both, now=lambda: NOW)
     land(lake, (1, 0))
     land(lake, (30, 1))
-    assert "It was to follow batches 1 to 2 of the log of parts." in paused(spark, lake, both)
+    reason = paused(spark, lake, both)
+    assert "`60 div value`" in reason and "It was to follow batches 1 to 2 of the log of parts." in reason
+    assert re.search(r"The first such row has value=0, and came with batch 1 of parts \(.*0001\.json", reason), reason
     assert rows(read_first(spark, lake, counts), "rows") == [(2,)]
     assert [entry["rows"] for entry in delivered(lake) if "window_end" in entry] == [2]
     land(lake, (60, 1))

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
 import pytest
+from deltalake.exceptions import CommitFailedError
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
 
-from streaming.base.errors import LogError, SourceError, StoreError
+from streaming.base.errors import FencedError, FunctionError, LeaseError, LogError, QueryFailed, SourceError, StoreError
+from streaming.service.query_errors import pausing
 from streaming.service.transient_errors import transient_cause
+from streaming.service.watch import Paused, StopRequested
+from tests.support.pipelines.beats import by_id
 
 SPARK = "An error occurred while calling o1.parquet.\n: java.io.IOException: {}\n\tat org.apache.hadoop.fs.Somewhere"
 
@@ -32,3 +38,47 @@ def test_a_cause_outside_of_the_batch_is_told_with_what_to_do(error: Exception, 
 @pytest.mark.parametrize("error", [ValueError("division by zero"), LogError("the column has another type")])
 def test_what_the_batch_is_to_blame_for_is_none(error: Exception) -> None:
     assert transient_cause(error) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(5, "Input/output error"),
+        MemoryError(),
+        StoreError("s3://lake is away"),
+        CommitFailedError("the commit failed"),
+        FencedError("another process has taken over"),
+        LeaseError("another machine has it"),
+        Py4JNetworkError("the JVM is gone"),
+        PySparkException("Job 3 cancelled because SparkContext was shut down"),
+        PySparkException("java.lang.OutOfMemoryError: Java heap space"),
+        StopRequested("by_id"),
+    ],
+)
+def test_what_is_no_matter_of_one_operator_is_raised_as_it_is(error: Exception) -> None:
+    with pytest.raises(type(error)), pausing(by_id):
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (PySparkException("[DIVIDE_BY_ZERO] no. SQLSTATE: 1"), QueryFailed, "An expression of view 'by_id' cannot be"),
+        (FunctionError("function f raised."), FunctionError, "function f raised. It was to follow batch 3."),
+        (ValueError("year 10000 is out of range"), QueryFailed, "failed: ValueError: year 10000 is out of range. Noth"),
+        (
+            PySparkException(
+                "From the worker:\nTraceback (most recent call last):\n  File x\nKeyError: 'k'\n\n\tat org.x"
+            ),
+            QueryFailed,
+            "a step of view 'by_id' failed: KeyError: 'k'. Nothing is lost",
+        ),
+    ],
+)
+def test_anything_else_pauses_the_operator_with_what_was_raised_and_where(
+    error: Exception, kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(Paused) as paused, pausing(by_id, "It was to follow batch 3."):
+        raise error
+    assert type(paused.value.reason) is kind
+    assert text in str(paused.value.reason) and str(paused.value.reason).endswith("It was to follow batch 3.")

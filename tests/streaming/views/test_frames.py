@@ -13,11 +13,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from streaming.base import FarDate, arrow_schema, python_values
+from streaming.base import FarDate, arrow_schema, encoder, python_values
 from streaming.views.frames import arrow_columns, pandas_frame
 
 NAN = float("nan")
 FAR_DAYS, FAR_MICROS = 6_668_032, 576_117_964_800_000_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_encoder_is_kept() -> None:
+    # One that was made before its code was broken would still be right.
+    encoder.cache_clear()
+
 
 SCHEMA = arrow_schema(
     "i8 tinyint, i32 int, i64 bigint, f32 float, f64 double, dec decimal(38, 18), flag boolean, at timestamp, "

@@ -43,12 +43,12 @@ _EXTREMES = {
     "number": "cast('NaN' as double)",
     "amount": "12345678901234567890.123456789012345678BD",
     "flag": "false",
-    "until": "timestamp_micros(576117964800000000)",
-    "day": "date_from_unix_date(6668032)",
+    "until": "timestamp'9999-12-31 23:59:59.999999'",
+    "day": "date'9999-12-31'",
     "text": "'é☃'",
     "bytes": "X'ff00'",
     "nested": (
-        "array(named_struct('v', cast('NaN' as double), 'at', timestamp_micros(576117964800000000), 'day', "
+        "array(named_struct('v', cast('NaN' as double), 'at', timestamp'9999-12-31 23:59:59.999999', 'day', "
         "date'9999-12-31', 'n', 9007199254740993L), null, "
         "named_struct('v', null, 'at', null, 'day', null, 'n', null))"
     ),
@@ -62,7 +62,7 @@ _LEAST = {
     "amount": "-0.000000000000000001BD",
     "flag": "true",
     "until": "timestamp'0001-01-01 00:00:00'",
-    "day": "date_from_unix_date(-800000)",
+    "day": "date'0001-01-01'",
     "text": "''",
     "bytes": "X''",
     "nested": "array()",

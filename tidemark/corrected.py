@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from streaming.base import from_micros, instant_of, to_micros
+from streaming.base import from_micros, instant_of, read_back, to_micros
 from streaming.declare import Keyed
 from streaming.keyed import NEVER, Fold, Output, PinnedRules, TimedRow, late_sessions
 
@@ -58,10 +58,10 @@ def key_of(keyed: Keyed, come: Come) -> tuple[Any, ...]:
 
 
 def plain(keyed: Keyed, output: Output) -> tuple[Any, ...]:
-    """A row of an output with instants for times: the key, the time, the values."""
+    """A row of an output as it comes out of its table, with instants for times."""
     kinds = [field.type for field in keyed.output_schemas[output.to]]
     values = (
-        instant_of(value) if pa.types.is_timestamp(kind) and value is not None else value
+        instant_of(value) if pa.types.is_timestamp(kind) and value is not None else read_back(value, kind)
         for kind, value in zip(kinds, output.values, strict=True)
     )
     return (*output.key, from_micros(output.at), *values)

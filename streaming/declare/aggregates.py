@@ -100,7 +100,14 @@ def count(where: str | None = None) -> Aggregate:
 
 
 def mean(value: str) -> Aggregate:
-    """Arithmetic mean of the SQL expression `value` over its non-null rows; null where there are none."""
+    """Arithmetic mean of the SQL expression `value` over its non-null rows; null where there are none.
+
+    Of whole numbers and doubles it is a double, computed in doubles: exact while the sum has at most 53 bits. Of a
+    `decimal(p, s)` it is a `decimal(p + 4, s + 4)` of 38 digits at most, so that a mean of `decimal(38, 18)` has 16
+    digits before the point, and a greater one is an error; declare as many digits as there may be, such as
+    `decimal(28, 18)`.
+    Where every digit counts, take `sum` and `count` and divide them in the report.
+    """
     return _averaged(f"avg({value})", value, f"mean of {value}")
 
 
@@ -155,7 +162,7 @@ def stddev(value: str) -> Aggregate:
 
 
 def percentile(value: str, share: float) -> Aggregate:
-    """The exact percentile of the SQL expression `value` at `share`, 0 to 1, interpolated between neighbours.
+    """The exact percentile of the SQL expression `value` at `share`, 0 to 1, interpolated between neighbours, a double.
 
     Raises:
         DeclarationError: `share` is not between 0 and 1.
@@ -167,7 +174,10 @@ def percentile(value: str, share: float) -> Aggregate:
 
 
 def median(value: str) -> Aggregate:
-    """The middle value of the SQL expression `value`; of an even number of rows, halfway between the middle two."""
+    """The middle value of the SQL expression `value`; of an even number of rows, halfway between the middle two.
+
+    It is a double whatever `value` is, so of whole numbers from 2^53 on and of decimals the nearest one.
+    """
     takes = ((value, _MEASURES),)
     return Aggregate(f"percentile({value}, 0.5)", f"median of {value}", rounding=_EXACT, takes=takes)
 

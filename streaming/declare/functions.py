@@ -18,7 +18,11 @@ class WindowFunction:
     """`apply` gets all rows of one key and window and returns the window's results, none, one or many.
 
     It is handed the stream's columns and `_event_time` as a pandas frame, in order of event time, and returns a frame
-    with the columns that `returns` declares (Spark DDL, such as `low double, high double`). It must depend on nothing
+    with the columns that `returns` declares (Spark DDL, such as `low double, high double`). Whole numbers and booleans
+    are pandas' nullable types where there is a null (`Int64`, `boolean`), timestamps `datetime64[us]` in UTC without a
+    zone, decimals `Decimal` with all their digits, dates `date`, structs and maps dicts, arrays lists. NaN stands for
+    null among doubles, as in pandas; one that was handed in stays a NaN. What does not fit the declared type exactly is
+    refused, as a decimal with more digits behind the point is. It must depend on nothing
     else, and it runs in Spark's Python workers, which therefore must be able to import it. Semantics as Flink's
     `ProcessWindowFunction`; its state is every row of the open windows. Raise its `version` when it gives other results
     for the same rows: tables that another version made are then refused until they are rebuilt.
@@ -46,7 +50,8 @@ class WindowFunction:
 class RowFunction:
     """`apply(row, opened)` is called for each row and gives the rows that become of it, none, one or many.
 
-    The row has the selected columns as attributes, times as whole microseconds since the epoch; what it becomes are
+    The row has the selected columns as attributes, times as whole microseconds since the epoch, decimals with all their
+    digits; what it becomes are
     mappings from the columns that `returns` declares (Spark DDL, such as `n bigint`) to values, null for those left
     out.
 

@@ -54,3 +54,24 @@ def check_keys_there(of: str, keys: Mapping[str, str], left: Stream, right: Stre
                 f"key {own!r} {of} is of type {left.types[own]} in {left.name!r}, and {other!r} of type "
                 f"{right.types[other]} in {right.name!r}, which cannot be compared; derive a column of the same type."
             )
+
+
+def check_keys_meet_exactly(of: str, keys: Mapping[str, str], left: Stream, right: Stream) -> None:
+    """Refuse keys of which Spark would round one to compare it with the other.
+
+    Raises:
+        DeclarationError: with both types.
+    """
+    for own, other in keys.items():
+        types = (left.types[own], right.types[other])
+        if _meets_in_doubles(*types) or _meets_in_doubles(*reversed(types)):
+            raise DeclarationError(
+                f"key {own!r} {of} is of type {types[0]} in {left.name!r}, and {other!r} of type {types[1]} in "
+                f"{right.name!r}; Spark would compare them as doubles, in which 9007199254740993 equals "
+                "9007199254740992. Derive a column of the same type."
+            )
+
+
+def _meets_in_doubles(exact: str | None, other: str | None) -> bool:
+    """Whether values of the first type, which has more digits than a double, would be rounded to meet the other's."""
+    return (exact or "").partition("(")[0] in ("bigint", "decimal") and other in ("float", "double")

@@ -20,7 +20,7 @@ from streaming.base import (
 )
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.input_side import JoinKind, SideName
-from streaming.declare.join_keys import check_keys_there, keys_of
+from streaming.declare.join_keys import check_keys_meet_exactly, check_keys_there, keys_of
 from streaming.declare.joined_checks import (
     check_between,
     check_joined_types,
@@ -90,6 +90,7 @@ class Joined(Operator):
         check_sides(self.name, self.left, self.right)
         object.__setattr__(self, "on", FrozenMapping(dict(self.keys)))
         check_keys_there(f"of join {self.name!r}", dict(self.keys), self.left, self.right)
+        check_keys_meet_exactly(f"of join {self.name!r}", dict(self.keys), self.left, self.right)
         check_between(self.name, self.between)
         if isinstance(self.select, Mapping):
             object.__setattr__(self, "select", FrozenMapping(self.select))

@@ -128,7 +128,7 @@ def _of_doubles(values: Any, kind: pa.DataType) -> pa.Array:
     integer, mark = _BITS[values.itemsize]
     is_nan = np.isnan(values)
     if pa.types.is_integer(kind):
-        _check_whole(np.abs(values[~is_nan]).max(initial=0.0))
+        _check_whole(float(np.abs(values[~is_nan]).max(initial=0.0)))
         return pa.array(values, mask=is_nan).cast(kind)
     marked = (values.view(integer) & integer(_SIGNLESS[values.itemsize])) == integer(mark)
     plain = np.where(marked, values.dtype.type(NAN), values)
@@ -152,12 +152,15 @@ def _of_instants(values: Any, kind: pa.DataType) -> pa.Array:
 def _preparation(kind: pa.DataType) -> Any:
     """What makes of a value in a column of objects one that is encoded as of this type."""
 
+    is_exact = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+
     def prepare(value: Any) -> Any:
         if isinstance(value, float) and value != value:
             # So pandas has a null among other objects, too.
             return NAN if _is_marked(value) and pa.types.is_floating(kind) else None
         value = _plain(value)
-        if pa.types.is_integer(kind) and isinstance(value, float) and value.is_integer():
+        # Pandas makes doubles of whole numbers beside None.
+        if is_exact and isinstance(value, float) and value.is_integer():
             _check_whole(abs(value))
             return int(value)
         return float(value) if pa.types.is_floating(kind) and isinstance(value, Decimal) else value
@@ -166,7 +169,7 @@ def _preparation(kind: pa.DataType) -> Any:
 
 
 def _check_whole(greatest: float) -> None:
-    """Refuse what pandas may have rounded: it makes doubles of whole numbers beside None."""
+    """Refuse what may have been rounded when pandas made a double of it."""
     if greatest >= _WHOLE_BELOW:
         raise ValueError(
             f"{greatest!r} is a double, which has not all whole numbers from 2^53 on; give such a column as "

@@ -96,6 +96,10 @@ def test_what_changes_no_row_is_not_in_the_fingerprint() -> None:
         ({"on": {"id": "order_id", "Note": "order_id"}}, "names a key of its right stream 'payments' twice"),
         ({"on": {"amount": "note"}}, "'amount' of join 'paid' is of type double .* 'note' of type string"),
         ({"on": {"id": "m"}}, "cannot be compared"),
+        (
+            {"on": {"amount": "n"}, "right": replace(payments, format=Json("at timestamp, n bigint"))},
+            "'amount' .* double .* 'n' of type bigint .* 9007199254740993 equals 9007199254740992",
+        ),
         ({"right": replace(payments, name="orders")}, "two streams that are called 'orders'"),
         ({"between": ("1 hour", "1 hour")}, "'1 hour' is not less than '1 hour'"),
         ({"between": ("1 hour",)}, "has 1 entries"),

@@ -58,7 +58,7 @@ def batch_of(groups: list[Group]) -> pa.RecordBatch:
 
 def test_a_function_is_called_once_for_each_group_and_its_results_stay_with_their_window() -> None:
     results = pa.schema({"n": pa.int64(), "of": pa.string()})
-    call = CallPerWindow(tell_more, ("k",), ("k", "window_start"), results)
+    call = CallPerWindow("told", tell_more, ("k",), ("k", "window_start"), results)
     for case in range(CASES):
         draw = draws("window join", case)
 

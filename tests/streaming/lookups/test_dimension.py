@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from streaming import DimensionLookup, Enriched
-from streaming.base import to_micros
+from streaming.base import python_values, to_micros
 from streaming.base.errors import DeclarationError
 from streaming.lookups.calls import Calls
 from streaming.lookups.question import Answer, Question
@@ -103,3 +103,71 @@ def test_keys_that_repeat_and_tables_that_are_not_there_are_failures_with_the_wa
 def test_a_dimension_of_changes_needs_the_column_of_the_time() -> None:
     with pytest.raises(DeclarationError, match="needs both valid_from=, a column of the table, and at="):
         DimensionLookup("rooms", {"id": "sensor"}, ("room",), valid_from="since")
+
+
+def test_a_null_is_equal_to_no_key_and_a_nan_to_a_nan(tmp_path: Path) -> None:
+    columns = [pa.array([1.5, None, float("nan")]), pa.array(["half", "NULL", "nan"])]
+    write_deltalake(str(tmp_path), pa.table(columns, names=["key", "room"]))
+    lookup = DimensionLookup(str(tmp_path), {"id": "key"}, ("room",))
+    enriched = Enriched("rooms", events, lookup, {"room": "string"}, select=("id",))
+    keys = python_values(pa.array([1.5, None, float("nan"), 2.5]))
+    asked = [Question(n, ("id",), (key,), "key") for n, key in enumerate(keys)]
+    with closing(Calls(enriched, lambda: NOW)) as calls:
+        calls.ask(asked)
+        assert [each.values for each in ended(asked)] == [{"room": "half"}, None, {"room": "nan"}, None]
+
+
+@pytest.mark.parametrize(
+    ("asked", "of_table", "fit"),
+    [
+        (pa.string(), pa.int64(), False),
+        (pa.int64(), pa.string(), False),
+        (pa.timestamp("us", "UTC"), pa.int64(), False),
+        (pa.date32(), pa.timestamp("us", "UTC"), False),
+        (pa.decimal128(10, 2), pa.float64(), False),
+        (pa.bool_(), pa.int64(), False),
+        (pa.int32(), pa.int64(), True),
+        (pa.int64(), pa.decimal128(38, 0), True),
+        (pa.int64(), pa.float64(), True),
+        (pa.string(), pa.string(), True),
+        (pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC"), True),
+        (pa.binary(), pa.binary(), True),
+    ],
+)
+def test_keys_of_types_without_a_value_in_common_are_refused_before_anything_is_asked(
+    tmp_path: Path, asked: pa.DataType, of_table: pa.DataType, fit: bool
+) -> None:
+    write_deltalake(str(tmp_path), pa.table({"key": pa.array([], of_table), "room": pa.array([], pa.string())}))
+    lookup, types = DimensionLookup(str(tmp_path), {"k": "key"}, ("room",)), pa.schema([("k", asked)])
+    if fit:
+        lookup.check_types(types)
+    else:
+        with pytest.raises(LookupError, match=r"column 'k' is of type .*, and 'key' of .* of type .*derive a column"):
+            lookup.check_types(types)
+
+
+def test_a_key_that_is_no_column_is_refused_and_a_table_that_is_not_there_yet_is_not(tmp_path: Path) -> None:
+    types = pa.schema([("id", pa.string())])
+    DimensionLookup(str(tmp_path / "later"), {"id": "sensor"}, ("room",)).check_types(types)
+    uri = rooms(tmp_path, [("s1", "room_1", None, None)])
+    with pytest.raises(LookupError, match="'of' is no column of the row that is asked for, which has: id"):
+        DimensionLookup(uri, {"of": "sensor"}, ("room",)).check_types(types)
+    with pytest.raises(LookupError, match=r"'key' is no column of .*, which has: sensor, room, since, until"):
+        DimensionLookup(uri, {"id": "key"}, ("room",)).check_types(types)
+
+
+def test_keys_that_become_of_another_type_are_told_and_find_nothing(tmp_path: Path) -> None:
+    uri = rooms(tmp_path, [("s1", "room_1", None, None)])
+    lookup = DimensionLookup(uri, {"id": "sensor"}, ("room",), fresh_for="0 seconds")
+    enriched = Enriched("rooms", events, lookup, {"room": "string"}, select=("id",))
+    with closing(Calls(enriched, lambda: NOW)) as calls:
+
+        def ask() -> Answer:
+            asked = [Question(0, ("id",), ("s1",), "key")]
+            calls.ask(asked)
+            return ended(asked)[0]
+
+        assert ask().values == {"room": "room_1"}
+        changed = pa.table({"sensor": pa.array([1]), "room": pa.array(["room_1"])})
+        write_deltalake(uri, changed, mode="overwrite", schema_mode="overwrite")
+        assert "were sensor string and are sensor int64 in version 1; run again" in (ask().error or "")

@@ -105,7 +105,7 @@ def audit_view(
     on_time = closed_results(counted.where("not _late"))
     description = f"windows: stream = batch, on-time rows{behind}"
     yield compare("first result", view, first.where(compared_days), on_time, view.columns, description, counted)
-    waiting: set[date] = set()
+    settled_scope: Scope | None = None
     if view.late == "drop":
         yield Finding(
             "convergence", view.name, 0, 0, f"not promised: {counts['late']:,} late pairs dropped as declared"
@@ -117,20 +117,19 @@ def audit_view(
         if view.late == "update":
             waiting |= _not_updated(counted, view, updated)
         settled = ~F.col("_day").isin(*waiting) if waiting else F.lit(True)
+        unsettled = (f"; {len(waiting)} days wait" if waiting else "") + of_kept_days(since)
+        settled_scope = Scope(closed_by, since, kept | waiting, unsettled)
         yield compare(
             "convergence",
             view,
             current_results(first, corrections, view, updates).where(settled & published),
             closed_results(counted).where(settled),
             view.columns,
-            "windows: current = batch, all rows"
-            + (f"; {len(waiting)} days wait" if waiting else "")
-            + of_kept_days(since),
+            f"windows: current = batch, all rows{unsettled}",
             counted,
         )
     if lake.cut is None:
-        settled_scope = None if view.late == "drop" else Scope(closed_by, since, kept | waiting)
-        yield from _counted_again(lake, tables, log, Scope(closed_by, since, kept), settled_scope)
+        yield from _counted_again(lake, tables, log, Scope(closed_by, since, kept, behind), settled_scope)
     if updates is not None and updated:
         yield compare(
             "idempotence",

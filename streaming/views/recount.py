@@ -41,12 +41,13 @@ class Unsupported(Exception):
 class Scope:
     """The results that are compared: of windows that end by `closed`, of days from `since` on but for those `without`.
 
-    Where `closed` is null no window is closed.
+    Where `closed` is null no window is closed. `told` says so in words, behind what is compared.
     """
 
     closed: datetime | None
     since: date | None = None
     without: Collection[date] = ()
+    told: str = ""
 
     def condition(self) -> str:
         """SQL over `_start` and `_end`, microseconds since the epoch."""
@@ -181,7 +182,7 @@ class Recount:
         for name, table in tables.items():
             engine.register(name, table)
         [row] = pa.table(engine.execute(query)).to_pylist()
-        return Finding(law, self._view.name, row["checked"], row["broken"], words, independent=True)
+        return Finding(law, self._view.name, row["checked"], row["broken"], words + scope.told, independent=True)
 
     def _windows(self, rows: str) -> str:
         """SQL: the `rows` once per window, with `_start` and `_end` and whether they are `_on_time` for it."""

@@ -123,8 +123,8 @@ def correct(
                 failed.append(error)
     if len(failed) > 1:
         raise ViewError("\n".join(map(str, failed))) from failed[0]
-    for error in failed:
-        raise error
+    if failed:
+        raise failed[0]
     next_step(console, *shows_results(pipeline))
 
 

@@ -23,7 +23,7 @@ Kind = Literal["boolean", "number", "text", "date", "timestamp", "interval", "ar
 """Types of one kind can be compared, and are refused or taken alike."""
 
 _ROWS = "__rows"
-_KINDS: dict[Kind, set[exp.DataType.Type]] = {
+_KINDS: dict[Kind, set[exp.DType]] = {
     "boolean": {exp.DataType.Type.BOOLEAN},
     "number": {*exp.DataType.NUMERIC_TYPES},
     "text": {*exp.DataType.TEXT_TYPES},

@@ -211,13 +211,13 @@ def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
         if name in names:
             return names[name]
         names[name] = f"T{len(names)}"
-        made = {"type": type_, "name": names[name]}
+        named_type: dict[str, Any] = {"type": type_, "name": names[name]}
         if type_ in ("enum", "fixed"):
-            return made | {key: kind[key] for key in ("symbols", "size") if key in kind}
+            return named_type | {key: kind[key] for key in ("symbols", "size") if key in kind}
         open_.append(name)
-        made["fields"] = [{"name": field["name"], "type": raw(field["type"])} for field in kind["fields"]]
+        named_type["fields"] = [{"name": field["name"], "type": raw(field["type"])} for field in kind["fields"]]
         open_.pop()
-        return made
+        return named_type
 
     def branch(member: Any, place: int) -> Any:
         name = names[f"branch {len(names)}"] = f"T{len(names)}"

@@ -350,7 +350,7 @@ def _json_of(message: Any, of: Descriptor, path: str, unknown: list[str]) -> Any
     if of.name == "ListValue":
         return [below(each, "Value") for each in message.values]
     kind = message.WhichOneof("kind")
-    value = None if kind is None else getattr(message, kind)
+    value: Any = None if kind is None else getattr(message, kind)
     if kind == "struct_value":
         return below(value, "Struct")
     if kind == "list_value":

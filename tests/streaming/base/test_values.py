@@ -227,7 +227,8 @@ def test_a_date_that_python_has_not_is_told_in_full(days: int, text: str) -> Non
 
 def test_far_dates_are_ordered_among_dates_and_kept_but_not_computed_with() -> None:
     late, early = FarDate(FAR_DAYS), FarDate(-800_000)
-    assert sorted([late, date.max, early, date.min]) == [early, date.min, date.max, late]
+    days: list[Any] = [late, date.max, early, date.min]
+    assert sorted(days) == [early, date.min, date.max, late]
     assert late > date.max and date.max < late and early < date.min and date.min > early and not late < date.min
     assert late >= late and FarDate(FAR_DAYS) == late and late != date.max and {late: 1}[FarDate(FAR_DAYS)] == 1
     assert pickle.loads(pickle.dumps(late)) == copy.deepcopy(late) == late

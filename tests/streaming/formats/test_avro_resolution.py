@@ -330,7 +330,7 @@ def test_fields_that_nobody_declared_are_told_by_their_paths_at_every_depth() ->
             *more,
         )
 
-    value = {"address": None, "items": [], "by": {}, "new": 1}
+    value: dict[str, Any] = {"address": None, "items": [], "by": {}, "new": 1}
     (read,) = resolved(schema(("new", "int")), schema(), encoded(schema(("new", "int")), value))
     assert set(read.unknown) == {"new", "address.new", "items.new", "by.new"}
     assert read.wrong == {}

@@ -57,7 +57,8 @@ def http_server(tls: ssl.SSLContext | None = None) -> Iterator[HttpServer]:
             posted = Posted(self.headers["Idempotency-Key"], dict(self.headers), json.loads(body))
             server.posted.append(posted)
             answer = server.answer(posted)
-            status, headers, *body = answer if isinstance(answer, tuple) else (answer, {})
+            answered: tuple[Any, ...] = answer if isinstance(answer, tuple) else (answer, {})
+            status, headers, *said = answered
             if status == RESET:
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.connection.close()
@@ -65,7 +66,7 @@ def http_server(tls: ssl.SSLContext | None = None) -> Iterator[HttpServer]:
                 return
             if 200 <= status < 300:
                 server.taken.append(posted)
-            text = (body[0] if body else f"answer {status}").encode()
+            text = str(said[0] if said else f"answer {status}").encode()
             # Whoever asked may be gone by now.
             with suppress(ConnectionError):
                 self.send_response(status)

@@ -128,8 +128,9 @@ def test_an_integer_is_whole_and_within_its_type(type_: str) -> None:
     for value in (0, 1, -1, end - 1, -end):
         assert read(of.of_json, value) == value and type(read(of.of_json, value)) is int
         assert read(of.of_text, str(value)) == value
-    for value in (end, -end - 1, *NO_INTEGERS):
-        assert read(of.of_json, value) is None, value
+    wrong: tuple[Any, ...] = (end, -end - 1, *NO_INTEGERS)
+    for refused in wrong:
+        assert read(of.of_json, refused) is None, refused
     for text in (str(end), str(-end - 1), "", "1.0", "1e2", "+-1", " 1", "1 ", "1\n", "0x1", "1_0", "٣", "9" * 5_000):
         assert read(of.of_text, text) is None, text
     assert [read(of.of_text, text) for text in ("+5", "007", "-0", "0" * 5_000 + "5")] == [5, 7, 0, 5]
@@ -143,8 +144,9 @@ def test_a_decimal_is_never_rounded() -> None:
         assert read(of.of_text, text) == value, text
     assert {read(of.of_json, 5).as_tuple().exponent, read(of.of_json, Number("5e0")).as_tuple().exponent} == {-2}
     assert [read(of.of_json, value) for value in (5, -(10**8) + 1, 10**8, 10**5_000)] == [5, -(10**8) + 1, None, None]
-    for value in (True, "1.5", None, 1.5, [], {}):
-        assert read(of.of_json, value) is None, value
+    wrong: tuple[Any, ...] = (True, "1.5", None, 1.5, [], {})
+    for refused in wrong:
+        assert read(of.of_json, refused) is None, refused
     assert of.in_json == of.in_text == "a number within decimal(10,2)"
 
 
@@ -169,8 +171,9 @@ def test_a_double_is_finite_and_has_one_zero(type_: str, numbers: dict[str, floa
     assert read(of.of_json, 10**400) is None
     for zero in (read(of.of_json, Number("-0.0")), read(of.of_json, 0), read(of.of_text, "-0")):
         assert zero == 0.0 and math.copysign(1, zero) == 1
-    for value in (True, "1.5", None, [], math.nan):
-        assert read(of.of_json, value) is None, value
+    wrong: tuple[Any, ...] = (True, "1.5", None, [], math.nan)
+    for refused in wrong:
+        assert read(of.of_json, refused) is None, refused
     for text in ("NaN", "Infinity", "inf", "", ".", "e5", "1e", "1,5", " 1", "1_0", "0x1p3", "1d"):
         assert read(of.of_text, text) is None, text
     assert [read(of.of_text, text) for text in ("+1.", ".5", "1E+2")] == [1.0, 0.5, 100.0]
@@ -196,16 +199,18 @@ def test_a_date_lies_in_the_years_1_to_9999() -> None:
 
 @pytest.mark.parametrize("type_", ["date", "timestamp"])
 def test_no_number_is_a_time(type_: str) -> None:
-    for value in (0, 20260101, Number("1e3"), True, None, [], {}):
-        assert read(leaf(type_).of_json, value) is None
+    wrong: tuple[Any, ...] = (0, 20260101, Number("1e3"), True, None, [], {})
+    for refused in wrong:
+        assert read(leaf(type_).of_json, refused) is None
 
 
 def test_a_text_is_any_but_half_a_character() -> None:
     of = leaf("string")
     for text in ("", "a", "ü", "\U0001f600", "\0", "\u2028"):
         assert (read(of.of_json, text), read(of.of_text, text)) == (text, text)
-    for value in (HALF, f"x{HALF}y", "\udc00", 5, Number("5.0"), True, None, [], {}):
-        assert read(of.of_json, value) is None, value
+    wrong: tuple[Any, ...] = (HALF, f"x{HALF}y", "\udc00", 5, Number("5.0"), True, None, [], {})
+    for refused in wrong:
+        assert read(of.of_json, refused) is None, refused
     assert (of.in_json, of.in_text) == ("a JSON string", "text")
 
 
@@ -221,6 +226,14 @@ def test_a_boolean_is_one_of_two_words() -> None:
 
 
 def test_types_of_many_values_or_of_bytes_are_none_of_a_leaf() -> None:
-    types = ("binary", "array<int>", "map<string, int>", "struct<a: int>", "timestamp_ntz", "varchar(5)", "variant")
+    types: tuple[str, ...] = (
+        "binary",
+        "array<int>",
+        "map<string, int>",
+        "struct<a: int>",
+        "timestamp_ntz",
+        "varchar(5)",
+        "variant",
+    )
     types += ("decimal(39, 2)", "decimal(2, 3)", "decimal(0, 0)")
     assert [leaf_of(exp.DataType.build(type_, dialect="spark")) for type_ in types] == [None] * len(types)

@@ -79,7 +79,7 @@ def test_anything_but_one_record_of_its_fields_cannot_be_read() -> None:
 
 
 def test_an_escape_makes_the_next_sign_stand_for_itself_in_quotes_or_not() -> None:
-    records = {
+    records: dict[str, list[str | None]] = {
         r"a\;b;c": ["a;b", "c"],
         r"'a\'b''c\\';d": [r"a'b'c" + "\\", "d"],
         "a\\\nb;''": ["a\nb", ""],

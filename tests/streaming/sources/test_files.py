@@ -21,7 +21,7 @@ from streaming.base.errors import DeclarationError
 from streaming.examples import late_counts
 from streaming.lake.lake import Lake
 from streaming.log import read_batches
-from streaming.sources import files
+from streaming.sources import Source, files
 from streaming.spark import planned
 from tests.streaming.sources.contract import Reader, SourceCase, SourceContract
 from tests.support.feeds import land, readings
@@ -69,8 +69,9 @@ def test_one_task_takes_a_batch_of_small_files_and_writes_one_file(
     assert len({origin["position"] for origin in rows["_origin"].to_pylist()}) == 2
 
 
-def landed(lake: Lake, source: Files, files: dict[str, bytes], modified: int = 1_700_000_000) -> Path:
+def landed(lake: Lake, source: Source, files: dict[str, bytes], modified: int = 1_700_000_000) -> Path:
     """Files that were copied in one go: all have the same modification time, in seconds since the epoch."""
+    assert isinstance(source, Files)
     folder = Path(source.location(lake))
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():

@@ -57,7 +57,7 @@ def reasons_of(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str, lis
     return {row["id"]: row["_rejected"] for row in rows}
 
 
-def test_r17_a_row_that_a_rule_or_a_derived_column_fails_for_is_rejected_and_comes_back_when_repaired(
+def test_a_row_that_a_rule_or_a_derived_column_fails_for_is_rejected_and_comes_back_when_repaired(
     spark: SparkSession, lake: Lake
 ) -> None:
     by_hour = Windowed("by_hour", orders, Tumbling("1 hour"), {"n": agg.count()})
@@ -106,7 +106,7 @@ VIEWS = (
 )
 
 
-def test_r4_what_a_clock_or_an_operator_asks_of_a_row_keeps_no_row_from_the_log(
+def test_what_a_clock_or_an_operator_asks_of_a_row_keeps_no_row_from_the_log(
     spark: SparkSession, lake: Lake
 ) -> None:
     counts = {view.name: found for view in VIEWS if (found := runtime_of(view, lake).counts(moved)) is not None}

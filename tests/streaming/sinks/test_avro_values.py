@@ -30,7 +30,7 @@ def read_back(type_: pa.DataType, schema: Any, *values: Any) -> list[Any]:
     return [
         str(content).removeprefix("avro: the row is no record of the schema (")[:-1]
         if isinstance(content, ValueError)
-        else fastavro.schemaless_reader(BytesIO(content), encoded._schema)["v"]  # type: ignore[call-arg,index]
+        else fastavro.schemaless_reader(BytesIO(content), encoded._schema)["v"]  # type: ignore[index,call-overload]
         for content in encoded(["t"] * rows.num_rows, rows)
     ]
 

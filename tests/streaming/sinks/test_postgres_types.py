@@ -236,7 +236,7 @@ def test_columns_of_types_that_the_platform_does_not_have_are_cast_and_compared_
         "words": {"k": ["v"]},
         "bits": b"\x00\xff",
     }
-    wrong = {
+    wrong: dict[str, Any] = {
         "id": "no uuid",
         "doc": "{",
         "raw": "{",

@@ -63,8 +63,11 @@ class BlockReader:
     """
 
     def __init__(self, columns: Sequence[sql.Column], schema: pa.Schema, types: Sequence[pa.DataType]) -> None:
-        leaves = (leaf_of(kind_of(column)) for column in columns)
-        self._of = [*zip((column.required for column in columns), types, leaves, strict=True)]
+        self._of: list[tuple[bool, pa.DataType, Leaf]] = []
+        for column, type_ in zip(columns, types, strict=True):
+            leaf = leaf_of(kind_of(column))
+            assert leaf is not None
+            self._of.append((column.required, type_, leaf))
         self._parse = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
 
     def read(self, payloads: pa.BinaryArray) -> Block:

@@ -98,13 +98,12 @@ def _pieces(value: Any, longest: int | None = None) -> Iterator[str]:
 
 def _parsed(text: str) -> Any:
     try:
-        value, end = _SCAN(text, 0)
+        value, end = _DECODER.raw_decode(text)
     except _Twice as error:
         raise Unreadable(str(error)) from None
     except RecursionError:
         raise Unreadable(f"{_NO_OBJECT} of at most {DEEPEST} levels") from None
-    # It ends at once where there is nothing.
-    except (ValueError, StopIteration):
+    except ValueError:
         raise Unreadable(_NO_OBJECT) from None
     if end != len(text):
         raise Unreadable(_NO_OBJECT)
@@ -129,9 +128,9 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON")
 
 
-_SCAN = json.JSONDecoder(
+_DECODER = json.JSONDecoder(
     object_pairs_hook=_named_once, parse_float=Number, parse_int=_integer, parse_constant=_no_number
-).scan_once
+)
 
 
 def _is_too_deep(text: str) -> bool:

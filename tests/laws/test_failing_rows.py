@@ -23,7 +23,7 @@ from tests.support.seeds import draws
 Row = dict[str, Any]
 NUMBERS = (None, 0, 1, -1, 2, 7, 255, 2**31, -(2**31) - 1, 2**63 - 1, -(2**63), 10**15)
 TEXTS = (None, "", "x", "7", " 12 ", "2147483648", "1.5", "NaN", "-0", "y" * 12_000)
-LISTS = (None, [], [0], [1, 2], [None, 5, 0])
+LISTS: tuple[list[int | None] | None, ...] = (None, [], [0], [1, 2], [None, 5, 0])
 LEAST, MOST = {"int": -(2**31), "bigint": -(2**63)}, {"int": 2**31 - 1, "bigint": 2**63 - 1}
 
 

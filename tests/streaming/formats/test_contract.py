@@ -43,7 +43,7 @@ def test_json_with_values_within_values_keeps_the_contract(spark: SparkSession) 
         {"id": "_id"},
     )
     instant = datetime(2026, 1, 1, 0, 0, 0, 1)
-    good = {
+    good: dict[bytes, dict[str, Any]] = {
         b'{"_id":"a","items":[{"price":1.50,"qty":2},null],"by":{"k":{"n":1,"at":"2026-01-01T00:00:00.000001Z"},"l":null},'
         b'"st":{"d":"9999-12-31","x":0.5}}': {
             "id": "a",
@@ -59,7 +59,7 @@ def test_json_with_values_within_values_keeps_the_contract(spark: SparkSession) 
         b'{"_id":"e","items":[{"qty":1}],"by":{"k":{"at":"2026-01-01T00:00:00"}}}': frozenset({"items", "by"}),
         b'{"_id":"\\ud83d","st":{}}': frozenset({"id", "st"}),
     }
-    unknown = {
+    unknown: dict[bytes, frozenset[str]] = {
         b'{"_id":"f","id":"g","st":{"d":"2026-01-01","y":1},"by":{"k":{"z":1}}}': frozenset({"id", "st.y", "by.z"})
     }
     unreadable = (b'{"_id":"h","_id":"i"}', b'{"_id":"j"}]{"_id":"k"}', b"{'_id':'l'}", b'{"_id":NaN}')
@@ -102,7 +102,7 @@ def test_csv_keeps_the_contract(spark: SparkSession) -> None:
 
 def test_csv_with_a_header_in_each_payload_keeps_the_contract(spark: SparkSession) -> None:
     form = Csv("id string not null, size int", ";", "'", "\\", "NA", "latin-1", True, {"id": "No."})
-    good = {
+    good: dict[bytes, dict[str, Any]] = {
         "No.;size\n\u00fc\\;;5".encode("latin-1"): {"id": "\u00fc;", "size": 5},
         b"size;No.\r\nNA;''\r\n": {"id": "", "size": None},
     }

@@ -139,7 +139,7 @@ def leaf(draw: Draw, type_: Type) -> tuple[str, Any]:
         number = draw(st.floats(allow_nan=False, allow_infinity=False, width=32))
         return repr(number), number
     if kind == "boolean":
-        return draw(st.sampled_from([("true", True), ("false", False)]))  # type: ignore[no-any-return]
+        return draw(st.sampled_from([("true", True), ("false", False)]))
     if kind == "date":
         day = draw(st.dates())
         return f'"{day.isoformat()}"', day
@@ -200,7 +200,7 @@ def damaged(draw: Draw, type_: Type) -> str:
     if kind == "decimal":
         precision, scale = type_.digits
         more = [f"1e{precision - scale}", f"0.{'0' * scale}1", f"-{10 ** (precision - scale)}", f"1e-{scale + 1}"]
-    return draw(st.sampled_from([*more, *more, *(text for text in texts if text not in good.get(kind, set()))]))  # type: ignore[no-any-return]
+    return draw(st.sampled_from([*more, *more, *(text for text in texts if text not in good.get(kind, set()))]))
 
 
 def filled(text: str, leaves: list[tuple[str, Type, list[str]]]) -> str:

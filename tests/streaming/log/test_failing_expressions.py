@@ -106,9 +106,7 @@ VIEWS = (
 )
 
 
-def test_what_a_clock_or_an_operator_asks_of_a_row_keeps_no_row_from_the_log(
-    spark: SparkSession, lake: Lake
-) -> None:
+def test_what_a_clock_or_an_operator_asks_of_a_row_keeps_no_row_from_the_log(spark: SparkSession, lake: Lake) -> None:
     counts = {view.name: found for view in VIEWS if (found := runtime_of(view, lake).counts(moved)) is not None}
 
     def appended(head: Batch | None, *rows: dict[str, object]) -> Batch:

@@ -16,7 +16,7 @@ from streaming.log.batches import read_batches
 from streaming.service.supervisor import Supervisor
 from tests.support.feeds import land
 from tests.support.instants import at
-from tests.support.pipelines.beats import pipeline
+from tests.support.pipelines.beats import land_damaged, pipeline
 
 STREAM = pipeline.stream
 
@@ -31,6 +31,11 @@ class Feeder:
     def beat(self, value: int | None = 1, folder: Path | None = None) -> None:
         reading = {"id": "a", "at": at(10 * self.landed).isoformat(), "value": value}
         land(folder or self._folder, [reading], name=f"{self.landed:04}.json")
+        self.landed += 1
+
+    def damage(self) -> None:
+        """Land a file that crashes its batch."""
+        land_damaged(self._folder, f"{self.landed:04}")
         self.landed += 1
 
 

@@ -1,4 +1,6 @@
-"""A stream of heartbeats that does as it is told: a payload can make its batch crash, or hang."""
+"""A stream of heartbeats that does as it is told: a payload can make its batch hang, a file make it crash."""
+
+from pathlib import Path
 
 from streaming import BoundedOutOfOrderness, Files, Json, Pipeline, Rule, Stream, Tumbling, Windowed, agg
 from streaming.declare.restarts import ExponentialBackoff
@@ -13,14 +15,19 @@ beats = Stream(
     clock=BoundedOutOfOrderness("5 seconds"),
     rules=(Rule("value_present", "value is not null"),),
     derived={
-        # ANSI mode: the division raises, which no rule can catch, and crashes the batch whenever it is run.
-        "inverse": "case when value = 0 then 1 div value else 1 end",
         # As many milliseconds as the JVM was started with: the batch hangs in one process, and passes in the next.
         "pause": f"case when value < 0 then java_method('java.lang.Thread', 'sleep', cast({HANGS} as bigint)) end",
     },
 )
 
 by_id = Windowed("by_id", beats, Tumbling("10 seconds"), {"beats": agg.count(), "sum": agg.sum("value")}, by=("id",))
+
+
+def land_damaged(folder: Path, name: str) -> None:
+    """Land a file that is not packed as its name says: Spark fails in the midst of its batch, again and again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json.snappy").write_bytes(bytes([0, 0, 0, 10, 0, 0, 0, 5]) + b"\xff" * 5)
+
 
 pipeline = Pipeline(
     beats,

@@ -167,7 +167,18 @@ def _values(column: pa.Array, reading: Reading) -> list[Any]:
         return [as_map(*entries) for entries in _slices(column, (column.keys, column.items), reading)]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return [entries for (entries,) in _slices(column, (column.values,), reading)]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _texts(column)
     return list(column.to_pylist())
+
+
+def _texts(column: pa.Array) -> list[Any]:
+    """Where one is no UTF-8, which SQL makes of bytes, with surrogates for such bytes: on the way out it is refused."""
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        contents = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()).to_pylist()
+        return [None if content is None else content.decode(errors="surrogateescape") for content in contents]
 
 
 def _numbers(column: pa.Array) -> np.ndarray[Any, Any]:

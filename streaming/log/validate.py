@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache, partial, reduce
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from streaming.base import (
     END_OF_EVENT_TIMES,
@@ -93,12 +102,14 @@ class RowValidator:
         clean = self._is_read(names_in(expression))
         failed = computed.isNull() & clean
         why = F.when(failed, self._said("derived", f"{name} cannot be computed: {expression}", read))
-        # What the log says of an event time that is no time of a calendar is said of all of them.
-        beyond = None if name == self._stream.event_time else _beyond(value, frame.select(value).schema[0].dataType)
-        if beyond is not None:
-            far = self._said("derived", f"{name} has a time outside the years 1 to 9999: {expression}", read)
-            why, value = why.when(beyond & clean, far), F.when(~F.coalesce(beyond, F.lit(False)), value)
-        return {name: value, f"{_WHY_NOT}{name}": why}
+        type_, kept = frame.select(value).schema[0].dataType, value
+        for is_unreadable, what in _UNREADABLE:
+            # What the log says of an event time that is no time of a calendar is said of all of them.
+            found = None if name == self._stream.event_time else _somewhere(value, type_, is_unreadable)
+            if found is not None:
+                why = why.when(found & clean, self._said("derived", f"{name} has {what}: {expression}", read))
+                kept = F.when(~F.coalesce(found, F.lit(False)), kept)
+        return {name: kept, f"{_WHY_NOT}{name}": why}
 
     def _reasons_for(self, frame: DataFrame, kept_from: date | None) -> Column:
         """Where rows have conditions, these are looked at one by one, before the rows are judged."""
@@ -142,7 +153,8 @@ class RowValidator:
 
     def _value(self, name: str) -> Column:
         column, quote = F.col(f"`{name}`"), F.lit("'" if self._stream.types.get(name) == "string" else "")
-        text = column.cast("string")
+        # Bytes of whatever encoding may be among them.
+        text = F.make_valid_utf8(column.cast("string"))
         cut = F.when(F.length(text) > _LONGEST_VALUE, F.concat(F.substring(text, 1, _LONGEST_VALUE), F.lit("...")))
         return F.coalesce(F.concat(quote, F.coalesce(cut, text), quote), F.lit("null"))
 
@@ -247,41 +259,62 @@ def _inputs(stream: Stream) -> dict[str, frozenset[str]]:
     return inputs
 
 
-def _beyond(value: Column, type_: DataType) -> Column | None:
-    """Whether a value is, or has somewhere in it, a time outside the years 1 to 9999; None where its type has no time.
+_Asked = Callable[[Column, DataType], Column | None]
+"""A question about a value that has no parts; None where there is none to ask of its type."""
 
-    Python cannot read such a time, so the row could neither be shown nor delivered. Null where the value is null.
+
+def _is_beyond(value: Column, type_: DataType) -> Column | None:
+    """Whether it is a time outside the years 1 to 9999.
+
+    Python cannot read such a time, so the row could neither be shown nor delivered.
     """
     if isinstance(type_, DateType):
         return ~value.between(date_literal(date.min), date_literal(date.max))
     if isinstance(type_, TimestampType | TimestampNTZType):
         first, last = (literal(each.replace(tzinfo=UTC)) for each in (datetime.min, datetime.max))
         return ~value.cast("timestamp").between(first, last)
+    return None
+
+
+def _is_broken(value: Column, type_: DataType) -> Column | None:
+    """Whether it is a text that is no UTF-8, which SQL makes of bytes, and which no reader of the log could read."""
+    return ~F.is_valid_utf8(value) if isinstance(type_, StringType) else None
+
+
+_UNREADABLE = ((_is_beyond, "a time outside the years 1 to 9999"), (_is_broken, "a text that is no UTF-8"))
+"""What the log's readers cannot read, each in words."""
+
+
+def _somewhere(value: Column, type_: DataType, asked: _Asked) -> Column | None:
+    """Whether it is so of a value, or of a part of it at any depth; None where there is nothing to ask of its type.
+
+    Null where the value is null.
+    """
     if isinstance(type_, ArrayType):
         elements = type_.elementType
-        return _any(value, elements) if _has_time(elements) else None
+        return _any(value, elements, asked) if _asks(elements, asked) else None
     if isinstance(type_, MapType):
         sides = ((F.map_keys(value), type_.keyType), (F.map_values(value), type_.valueType))
-        parts = [_any(array, elements) for array, elements in sides if _has_time(elements)]
+        parts = [_any(array, elements, asked) for array, elements in sides if _asks(elements, asked)]
     elif isinstance(type_, StructType):
-        fields = (_beyond(value.getField(field.name), field.dataType) for field in type_.fields)
+        fields = (_somewhere(value.getField(field.name), field.dataType, asked) for field in type_.fields)
         parts = [F.coalesce(field, F.lit(False)) for field in fields if field is not None]
     else:
-        return None
+        return asked(value, type_)
     return reduce(operator.or_, parts) if parts else None
 
 
-def _any(array: Column, elements: DataType) -> Column:
-    def beyond(each: Column) -> Column:
-        found = _beyond(each, elements)
+def _any(array: Column, elements: DataType, asked: _Asked) -> Column:
+    def so(each: Column) -> Column:
+        found = _somewhere(each, elements, asked)
         assert found is not None
         return F.coalesce(found, F.lit(False))
 
-    return F.exists(array, beyond)
+    return F.exists(array, so)
 
 
-def _has_time(type_: DataType) -> bool:
-    return _beyond(F.lit(None), type_) is not None
+def _asks(type_: DataType, asked: _Asked) -> bool:
+    return _somewhere(F.lit(None), type_, asked) is not None
 
 
 def _known(time: Column) -> Column:

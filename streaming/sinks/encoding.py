@@ -44,10 +44,18 @@ def json_objects(rows: pa.Table) -> list[bytes]:
 
 
 def json_values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as `json` writes them: numbers, texts, booleans, None, lists and dicts."""
+    """The values of a column as `json` writes them: numbers, texts, booleans, None, lists and dicts.
+
+    A text that is no UTF-8, which `has_broken_text` finds, is written as bytes are.
+    """
     column = _decoded(column)
     write = _writer(column.type)
-    values = bare_values(column)
+    try:
+        values = bare_values(column)
+    except UnicodeDecodeError:
+        if len(column) > 1:
+            return [value for place in range(len(column)) for value in json_values(column.slice(place, 1))]
+        return json_values(column.cast(_bare(column.type, text=pa.binary())))
     return values if write is None else [None if value is None else write(value) for value in values]
 
 
@@ -74,8 +82,27 @@ def has_repeated_keys(column: pa.ChunkedArray) -> list[bool]:
     column = _decoded(column)
     if not _has_map(column.type):
         return []
-    check = _checker(column.type)
-    return [value is not None and check(value) for value in bare_values(column)]
+    # By their bytes, since a text may be no UTF-8.
+    bare = _bare(column.type, text=pa.binary())
+    check = _checker(bare)
+    return [value is not None and check(value) for value in column.cast(bare).to_pylist()]
+
+
+def has_broken_text(column: pa.ChunkedArray) -> list[bool]:
+    """For each value of a column, whether a text in it is no UTF-8, which SQL makes of bytes; empty where none is."""
+    column = _decoded(column)
+    if _bare(column.type) == _bare(column.type, text=pa.binary()) or _is_valid(column):
+        return []
+    # One by one, and copied: of a part of a nested column Arrow looks at the whole.
+    return [not _is_valid(column.take([place])) for place in range(len(column))]
+
+
+def _is_valid(column: pa.ChunkedArray) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def bare_values(column: pa.ChunkedArray) -> list[Any]:
@@ -170,20 +197,25 @@ def _is_plain(type_: pa.DataType) -> bool:
     return pa.types.is_null(type_) or any(is_type(type_) for is_type in is_types)
 
 
-def _bare(type_: pa.DataType) -> pa.DataType:
-    """A type with integers for what counts microseconds or days: Python's own types end with the year 9999."""
+def _bare(type_: pa.DataType, text: pa.DataType | None = None) -> pa.DataType:
+    """A type with integers for what counts microseconds or days: Python's own types end with the year 9999.
+
+    `text`: the type that texts are to have, if it is another one.
+    """
     types = pa.types
+    if text is not None and (types.is_string(type_) or types.is_large_string(type_)):
+        return text
     if types.is_timestamp(type_) or types.is_duration(type_) or types.is_time(type_):
         return pa.int64() if type_.bit_width == 64 and type_.unit == "us" else _of_micros(type_)
     if types.is_date32(type_):
         return pa.int32()
     if types.is_struct(type_):
-        return pa.struct([field.with_type(_bare(field.type)) for field in type_])
+        return pa.struct([field.with_type(_bare(field.type, text)) for field in type_])
     if types.is_map(type_):
         key, item = type_.key_field, type_.item_field
-        return pa.map_(key.with_type(_bare(key.type)), item.with_type(_bare(item.type)))
+        return pa.map_(key.with_type(_bare(key.type, text)), item.with_type(_bare(item.type, text)))
     if types.is_list(type_):
-        return pa.list_(type_.value_field.with_type(_bare(type_.value_type)))
+        return pa.list_(type_.value_field.with_type(_bare(type_.value_type, text)))
     return type_
 
 

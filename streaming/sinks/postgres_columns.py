@@ -205,7 +205,7 @@ class Conversion:
     def _exactness(self) -> str | None:
         column = self.column
         if self.is_array:
-            return "{value}::text::{back} = {staged}::{back}" if self._back != "text[]" or column.limit >= 0 else None
+            return self._exactness_of_array()
         if self.source == "jsonb":
             return None
         if self._is_float_for_money:
@@ -227,6 +227,18 @@ class Conversion:
         if self.source in (*_INSTANTS, "time", "interval") and column.internal in (*_INSTANTS, "time", "interval"):
             return "{value}::{free} = {staged}::{free}"
         return None
+
+    def _exactness_of_array(self) -> str | None:
+        elements = self.field.type.value_type
+        conditions = []
+        if self._back != "text[]":
+            conditions.append("{value}::text::{back} = {staged}::{back}")
+        elif self.column.limit >= 0:
+            conditions.append("{value}::{free} = {staged}::{free}")
+        if pa.types.is_list(elements) or pa.types.is_large_list(elements):
+            # Postgres has one array without elements, however many empty lists it came as.
+            conditions.append("({value}::text <> '{{}}' or {staged} = '{{}}')")
+        return " and ".join(conditions) or None
 
     def _holds_every_number(self) -> bool:
         """Whether a number is refused by the column itself, or kept with every digit."""

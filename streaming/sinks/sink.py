@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streaming.lake import Lake
 from streaming.sinks.comparison import Comparison
-from streaming.sinks.encoding import has_repeated_keys, json_texts
+from streaming.sinks.encoding import has_broken_text, has_repeated_keys, json_texts
 
 Guarantee = Literal["exactly once", "at least once"]
 """What a target promises when a batch is delivered again: `exactly once` where it is transactional or idempotent."""
@@ -70,9 +70,17 @@ class NumberedBatch:
         return replace(self, rows=self.rows.take(pa.array(positions, pa.int64())))
 
     def unwritable(self) -> list[RefusedRow]:
-        """The rows that no target is given, for nobody could read them back: a map in them has one key twice."""
+        """The rows that no target is given, for nobody could read them back.
+
+        A map in them has one key twice, or a text is no UTF-8.
+        """
         reasons: dict[int, str] = {}
         for name in self.selected.column_names:
+            for position, broken in enumerate(has_broken_text(self.rows[name])):
+                if broken:
+                    (text,) = json_texts(self.rows[name].slice(position, 1))
+                    why = f"column {name!r} has a text that is no UTF-8, {text}; deliver it as bytes (`cast(... as "
+                    reasons.setdefault(position, why + "binary)`), or leave such rows out with `where`.")
             for position, repeated in enumerate(has_repeated_keys(self.rows[name])):
                 if repeated:
                     (pairs,) = json_texts(self.rows[name].slice(position, 1))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import reduce
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -175,7 +176,7 @@ def _counted_again(
             yield current
     except Unsupported as error:
         yield Finding("first result", view.name, 0, 0, f"windows: not counted by DataFusion: {error}")
-    except DeltaError as error:
+    except (DeltaError, pa.ArrowException) as error:
         yield Finding("first result", view.name, 0, 0, f"windows: not counted by DataFusion, which fails: {error}")
 
 

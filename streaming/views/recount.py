@@ -15,7 +15,14 @@ import sqlglot
 from deltalake import DeltaTable, QueryBuilder
 from sqlglot import exp
 
-from streaming.base import EPOCH, MICROSECOND, interval, signed_interval
+from streaming.base import (
+    END_OF_EVENT_TIMES,
+    EPOCH,
+    FIRST_EVENT_TIME,
+    MICROSECOND,
+    interval,
+    signed_interval,
+)
 from streaming.declare import Aggregate, Windowed
 from streaming.operators import Finding
 from streaming.windows import SessionWindow, Sliding, Tumbling
@@ -23,11 +30,19 @@ from streaming.windows import SessionWindow, Sliding, Tumbling
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "integer", "bigint", "byte", "short", "long"})
 _DOUBLES = frozenset({"double", "float"})
 _DISCRETE = _INTEGERS | {"string", "boolean", "date", "timestamp"}
-_COMPARED = _INTEGERS | {"string", "boolean"}
-"""Types of columns that both engines compare alike with a literal."""
-_CONDITIONS = (exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.In)
-_TERMS = (exp.Column, exp.Identifier, exp.Literal, exp.Null, exp.Boolean, exp.Neg)
+_COMPARED = {
+    **dict.fromkeys(_INTEGERS | _DOUBLES, "number"),
+    "string": "text",
+    "boolean": "boolean",
+}
+"""Types of columns that both engines compare alike with a literal of the kind."""
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
+_CONDITIONS = (exp.And, exp.Or, exp.Not, exp.Is, *_COMPARISONS)
+_TERMS = (exp.Column, exp.Identifier, exp.Literal, exp.Null, exp.Boolean, exp.Neg, exp.Paren)
 _DOUBLE, _WIDE, _MICROS = "cast({0} as double)", "cast({0} as decimal(38, 0))", "arrow_cast({0}, 'Int64')"
+_IN_ORDER = "case when isnan({0}) then cast('NaN' as double) else cast({0} as double) + 0.0 end"
+"""A double as Spark orders it: DataFusion takes -0.0 for less than 0.0, and a NaN by its sign."""
+_INFINITY = "cast('Infinity' as double)"
 _EPSILON = 2.0**-52
 _GREATEST = 1.7e308
 _DAY = 86_400_000_000
@@ -77,7 +92,9 @@ class _Value:
 
     def differs(self, name: str, allowed: str) -> str:
         """SQL over the two sides of a result: whether its values are different by more than is `allowed`."""
-        stored, counted = f"max({name}) filter (where _side = 1)", f"max({name}) filter (where _side = 2)"
+        # Of doubles the sum of the one that there is: DataFusion's max has nothing below the least finite number.
+        one = "max" if self.tolerance is None else "sum"
+        stored, counted = (f"{one}({name}) filter (where _side = {side})" for side in (1, 2))
         if self.tolerance is None:
             return f"({stored} is distinct from {counted})"
         allowed = f"max({allowed}) filter (where _side = 2)"
@@ -90,10 +107,10 @@ class _Value:
 
 
 class Recount:
-    """The results of a view, counted from the files of its `log`.
+    """The results of a view, counted from the files of its `log`; aggregates that are not counted here are left out.
 
     Raises:
-        Unsupported: they are not counted here.
+        Unsupported: the windows, the keys or the choice of rows are none that are made here.
     """
 
     def __init__(self, view: Windowed, log: DeltaTable) -> None:
@@ -104,11 +121,15 @@ class Recount:
             raise Unsupported("rows that count once" if view.distinct else "what a function makes of a window")
         if others := [key for key in view.by if self._types.get(key) not in _DISCRETE]:
             raise Unsupported(f"the key {others[0]!r}")
+        at, chosen = _micros(view.of.event_time), "true" if view.where is None else self._condition(view.where)
         self._rows = self._windows(
-            f"select *, {_micros(view.of.event_time)} as _at, {_micros('_watermark')} as _stamp from log where "
-            f"(_day is not null) and ({'true' if view.where is None else self._condition(view.where)})"
+            f"select *, {at} as _at, {_micros('_watermark')} as _stamp from log where (_day is not null) and "
+            f"({at} >= {_instant(FIRST_EVENT_TIME)}) and ({at} < {_instant(END_OF_EVENT_TIMES)}) and {chosen}"
         )
-        self._values = {_name(name): self._value(each) for name, each in view.aggregates.items()}
+        values = {name: self._value(each) for name, each in view.aggregates.items()}
+        self._values = {_name(name): value for name, value in values.items() if value is not None}
+        left_out = ", ".join(name for name, value in values.items() if value is None)
+        self._without = f"; without {left_out}" if left_out else ""
         self._keys = ", ".join((*map(_name, view.by), "_start", "_end"))
 
     def first(self, first: DeltaTable, scope: Scope) -> Finding:
@@ -182,7 +203,9 @@ class Recount:
         for name, table in tables.items():
             engine.register(name, table)
         [row] = pa.table(engine.execute(query)).to_pylist()
-        return Finding(law, self._view.name, row["checked"], row["broken"], words + scope.told, independent=True)
+        return Finding(
+            law, self._view.name, row["checked"], row["broken"], words + self._without + scope.told, independent=True
+        )
 
     def _windows(self, rows: str) -> str:
         """SQL: the `rows` once per window, with `_start` and `_end` and whether they are `_on_time` for it."""
@@ -212,15 +235,21 @@ class Recount:
         bounds = f"min(_at) {whole} as _start, max(_at) {whole} + {gap} as _end"
         return f"select *, {bounds} from ({numbered}) as numbered"
 
-    def _value(self, aggregate: Aggregate) -> _Value:
+    def _value(self, aggregate: Aggregate) -> _Value | None:
+        """None where it is not counted here."""
         tree = sqlglot.parse_one(aggregate.sql, dialect="spark")
         if isinstance(tree, exp.Count) and isinstance(tree.this, exp.Literal):
             return _Value("count(*)")
-        if isinstance(tree, exp.CountIf):
-            return _Value("count(*) filter (where {0})", self._condition(tree.this.sql("spark")))
+        try:
+            if isinstance(tree, exp.CountIf):
+                return _Value("count(*) filter (where {0})", self._condition(tree.this.sql("spark")))
+            if isinstance(tree, exp.Avg) and isinstance(tree.this, exp.Cast) and tree.this.is_type("double"):
+                return _added(self._condition(tree.this.this.sql("spark")), averaged=True)
+        except Unsupported:
+            return None
         distinct = isinstance(tree, exp.ArraySize) and isinstance(tree.this, exp.ArrayUniqueAgg)
         value = tree.this.this if distinct else tree.this
-        type_ = self._types.get(value.name, "") if isinstance(value, exp.Column) else ""
+        type_ = self._type(value) if isinstance(value, exp.Column) else ""
         column = _name(value.name) if type_ else ""
         if distinct and type_ in _DISCRETE:
             return _Value("count(distinct {0})", column)
@@ -235,20 +264,45 @@ class Recount:
             return _Value("sum({0})", exact.format(column), exact)
         if isinstance(tree, exp.Min | exp.Max) and type_:
             return _extreme("min" if isinstance(tree, exp.Min) else "max", column, type_)
-        raise Unsupported(aggregate.meaning)
+        return None
+
+    def _type(self, column: exp.Column) -> str:
+        """Empty for what is no column of the rows, such as a field of a struct."""
+        return "" if column.table else self._types.get(column.name, "")
 
     def _condition(self, text: str) -> str:
         """A condition of Spark for DataFusion."""
         tree = sqlglot.parse_one(text, dialect="spark")
-        alike = all(self._types.get(node.name) in _COMPARED for node in tree.find_all(exp.Column))
-        if not alike or not all(isinstance(node, (*_CONDITIONS, *_TERMS)) for node in tree.walk()):
+        known = all(isinstance(node, (*_CONDITIONS, *_TERMS)) for node in tree.walk())
+        known = known and all(map(self._type, tree.find_all(exp.Column)))
+        if not known or self._kind(tree) != "boolean" or not all(map(self._is_alike, tree.find_all(*_COMPARISONS))):
             raise Unsupported(f"the condition {text!r}")
         # DataFusion takes more than it should into the right side of some operators, unless there are brackets.
         for node in list(tree.find_all(exp.Connector, exp.Not)):
             for side in ("this", "expression"):
                 if isinstance(node.args.get(side), exp.Expr) and not isinstance(node.args[side], exp.Paren):
                     node.set(side, exp.Paren(this=node.args[side]))
-        return f"({tree.sql('postgres', identify=True)})"
+        return f"({tree.transform(self._in_order).sql('postgres', identify=True)})"
+
+    def _is_alike(self, comparison: exp.Expr) -> bool:
+        """Whether all that is compared is of one kind, so that no engine casts a text to a number or the reverse."""
+        kinds = {self._kind(side) for side in comparison.iter_expressions() if not isinstance(side, exp.Null)}
+        return len(kinds) == 1 and None not in kinds
+
+    def _kind(self, node: exp.Expr) -> str | None:
+        """The kind of a part of a condition; None for what is not compared here."""
+        if isinstance(node, exp.Column):
+            return _COMPARED.get(self._type(node))
+        if isinstance(node, exp.Literal):
+            return "text" if node.is_string else "number"
+        if isinstance(node, exp.Paren) or (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal)):
+            return self._kind(node.this)
+        return "boolean" if isinstance(node, (exp.Boolean, *_CONDITIONS)) else None
+
+    def _in_order(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and self._type(node) in _DOUBLES:
+            return exp.Var(this=f"({_IN_ORDER.format(_name(node.name))})")
+        return node
 
 
 def _added(column: str, averaged: bool) -> _Value:
@@ -259,18 +313,27 @@ def _added(column: str, averaged: bool) -> _Value:
     return _Value("sum({0})", value, _DOUBLE, f"{amounts} * count({{0}}) * {_EPSILON!r}")
 
 
-def _extreme(function: str, column: str, type_: str) -> _Value:
-    """The least or greatest; of doubles NaN is the greatest, as in Spark, where DataFusion takes any of the two."""
+def _extreme(function: str, column: str, type_: str) -> _Value | None:
+    """The least or greatest; of doubles NaN is the greatest, as in Spark, where DataFusion takes any of the two.
+
+    Of numbers that are not finite it is asked whether there are any: to DataFusion, too, the finite ones have an end.
+    """
     if type_ in _INTEGERS | {"string", "date"} or type_.startswith("decimal"):
         return _Value(f"{function}({{0}})", column)
     if type_ == "timestamp":
         return _Value(f"{function}({{0}})", _MICROS.format(column), _MICROS)
     if type_ not in _DOUBLES:
-        raise Unsupported(f"the {function} of {type_}")
-    numbers = f"{function}({{0}}) filter (where not isnan({{0}}))"
-    special = "case when count(*) filter (where isnan({0})) > 0 then cast('NaN' as double) end"
-    order = (special, numbers) if function == "max" else (numbers, special)
-    return _Value(f"coalesce({', '.join(order)})", _DOUBLE.format(column), _DOUBLE, "cast(0 as double)")
+        return None
+    there = "case when count(*) filter (where {1}) > 0 then {0} end".format
+    in_order = [
+        there(f"-{_INFINITY}", f"{{0}} = -{_INFINITY}"),
+        f"{function}({{0}}) filter (where abs({{0}}) < {_INFINITY})",
+        there(_INFINITY, f"{{0}} = {_INFINITY}"),
+        there("cast('NaN' as double)", "isnan({0})"),
+    ]
+    if function == "max":
+        in_order.reverse()
+    return _Value(f"coalesce({', '.join(in_order)})", _DOUBLE.format(column), _DOUBLE, "cast(0 as double)")
 
 
 def _scale(decimal: str) -> int:

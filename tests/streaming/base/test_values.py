@@ -259,6 +259,16 @@ def test_instants_of_other_units_are_microseconds_too() -> None:
         assert python_values(pa.array([number, None], pa.timestamp(unit))) == [10**6, None]
 
 
+def test_a_text_that_is_no_utf_8_stops_nobody_and_is_refused_on_the_way_out() -> None:
+    for kind in (pa.string(), pa.large_string()):
+        contents = pa.array([b"\xffa", None, b"b"], pa.large_binary() if kind == pa.large_string() else pa.binary())
+        texts = pa.StructArray.from_arrays([contents.view(kind)], ["t"])
+        values = [each["t"] for each in python_values(texts)]
+        assert values == ["\udcffa", None, "b"]
+        with pytest.raises(ValueError, match="is no text in UTF-8"):
+            encoder(pa.string())(values[0])
+
+
 def test_nulls_of_all_kinds_are_none_and_others_stay() -> None:
     assert python_values(pa.nulls(2)) == [None, None]
     assert python_values(pa.array([], pa.int64())) == []

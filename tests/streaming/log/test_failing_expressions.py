@@ -168,3 +168,34 @@ def test_a_derived_time_that_python_cannot_read_rejects_its_row_at_every_depth(s
         assert [reason[: len(start)] for reason, start in zip(row["_rejected"], reasons, strict=True)] == reasons
         assert all(row[name] is None for name in ("day", "instant", "local", "deep", "keys"))
         assert row["plain"] is not None
+
+
+def test_a_derived_text_that_is_no_utf_8_rejects_its_row_at_every_depth_and_reasons_can_be_read(
+    spark: SparkSession,
+) -> None:
+    stream = Stream(
+        "broken",
+        Files("landing/broken"),
+        Json("id string, at timestamp, hex string"),
+        "at",
+        BoundedOutOfOrderness("0 seconds"),
+        derived={
+            "bytes": "unhex(hex)",
+            "text": "cast(bytes as string)",
+            "deep": "map(id, array(named_struct('text', cast(bytes as string), 'n', 1)))",
+            "ratio": "1 / (length(bytes) - 1)",
+        },
+    )
+    payloads = [
+        (f'{{"id":"{place}","at":"2026-01-01T00:00:00Z","hex":{text}}}'.encode(), place)
+        for place, text in enumerate(('"ff"', '"c3a9"', "null"))
+    ]
+    raw = spark.createDataFrame(payloads, "_raw binary, _origin bigint")
+    judged = RowValidator(stream)(stream.format.parse(raw), NOW).orderBy("_origin").toArrow().to_pylist()
+    assert judged[0]["_rejected"] == [
+        "derived: text has a text that is no UTF-8: cast(bytes as string), of bytes=\ufffd",
+        f"derived: deep has a text that is no UTF-8: {stream.derived['deep']}, of bytes=\ufffd, id='0'",
+        "derived: ratio cannot be computed: 1 / (length(bytes) - 1), of bytes=\ufffd",
+    ]
+    assert (judged[0]["text"], judged[0]["deep"], judged[0]["bytes"]) == (None, None, b"\xff")
+    assert [(row["_rejected"], row["text"]) for row in judged[1:]] == [(None, "\u00e9"), (None, None)]

@@ -17,6 +17,7 @@ from streaming.sinks.encoding import (
     contents,
     csv_table,
     date_text,
+    has_broken_text,
     has_repeated_keys,
     instant_text,
     json_objects,
@@ -127,6 +128,28 @@ def test_a_map_with_one_key_twice_is_found_at_every_depth_and_its_row_is_no_row_
     left, positions = batch.without({1})
     assert (left.rows["n"].to_pylist(), list(positions), left.key) == ([1, 3], [0, 2], batch.key)
     assert batch.without(set())[0] is batch
+
+
+def broken(content: bytes, *others: str) -> pa.ChunkedArray:
+    """Texts of which the first is no UTF-8; Arrow itself makes none."""
+    return pa.chunked_array([pa.array([content, *(each.encode() for each in others)], pa.binary()).view(pa.string())])
+
+
+def test_a_text_that_is_no_utf_8_makes_its_row_no_row_for_a_target_and_is_told_as_bytes() -> None:
+    texts = broken(b"caf\xe9", "caf\u00e9 \\", "")
+    nested = pa.chunked_array(
+        [pa.MapArray.from_arrays([0, 1, 1, 3], texts.chunk(0), pa.array([[1], None, [2]], pa.list_(pa.int64())))]
+    )
+    assert has_broken_text(texts) == [True, False, False]
+    assert has_broken_text(nested) == [True, False, False]
+    assert has_broken_text(texts.slice(1)) == has_broken_text(column(pa.binary(), b"\xff")) == []
+    assert plain_texts(texts) == ["caf\\xe9", "caf\u00e9 \\", ""]
+    assert json_texts(nested.slice(0, 1)) == ['{"caf\\\\xe9":[1]}']
+
+    batch = NumberedBatch("a/b", 0, 0, pa.table({"n": [1, 2, 3], "t": texts, "m": nested, REVISION: [0, 1, 2]}))
+    (refused,) = batch.unwritable()
+    assert refused.position == 0
+    assert refused.error.startswith("column 't' has a text that is no UTF-8, \"caf\\\\xe9\"; deliver it as bytes")
 
 
 def test_json_can_tell_bytes_from_the_text_of_their_escapes() -> None:

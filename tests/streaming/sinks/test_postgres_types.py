@@ -7,7 +7,7 @@ import random
 import re
 import struct
 from collections.abc import Iterator
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -174,6 +174,10 @@ CASES: list[tuple[str, Any, str]] = [
         ("real[]", [[0.1], [1 / 3]], "10"),
         ("integer[]", [[1], [3_000_000_000]], "10"),
         ("varchar(2)[]", [["ab"], ["abc"]], "10"),
+        ("timestamp(3)[]", pa.array([[1000], [1001], []], pa.list_(pa.timestamp("us"))), "101"),
+        ("date[]", [[date(2026, 1, 2)], [None]], "11"),
+        ("integer[]", [[[1], [2]], [[]], []], "101"),
+        ("text[]", [[["a"]], [[], []], [[None]]], "101"),
     ]  # fmt: skip
 """Types of columns, values for them, and which of these they hold (1) or would change (0)."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
+from heapq import heappop, heappush
 from pathlib import Path
 
 from pyarrow import fs
@@ -69,24 +71,24 @@ def listing_of(landing: str, names: Sequence[str] = ()) -> Listing:
         stored = (LandedFile(name, info.size, info.mtime_ns) for name, info in storage.walked(landing, is_visible))
         return Listing(tuple(file for file in stored if is_meant(file.name)))
     found, undecoded = [], []
-    for name, entry in _walked(root):
-        if not _is_decoded(name):
+    for name, status in _walked(root):
+        if status is None:
             undecoded.append(repr(os.fsencode(name))[2:-1])
-        elif is_meant(name) and entry.is_file():
-            try:
-                status = entry.stat()
-            except FileNotFoundError:
-                # It was moved away meanwhile.
-                continue
+        elif is_meant(name) and stat.S_ISREG(status.st_mode):
             found.append(LandedFile(name, status.st_size, status.st_mtime_ns))
     return Listing(tuple(found), tuple(sorted(undecoded)))
 
 
-def _walked(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Each visible entry with its relative path; links are followed, and each folder is looked into once."""
+def _walked(root: str) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Each visible entry but folders by its relative path; without a status where its name is no UTF-8.
+
+    Links are followed, and each folder is looked into once, links after all others: a file is known by its path, which
+    must not depend on the order in which a disk tells its entries.
+    """
     pending, seen = [""], set()
-    while pending:
-        folder = pending.pop()
+    links: list[str] = []
+    while pending or links:
+        folder = pending.pop() if pending else heappop(links)
         path = Path(root, folder)
         try:
             status = path.stat()
@@ -99,8 +101,21 @@ def _walked(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
             if not is_visible(entry.name):
                 continue
             name = f"{folder}/{entry.name}".lstrip("/")
-            yield name, entry
-            if _is_decoded(name) and entry.is_dir():
+            if not _is_decoded(name):
+                yield name, None
+                continue
+            try:
+                status = entry.stat()
+            except OSError as error:
+                # It was moved away meanwhile, or is a link that leads nowhere.
+                if isinstance(error, FileNotFoundError) or entry.is_symlink():
+                    continue
+                raise
+            if not stat.S_ISDIR(status.st_mode):
+                yield name, status
+            elif entry.is_symlink():
+                heappush(links, name)
+            else:
                 pending.append(name)
 
 

@@ -21,11 +21,9 @@ from streaming.formats.binary_leaves import (
     BIGINT_OF,
     DATE,
     DATE_OF,
-    FIRST_MICRO,
     INSTANT,
     INT,
     INT_OF,
-    LAST_MICRO,
     TEXT,
     Read,
     missing,
@@ -33,6 +31,7 @@ from streaming.formats.binary_leaves import (
     shown,
 )
 from streaming.formats.decoder import Row
+from streaming.formats.leaves import FIRST_MICRO, LAST_MICRO
 from streaming.formats.nested import Wrong
 
 Named = Mapping[str, Schema]

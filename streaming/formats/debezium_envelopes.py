@@ -7,12 +7,14 @@ from abc import ABC, abstractmethod
 from pyspark.sql import DataFrame
 
 from streaming.base import sql
+from streaming.formats.leaves import FIRST_MICRO, LAST_MICRO
 
 OP, AT, SOURCE, BEFORE, AFTER = "_op", "_at", "_source", "_before", "_after"
 """Columns of an opened envelope: the operation, a time as text, the source in JSON, and the rows as they came."""
 
 OPERATIONS = {"c": "created", "r": "read by a snapshot", "u": "updated", "d": "deleted"}
-FIRST_MILLI, LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999
+FIRST_MILLI, LAST_MILLI = FIRST_MICRO // 1_000, LAST_MICRO // 1_000
+"""The first and the last instant there is, in milliseconds since 1970."""
 
 CHANGE_OP, CHANGE_AT, CHANGE_SOURCE = "change_op", "change_at", "change_source"
 """What a change is, when it was committed, and where the database has it, as columns beside those of the row."""

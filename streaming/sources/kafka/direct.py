@@ -11,13 +11,14 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
+from streaming.base import LAST_MILLISECOND, to_micros
 from streaming.kafka import ClientOptions, for_librdkafka
 from streaming.sources.kafka.plan import Plan
 
-LAST_MILLI = 253_402_300_799_999
+LAST_MILLI = to_micros(LAST_MILLISECOND) // 1_000
 """The last millisecond of the year 9999."""
-FIRST_BEYOND_SPARK = 2**63 // 1_000_000 * 1_000 + 1_000
-"""Milliseconds that are no longer an instant of Spark, whose microseconds have 64 bits."""
+FIRST_BEYOND_SPARK = 2**63 // 1_000 + 1
+"""The first millisecond that is no instant of Spark, whose microseconds have 64 bits."""
 
 _AT_ONCE, _ANSWERS_WITHIN = 5_000, 60.0
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -98,7 +99,8 @@ class _Reader:
 
     def _origin(self, message: Message) -> dict[str, Any]:
         millis = millis_of(message.timestamp()[1])
-        pairs: Any = (message.headers() or []) if self.headers else None
+        # As Spark's reader has it, a record without any has null.
+        pairs: Any = (message.headers() or None) if self.headers else None
         return {
             "topic": message.topic(),
             "partition": message.partition(),

@@ -20,7 +20,8 @@ SHOWN = 50
 
 _NO_OBJECT = "the payload is not one JSON object"
 _BYTE_ORDER_MARK, _WHITE_SPACE = "\ufeff", " \t\n\r"
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
+# Possessive, as a hundred bytes of stack were needed for each character of a text otherwise.
+_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
 _LINE_ENDS = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _MANY_DIGITS = 300
 

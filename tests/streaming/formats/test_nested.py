@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
@@ -206,6 +207,15 @@ def test_as_many_levels_as_are_allowed_are_read_and_brackets_in_texts_are_none()
     assert "a" in object_of(b'{"a":' + b"[" * lists + b"]" * lists + b"}")
     assert object_of(b'{"a":"\\"' + b"[{" * DEEPEST + b'"}') == {"a": '"' + "[{" * DEEPEST}
     assert len(object_of(b'{"a":[' + b",".join([b"[]"] * 2_000) + b"]}")["a"]) == 2_000
+
+
+def test_a_long_text_beside_many_brackets_takes_no_more_memory_than_it_is_long() -> None:
+    payload = b'{"a":[' + b",".join([b"[]"] * DEEPEST) + b'],"b":"' + b"x" * 2_000_000 + b'"}'
+    tracemalloc.start()
+    object_of(payload)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5 * len(payload)
 
 
 def test_numbers_stand_in_a_text_of_json_as_they_were_written() -> None:

@@ -283,7 +283,7 @@ def _text(value: bytes, unknown: list[str]) -> str:
 
 
 def _words(field: FieldDescriptor) -> str:
-    """What a declared field takes, in words."""
+    """The values that a declared field takes, in words."""
     if field.message_type is not None:
         return "a map" if is_map(field) else f"a message {field.message_type.full_name}"
     return _OTHER_WORDS[field.type] if field.type in _OTHER_WORDS else _RANGES[field.type][2]

@@ -1,4 +1,4 @@
-"""What a payload is within a landed file, where it is not a line: a whole file, an element of an array, a record."""
+"""Payloads within a landed file that are no lines: a whole file, an element of an array, a record of CSV."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def check_payloads(payloads: Payloads, encoding: str) -> None:
 
 
 def is_read_whole(payloads: Payloads) -> bool:
-    """Whether Spark must read a file as one value, which is cut afterwards."""
+    """True where Spark must read a file as one value, which is cut afterwards."""
     return payloads != "lines"
 
 
@@ -106,7 +106,7 @@ def cut_files(rows: DataFrame, payloads: Payloads, encoding: str) -> DataFrame:
 
 
 def cut_of(payloads: Payloads) -> Cut:
-    """What a file is cut into."""
+    """The function that cuts a file into such payloads."""
     if isinstance(payloads, CsvRecords):
         cut = partial(
             records,

@@ -118,7 +118,7 @@ class Files(Source):
 
     @property
     def bounds(self) -> FileBounds:
-        """What a file may ask of whoever reads it."""
+        """The bounds of what a file may ask of whoever reads it."""
         return FileBounds(self.longest_line, self.largest_unpacked, is_read_whole(self.payloads))
 
     @property

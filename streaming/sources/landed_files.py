@@ -50,7 +50,7 @@ def as_glob(names: Sequence[str]) -> str:
 
 
 def matcher(names: Sequence[str]) -> Callable[[str], bool]:
-    """Whether the file at a path is meant by one of the patterns, or by none where there are none."""
+    """A function that is true for the path of a file whose name matches one of the patterns, or if there is none."""
     pattern = re.compile("|".join(map(translate, names)) or ".*", re.DOTALL)
     return lambda path: pattern.match(path.rpartition("/")[2]) is not None
 
@@ -64,7 +64,7 @@ class Listing:
 
 
 def listing_of(landing: str, names: Sequence[str] = ()) -> Listing:
-    """What is in a landing folder now; of its files those whose names match one of `names`, all where there is none."""
+    """The landing folder as it is now; of its files those whose names match one of `names`, all if there is none."""
     is_meant = matcher(names)
     files, root = storage.resolve(landing)
     if not isinstance(files, fs.LocalFileSystem):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.base.errors import DeclarationError, SourceError
-from streaming.kafka import ClientOptions, client_options, for_librdkafka, for_spark
+from streaming.kafka import ClientOptions, client_options, for_librdkafka, for_spark, for_tasks
 from streaming.sources import CommittedOffsets, Kafka
 from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, millis_of
 from streaming.sources.kafka.gaps import missing_runs
@@ -76,7 +76,7 @@ def test_a_declaration_is_a_value_and_shows_no_secret(start: Any) -> None:
     assert SCRAM["sasl.password"] not in repr(source) and "key to it" not in repr(source)
 
 
-def test_one_declaration_serves_both_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_declaration_serves_all_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = tmp_path / "ca.pem"
     authority.write_text("-----BEGIN CERTIFICATE-----")
     monkeypatch.setenv("KAFKA_PASSWORD", SCRAM["sasl.password"])
@@ -94,9 +94,16 @@ def test_one_declaration_serves_both_clients(tmp_path: Path, monkeypatch: pytest
         "kafka.ssl.truststore.type": "PEM",
         "kafka.ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----",
     }
+    # Tasks of a cluster have neither the variable nor the file.
+    within_tasks = for_tasks(SERVER, options)
+    assert within_tasks == {
+        **{name: value for name, value in asking.items() if name != "ssl.ca.location"},
+        "ssl.ca.pem": "-----BEGIN CERTIFICATE-----",
+    }
     monkeypatch.delenv("KAFKA_PASSWORD")
-    with pytest.raises(SourceError, match="name the variable 'KAFKA_PASSWORD', which is not set"):
-        for_spark(SERVER, options)
+    for made in (for_spark, for_tasks):
+        with pytest.raises(SourceError, match="name the variable 'KAFKA_PASSWORD', which is not set"):
+            made(SERVER, options)
     authority.unlink()
     with pytest.raises(SourceError, match=r"cannot be read .* name a PEM file"):
         for_spark(SERVER, ClientOptions({"ssl.ca.location": str(authority)}))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from time import process_time
 from typing import Any
 
 import pytest
@@ -223,6 +224,18 @@ def test_numbers_stand_in_a_text_of_json_as_they_were_written() -> None:
     assert text_of(object_of(text.encode())) == text
     digits = "1" * 5_000
     assert text_of(object_of(f'{{"a":{digits}}}'.encode())) == f'{{"a":{digits}}}'
+
+
+def test_a_value_at_the_deepest_level_is_text_as_fast_as_one_at_the_top() -> None:
+    numbers = ",".join(["1"] * 50_000)
+    levels = DEEPEST - 1
+    seconds = []
+    for text in (f'{{"a":[{numbers}]}}', f'{{"a":{"[" * levels}{numbers}{"]" * levels}}}'):
+        value = object_of(text.encode())
+        began = process_time()
+        assert text_of(value) == text
+        seconds.append(process_time() - began)
+    assert seconds[1] < 5 * seconds[0]
 
 
 def test_a_reason_shows_the_beginning_of_a_value_and_nothing_that_a_terminal_obeys() -> None:

@@ -79,6 +79,13 @@ def listing_of(landing: str, names: Sequence[str] = ()) -> Listing:
     return Listing(tuple(found), tuple(sorted(undecoded)))
 
 
+def undecoded_names(landing: str) -> tuple[str, ...]:
+    """The names below a landing folder that Java cannot open, with their bytes; only a local disk has such."""
+    files, _ = storage.resolve(landing)
+    # To list another storage may take minutes.
+    return listing_of(landing).undecoded if isinstance(files, fs.LocalFileSystem) else ()
+
+
 def _walked(root: str) -> Iterator[tuple[str, os.stat_result | None]]:
     """Each visible entry but folders by its relative path; without a status where its name is no UTF-8.
 

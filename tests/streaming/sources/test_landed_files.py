@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from streaming.sources.landed_files import listing_of
+from streaming.sources.landed_files import listing_of, undecoded_names
 
 
 def names_in(folder: Path) -> list[str]:
@@ -33,3 +33,11 @@ def test_a_file_is_listed_by_its_own_path_whatever_links_lead_there_and_when_the
         assert names_in(landing) == own
     (landing / "yy").symlink_to(other)
     assert names_in(landing) == own
+
+
+def test_names_that_are_no_utf_8_are_told_by_their_bytes_and_no_other_storage_is_asked_for_any(tmp_path: Path) -> None:
+    for name in (b"b\xff.json", b"\xc3.json", b"_h\xff.json", "ü.json".encode()):
+        (tmp_path / os.fsdecode(name)).write_text("x")
+    assert names_in(tmp_path) == ["ü.json"]
+    assert undecoded_names(str(tmp_path)) == (r"\xc3.json", r"b\xff.json")
+    assert undecoded_names("s3a://nobody/landing") == ()

@@ -41,7 +41,7 @@ class AvroDecoder(Decoder):
         return "avro"
 
     def rows(self, written: Schema, named: Mapping[str, Schema]) -> Rows:
-        """What makes rows of records of a schema, whose types that have a name are `named`."""
+        """The maker of rows from records of a schema, whose types that have a name are `named`."""
         return records_of(written, self.reader, named).row
 
     def row(self, content: bytes, identity: int | None, client: Any) -> Row:

@@ -21,11 +21,9 @@ from streaming.formats.binary_leaves import (
     BIGINT_OF,
     DATE,
     DATE_OF,
-    FIRST_MICRO,
     INSTANT,
     INT,
     INT_OF,
-    LAST_MICRO,
     TEXT,
     Read,
     missing,
@@ -33,6 +31,7 @@ from streaming.formats.binary_leaves import (
     shown,
 )
 from streaming.formats.decoder import Row
+from streaming.formats.leaves import FIRST_MICRO, LAST_MICRO
 from streaming.formats.nested import Wrong
 
 Named = Mapping[str, Schema]
@@ -44,7 +43,7 @@ _PROMOTED = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""What each type may have been written as, besides itself."""
+"""The types that each one may have been written as, besides itself."""
 
 _UNITS = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 _UUID = re.compile("[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
@@ -259,7 +258,7 @@ _NOTHING = object()
 _WHOLE = {"int": INT_OF, "long": BIGINT_OF}
 _PYTHON = {"string": str, "enum": str, "boolean": bool}
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
-"""What stands in JSON for fractions that JSON has no numbers for."""
+"""Texts that stand in JSON for fractions that JSON has no numbers for."""
 
 
 def _latin(default: str, kind: Mapping[str, Any]) -> bytes:
@@ -274,18 +273,18 @@ def _latin(default: str, kind: Mapping[str, Any]) -> bytes:
 
 
 def _written_name(theirs: Mapping[str, Any], declared: Mapping[str, Any]) -> str | None:
-    """What a declared field was called by who wrote it."""
+    """The name that a declared field was written under; None where it was not written."""
     return next((name for name in (declared["name"], *declared.get("aliases", ())) if name in theirs), None)
 
 
 def _meaning(kind: Mapping[str, Any]) -> str | None:
-    """What a logical type is of, without the unit that it is counted in."""
+    """A logical type without the unit that it is counted in; None where there is none."""
     logical = logical_of(kind)
     return None if logical is None else logical.removesuffix("-millis").removesuffix("-micros").removesuffix("-nanos")
 
 
 def _words(kind: Mapping[str, Any]) -> str:
-    """What a declared type takes, in words."""
+    """The values that a declared type takes, in words."""
     type_, logical = kind["type"], logical_of(kind)
     if logical == "decimal":
         precision, scale = decimal_of(kind) or (0, 0)

@@ -61,7 +61,7 @@ _CARRIERS = {
         ("long",),
     ),
 }
-"""What each logical type may be written as; anywhere else it counts for nothing, as Avro has it."""
+"""The types that each logical one may be written as; anywhere else it counts for nothing, as Avro has it."""
 
 _UUID_SIZE, _DURATION_SIZE = 16, 12
 

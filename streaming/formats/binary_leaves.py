@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from streaming.formats.json_text import cut
+from streaming.formats.leaves import FIRST_DAY, LAST_DAY
 from streaming.formats.nested import Wrong
 
 Read = Callable[[Any], Any]
@@ -16,10 +17,6 @@ Read = Callable[[Any], Any]
 INT, BIGINT = "a whole number within int", "a whole number within bigint"
 INSTANT, DATE, TEXT = "an instant of the years 1 to 9999", "a date of the years 1 to 9999", "text in UTF-8"
 
-FIRST_MICRO, LAST_MICRO = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The first and the last instant that Python knows, in microseconds since 1970."""
-
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _BYTES_SHOWN = 30
 
 
@@ -53,7 +50,7 @@ def whole(low: int, high: int, words: str) -> Read:
 
 INT_OF = whole(-(2**31), 2**31 - 1, INT)
 BIGINT_OF = whole(-(2**63), 2**63 - 1, BIGINT)
-DATE_OF = whole(_FIRST_DAY, _LAST_DAY, DATE)
+DATE_OF = whole(FIRST_DAY, LAST_DAY, DATE)
 
 
 def _plain(value: bytes | Decimal) -> str:

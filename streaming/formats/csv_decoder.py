@@ -45,8 +45,9 @@ def record_reader(signs: Signs) -> Callable[[str, int], tuple[Record, int]]:
     plain = f"((?!{quote})(?:[^{separator}{escape}\r\n]++{escaped})*+)"
     field = re.compile(f"(?:{quoted}|{plain})({separator}|\r\n?|\n|\\Z)", re.DOTALL)
     # Two signs of which the second one is meant.
-    in_quotes = re.compile(f"{quote}({quote}){escaped.replace('.', '(.)')}", re.DOTALL)
-    outside = re.compile(f"{escape}(.)", re.DOTALL) if escape else None
+    meant_by_escape = f"{escape}(.)"
+    in_quotes = re.compile(f"{quote}({quote}){f'|{meant_by_escape}' if escape else ''}", re.DOTALL)
+    outside = re.compile(meant_by_escape, re.DOTALL) if escape else None
     nulls = {"", signs.null}
     others = ["\r", "\n", signs.quote, *([signs.escape] if signs.escape else [])]
 

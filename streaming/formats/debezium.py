@@ -172,21 +172,19 @@ def _value(column: sql.Column) -> Column:
 
 
 def _is_unavailable(column: sql.Column) -> Column:
-    """Whether the value is the placeholder for one that was not sent."""
+    """True where the value is the placeholder for one that was not sent, and never null."""
     if column.type not in ("string", "binary"):
         return F.lit(False)
     return F.coalesce(_value(column) == F.lit(PLACEHOLDER).cast(column.type), F.lit(False))
 
 
 def _reason(column: sql.Column) -> Column:
-    """Why the value of a column cannot be read; a delete need not have one."""
+    """Why a column has no value; a delete need not have one."""
     reason = F.col(f"_row_wrong.`{column.name}`")
     if not column.required:
         return reason
-    there = F.col(OP).isNotNull() & ~F.col("_deleted")
-    missing = F.when(there & _value(column).isNull(), F.lit(f"required: {column.name} is missing"))
-    unavailable = F.when(there & _is_unavailable(column), F.lit(f"required: {column.name} {UNAVAILABLE}"))
-    return F.coalesce(reason, missing, unavailable)
+    is_refused = ~F.col("_deleted") & _is_unavailable(column)
+    return F.coalesce(reason, F.when(is_refused, F.lit(f"required: {column.name} {UNAVAILABLE}")))
 
 
 def _time(text: Column) -> Column:

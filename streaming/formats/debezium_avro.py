@@ -88,7 +88,7 @@ class OfAvro(Envelope):
         return judged.withColumn("_row", F.when(F.col("_deleted"), F.col(BEFORE)).otherwise(F.col(AFTER)))
 
     def _has_time(self, name: str) -> bool:
-        """Whether a field is a record with the time of the change, a number."""
+        """True for a field that is a record with the time of the change, a number."""
         named = named_in(self._change)
         for field in self._change["fields"]:
             if field["name"] == name:

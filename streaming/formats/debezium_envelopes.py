@@ -1,4 +1,4 @@
-"""What Debezium's envelopes say in every encoding, and the contract of an encoding that Spark opens."""
+"""Debezium's envelopes: all that they say in every encoding, and the contract of one that Spark opens."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from abc import ABC, abstractmethod
 from pyspark.sql import DataFrame
 
 from streaming.base import sql
+from streaming.formats.leaves import FIRST_MICRO, LAST_MICRO
 
 OP, AT, SOURCE, BEFORE, AFTER = "_op", "_at", "_source", "_before", "_after"
 """Columns of an opened envelope: the operation, a time as text, the source in JSON, and the rows as they came."""
 
 OPERATIONS = {"c": "created", "r": "read by a snapshot", "u": "updated", "d": "deleted"}
-FIRST_MILLI, LAST_MILLI = -62_135_596_800_000, 253_402_300_799_999
+FIRST_MILLI, LAST_MILLI = FIRST_MICRO // 1_000, LAST_MICRO // 1_000
+"""The first and the last instant there is, in milliseconds since 1970."""
 
 CHANGE_OP, CHANGE_AT, CHANGE_SOURCE = "change_op", "change_at", "change_source"
-"""What a change is, when it was committed, and where the database has it, as columns beside those of the row."""
+"""Columns beside those of the row: the kind of a change, when it was committed, and where the database has it."""
 
 CHANGE_UNAVAILABLE = "change_unavailable"
 """The columns of which the database did not send the value, as the change left it as it was."""
@@ -28,7 +30,7 @@ ADDED = (
 )
 
 PLACEHOLDER = "__debezium_unavailable_value"
-"""What connectors write for a large value that a change has left as it was, and that the database does not log."""
+"""The text that connectors write for a large value that a change left as it was, which the database does not log."""
 
 UNAVAILABLE = (
     "is unavailable: the database did not log the value, as the change left it as it was. Log whole rows, in Postgres "
@@ -58,5 +60,5 @@ class Envelope(ABC):
     def parsed(self, judged: DataFrame) -> DataFrame:
         """With `_row`, the values of `_before` where `_deleted` and of `_after` otherwise, `_row_wrong` and `_unknown`.
 
-        No value is required there. `_unreadable` may have become a reason against the row as a whole.
+        A required value that is missing is a reason in `_row_wrong`, but of a row that was deleted.
         """

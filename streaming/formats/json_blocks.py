@@ -18,7 +18,7 @@ import pyarrow.json
 from sqlglot import exp
 
 from streaming.base import sql
-from streaming.formats.leaves import FIRST_MICRO, LAST_MICRO, Leaf, leaf_of
+from streaming.formats.leaves import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, Leaf, leaf_of
 from streaming.formats.nested import kind_of
 
 _Type = exp.DataType.Type
@@ -38,8 +38,6 @@ _QUICK = {
 
 _DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-](0[0-9]|1[0-7]):?[0-5][0-9])$"
-_MICROS_A_DAY = 86_400_000_000
-_FIRST_DAY, _LAST_DAY = FIRST_MICRO // _MICROS_A_DAY, LAST_MICRO // _MICROS_A_DAY
 _ROW = re.compile(r" in row ([0-9]+)$")
 _PART = 500
 """Payloads that are read together where Arrow has refused one of a batch."""
@@ -161,7 +159,7 @@ def schema_of(columns: Sequence[sql.Column], fields: Mapping[str, str]) -> pa.Sc
 def _of_texts(texts: pa.Array, type_: pa.DataType, leaf: Leaf) -> pa.Array:
     """Texts as values of a type that counts from 1970; null where they are none."""
     if pa.types.is_date(type_):
-        form, counted, first, last = _DATE, pa.int32(), _FIRST_DAY, _LAST_DAY
+        form, counted, first, last = _DATE, pa.int32(), FIRST_DAY, LAST_DAY
     else:
         form, counted, first, last = _INSTANT, pa.int64(), FIRST_MICRO, LAST_MICRO
     formed = pc.match_substring_regex(texts, form)

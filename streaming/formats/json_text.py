@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from streaming.base import shown
@@ -20,7 +20,8 @@ SHOWN = 50
 
 _NO_OBJECT = "the payload is not one JSON object"
 _BYTE_ORDER_MARK, _WHITE_SPACE = "\ufeff", " \t\n\r"
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
+# Possessive, as a hundred bytes of stack were needed for each character of a text otherwise.
+_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
 _LINE_ENDS = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _MANY_DIGITS = 300
 
@@ -77,23 +78,41 @@ def cut(text: str) -> str:
 
 def _pieces(value: Any, longest: int | None = None) -> Iterator[str]:
     """The value bit by bit; of names and texts `longest` characters."""
-    if type(value) is dict:
-        yield "{"
-        for place, (name, each) in enumerate(value.items()):
-            yield f"{',' if place else ''}{json.dumps(name[:longest], ensure_ascii=False)}:"
-            yield from _pieces(each, longest)
-        yield "}"
-    elif type(value) is list:
-        yield "["
-        for place, each in enumerate(value):
-            if place:
-                yield ","
-            yield from _pieces(each, longest)
-        yield "]"
-    elif type(value) is Number:
-        yield str(value[:longest])
-    else:
-        yield json.dumps(value[:longest] if type(value) is str else value, ensure_ascii=False)
+    # A generator within a generator for each level would hand every bit through all of them.
+    open_: list[tuple[Iterator[tuple[str, Any]], str]] = [(iter([("", value)]), "")]
+    while open_:
+        members, end = open_[-1]
+        for before, each in members:
+            if type(each) is dict:
+                yield f"{before}{{"
+                open_.append((_members(each, longest), "}"))
+                break
+            if type(each) is list:
+                yield f"{before}["
+                open_.append((_elements(each), "]"))
+                break
+            yield before + _plain(each, longest)
+        else:
+            open_.pop()
+            yield end
+
+
+def _members(value: Mapping[str, Any], longest: int | None) -> Iterator[tuple[str, Any]]:
+    """The values of an object, each with what stands before it."""
+    for place, (name, each) in enumerate(value.items()):
+        yield f"{',' if place else ''}{json.dumps(name[:longest], ensure_ascii=False)}:", each
+
+
+def _elements(value: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """The elements of an array, each with what stands before it."""
+    for place, each in enumerate(value):
+        yield "," if place else "", each
+
+
+def _plain(value: Any, longest: int | None) -> str:
+    if type(value) is Number:
+        return str(value[:longest])
+    return json.dumps(value[:longest] if type(value) is str else value, ensure_ascii=False)
 
 
 def _parsed(text: str) -> Any:

@@ -34,9 +34,12 @@ _INSTANT = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_MICROS_A_DAY = 86_400_000_000
 FIRST_MICRO = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 LAST_MICRO = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 """The first and the last instant there is, of the years 1 and 9999, in microseconds since 1970."""
+FIRST_DAY, LAST_DAY = FIRST_MICRO // _MICROS_A_DAY, LAST_MICRO // _MICROS_A_DAY
+"""The first and the last date there is, in days since 1970."""
 _FLOAT = struct.Struct("<f")
 
 

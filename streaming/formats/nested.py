@@ -27,7 +27,7 @@ class Wrong(Exception):
         self.kind, self.path, self.words = kind, path, words
 
     def below(self, path: str) -> Wrong:
-        """The same thing, told of the value that it is in."""
+        """This error, told of the value that it is in."""
         return Wrong(self.kind, path + self.path, self.words)
 
     @property

@@ -20,11 +20,12 @@ from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[impor
 
 from streaming.formats.binary_leaves import BIGINT, INSTANT, INT, TEXT, missing, mistyped, shown
 from streaming.formats.decoder import Row
+from streaming.formats.leaves import FIRST_MICRO, LAST_MICRO
 from streaming.formats.nested import Wrong
 from streaming.formats.protobuf_types import ANY_JSON, TIMESTAMP, WRAPPERS, is_map
 
 _Type = FieldDescriptor
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+_FIRST_SECOND, _LAST_SECOND = FIRST_MICRO // 1_000_000, LAST_MICRO // 1_000_000
 _NANOS = 1_000_000_000
 _VARINT, _LENGTH_DELIMITED, _GROUP = 0, 2, 3
 _WIRE = {0: "varint", 1: "fixed64", 2: "bytes", 3: "group", 5: "fixed32"}
@@ -282,7 +283,7 @@ def _text(value: bytes, unknown: list[str]) -> str:
 
 
 def _words(field: FieldDescriptor) -> str:
-    """What a declared field takes, in words."""
+    """The values that a declared field takes, in words."""
     if field.message_type is not None:
         return "a map" if is_map(field) else f"a message {field.message_type.full_name}"
     return _OTHER_WORDS[field.type] if field.type in _OTHER_WORDS else _RANGES[field.type][2]

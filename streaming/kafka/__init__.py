@@ -10,6 +10,7 @@ from streaming.kafka.options import (
     for_librdkafka,
     for_producer,
     for_spark,
+    for_tasks,
     reads_committed,
 )
 
@@ -24,5 +25,6 @@ __all__ = [
     "for_librdkafka",
     "for_producer",
     "for_spark",
+    "for_tasks",
     "reads_committed",
 ]

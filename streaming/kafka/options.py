@@ -55,6 +55,12 @@ WRITER = (
     "transaction.timeout.ms",
 )
 """What a target may be given."""
+_CONTENT_OF = {
+    "ssl.ca.location": "ssl.ca.pem",
+    "ssl.certificate.location": "ssl.certificate.pem",
+    "ssl.key.location": "ssl.key.pem",
+}
+"""The options of librdkafka that take the content of a file instead of its place."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -128,6 +134,17 @@ def for_librdkafka(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
     """
     own = {name: value for name, value in _expanded(options).items() if name in (*_SHARED, ISOLATION)}
     return own | _of_every_client(servers)
+
+
+def for_tasks(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a client that reads in Spark's tasks, which have neither environment nor files of this process.
+
+    Raises:
+        SourceError: a variable of the environment is not set, or a file cannot be read.
+    """
+    own = for_librdkafka(servers, options)
+    content = {pem: _content(own, name) for name, pem in _CONTENT_OF.items() if name in own}
+    return {name: value for name, value in own.items() if name not in _CONTENT_OF} | content
 
 
 def for_producer(servers: str, options: Mapping[str, str]) -> dict[str, Any]:

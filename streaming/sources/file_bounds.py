@@ -23,10 +23,10 @@ class FileBounds:
     longest_line: int
     largest_unpacked: int
     whole: bool = False
-    """Whether a file is read as one value, so that all of it is bounded as a line is."""
+    """True where a file is read as one value, so that all of it is bounded as a line is."""
 
     def may_exceed(self, name: str, size: int) -> bool:
-        """Whether a file of this name and size must be looked into to know; of plain ones few must.
+        """True for a file of a name and size that must be looked into to know; of plain ones few must.
 
         Every packed one must, since one that is damaged fails in the midst of its batch.
         """

@@ -1,4 +1,4 @@
-"""What a payload is within a landed file, where it is not a line: a whole file, an element of an array, a record."""
+"""Payloads within a landed file that are no lines: a whole file, an element of an array, a record of CSV."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Cut = Callable[[bytes], Iterator[bytes]]
 class CsvRecords:
     """Each CSV record of a file is a payload, also one with line ends inside its quotes.
 
-    `separator` and `quote` are those of the `Csv` that reads the payloads. A quote counts where a field begins; what
-    follows one that is never closed is one payload, which `Csv` refuses.
+    `separator`, `quote` and `escape` are those of the `Csv` that reads the payloads. A quote counts where a field
+    begins; what follows one that is never closed is one payload, which `Csv` refuses.
 
     `header`: the first record of a file names the fields of the others, and is sent along with each of them, for a
     `Csv` that has `header=True` as well; columns may then stand in another order in each file. A file with nothing but
@@ -39,21 +39,26 @@ class CsvRecords:
     `comment`: records that begin with this sign are left out.
 
     Raises:
-        DeclarationError: a sign is not one character of ASCII.
+        DeclarationError: a sign is not one character of ASCII, or stands for two things.
     """
 
     separator: str = ","
     quote: str = '"'
     header: bool = False
     comment: str | None = None
+    escape: str | None = None
 
     def __post_init__(self) -> None:
         check_type("header of CsvRecords", self.header, bool, "True or False")
-        for name in ("separator", "quote", *(() if self.comment is None else ("comment",))):
-            sign = getattr(self, name)
+        signs = {"separator": self.separator, "quote": self.quote, "escape": self.escape, "comment": self.comment}
+        signs = {name: sign for name, sign in signs.items() if name in ("separator", "quote") or sign is not None}
+        for name, sign in signs.items():
             check_type(f"{name} of CsvRecords", sign, str, "one character")
             if len(sign) != 1 or not sign.isascii() or sign in "\r\n":
                 raise DeclarationError(f"{name}={sign!r} of CsvRecords is not one character of ASCII; write one.")
+        if len({*signs.values()}) < len(signs):
+            told = ", ".join(f"{name}={sign!r}" for name, sign in signs.items())
+            raise DeclarationError(f"the signs of CsvRecords are {told}, and one stands for two things; choose others.")
 
 
 Payloads = Literal["lines", "file", "array"] | CsvRecords
@@ -82,7 +87,7 @@ def check_payloads(payloads: Payloads, encoding: str) -> None:
 
 
 def is_read_whole(payloads: Payloads) -> bool:
-    """Whether Spark must read a file as one value, which is cut afterwards."""
+    """True where Spark must read a file as one value, which is cut afterwards."""
     return payloads != "lines"
 
 
@@ -101,10 +106,15 @@ def cut_files(rows: DataFrame, payloads: Payloads, encoding: str) -> DataFrame:
 
 
 def cut_of(payloads: Payloads) -> Cut:
-    """What a file is cut into."""
+    """The function that cuts a file into such payloads."""
     if isinstance(payloads, CsvRecords):
-        comment = None if payloads.comment is None else payloads.comment.encode()
-        cut = partial(records, separator=payloads.separator.encode(), quote=payloads.quote.encode(), comment=comment)
+        cut = partial(
+            records,
+            separator=payloads.separator.encode(),
+            quote=payloads.quote.encode(),
+            comment=(payloads.comment or "").encode(),
+            escape=(payloads.escape or "").encode(),
+        )
         return partial(_with_header, records=cut) if payloads.header else cut
     return elements if payloads == "array" else _whole
 
@@ -197,15 +207,20 @@ def _with_header(content: bytes, records: Cut) -> Iterator[bytes]:
         yield header + b"\n" + record
 
 
-def records(content: bytes, separator: bytes, quote: bytes, comment: bytes | None = None) -> Iterator[bytes]:
-    """The records of CSV, without the line ends behind them; those within quotes are kept.
+def records(
+    content: bytes, separator: bytes, quote: bytes, comment: bytes = b"", escape: bytes = b""
+) -> Iterator[bytes]:
+    """The records of CSV, without the line ends behind them; those within quotes, or behind an `escape`, are kept.
 
     A quote that never ends takes the rest of the file. What begins with the sign of a `comment` is left out, line by
     line, as a quote in it means nothing.
     """
-    q, s = re.escape(quote), re.escape(separator)
-    field = b"(?:%s(?:[^%s]++|%s%s)*+%s?+)?+[^%s\r\n]*+" % (q, q, q, q, q, s)
-    record = re.compile(b"(%s(?:%s%s)*+)(?:\r\n|[\r\n]|$)" % (field, s, field))
+    q, s, e = re.escape(quote), re.escape(separator), re.escape(escape)
+    # The file may end behind an escape.
+    escaped = b"|%s.?+" % e if escape else b""
+    quoted = b"%s(?:[^%s%s]++|%s%s%s)*+%s?+" % (q, q, e, q, q, escaped, q)
+    field = b"(?:%s)?+(?:[^%s%s\r\n]++%s)*+" % (quoted, s, e, escaped)
+    record = re.compile(b"(%s(?:%s%s)*+)(?:\r\n|[\r\n]|$)" % (field, s, field), re.DOTALL)
     place = len(_BOM) if content.startswith(_BOM) else 0
     left_out = re.compile(b"%s[^\r\n]*+(?:\r\n|[\r\n]|$)" % re.escape(comment)) if comment else None
     while place < len(content):

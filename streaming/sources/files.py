@@ -20,7 +20,7 @@ from streaming.sources.files_backlog import FilesBacklog, undecoded_warning
 from streaming.sources.files_comparison import compare_files
 from streaming.sources.files_moved import move_files, recorded_folder, taken_uri
 from streaming.sources.files_planned import sizes_of_planned, unreadable, vanished
-from streaming.sources.landed_files import as_glob, checked_names, listing_of
+from streaming.sources.landed_files import as_glob, checked_names, undecoded_names
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
 from streaming.spark import (
     JarGroup,
@@ -47,7 +47,8 @@ class Files(Source):
     A file's identity is its path: write under a hidden name (leading `.` or `_`) and rename. `path` is relative to
     the lake's root unless it is absolute or a URI. Files in its sub-folders are read too, those in hidden ones are
     not; so a file that was taken may be moved into a hidden folder such as `_done`, but nowhere else below `path`.
-    Links are followed. A file whose name is not UTF-8 is left out, and told of.
+    Links are followed; a file below has its own path, whatever links lead there as well. One whose name is not UTF-8 is
+    left out, and told of.
 
     `names`: patterns of the names of files that are read, such as `"*.json"` or `("*.json", "*.jsonl")`; others are
     left alone. `*` stands for any text, `?` for one character.
@@ -118,7 +119,7 @@ class Files(Source):
 
     @property
     def bounds(self) -> FileBounds:
-        """What a file may ask of whoever reads it."""
+        """The bounds of what a file may ask of whoever reads it."""
         return FileBounds(self.longest_line, self.largest_unpacked, is_read_whole(self.payloads))
 
     @property
@@ -152,7 +153,7 @@ class Files(Source):
         """
         self.check_there(spark, reading)
         location = self.location(reading.lake)
-        undecoded = undecoded_warning(listing_of(location).undecoded)
+        undecoded = undecoded_warning(undecoded_names(location))
         if undecoded:
             _log.warning("%s: %s", location, undecoded)
         content = (

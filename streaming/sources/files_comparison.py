@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.sources.files_backlog import undecoded_warning
-from streaming.sources.landed_files import listing_of, matcher
+from streaming.sources.landed_files import matcher, undecoded_names
 from streaming.sources.source import SourceChange, SourceComparison
 from streaming.spark import FileInfo, visible_files
 
@@ -21,7 +21,7 @@ def compare_files(spark: SparkSession, landing: str, origins: DataFrame, names: 
     one whose name is none of `names`.
     """
     ingested, is_meant = _ingested(origins), matcher(names)
-    changes = [SourceChange("waiting", name, undecoded_warning([name])) for name in listing_of(landing).undecoded]
+    changes = [SourceChange("waiting", name, undecoded_warning([name])) for name in undecoded_names(landing)]
     files = (file for file in visible_files(spark, landing) if is_meant(file.path))
     for file in sorted(files, key=lambda info: info.path):
         versions = ingested.get(_identity(file.path), [])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
+from heapq import heappop, heappush
 from pathlib import Path
 
 from pyarrow import fs
@@ -48,7 +50,7 @@ def as_glob(names: Sequence[str]) -> str:
 
 
 def matcher(names: Sequence[str]) -> Callable[[str], bool]:
-    """Whether the file at a path is meant by one of the patterns, or by none where there are none."""
+    """A function that is true for the path of a file whose name matches one of the patterns, or if there is none."""
     pattern = re.compile("|".join(map(translate, names)) or ".*", re.DOTALL)
     return lambda path: pattern.match(path.rpartition("/")[2]) is not None
 
@@ -62,31 +64,38 @@ class Listing:
 
 
 def listing_of(landing: str, names: Sequence[str] = ()) -> Listing:
-    """What is in a landing folder now; of its files those whose names match one of `names`, all where there is none."""
+    """The landing folder as it is now; of its files those whose names match one of `names`, all if there is none."""
     is_meant = matcher(names)
     files, root = storage.resolve(landing)
     if not isinstance(files, fs.LocalFileSystem):
         stored = (LandedFile(name, info.size, info.mtime_ns) for name, info in storage.walked(landing, is_visible))
         return Listing(tuple(file for file in stored if is_meant(file.name)))
     found, undecoded = [], []
-    for name, entry in _walked(root):
-        if not _is_decoded(name):
+    for name, status in _walked(root):
+        if status is None:
             undecoded.append(repr(os.fsencode(name))[2:-1])
-        elif is_meant(name) and entry.is_file():
-            try:
-                status = entry.stat()
-            except FileNotFoundError:
-                # It was moved away meanwhile.
-                continue
+        elif is_meant(name) and stat.S_ISREG(status.st_mode):
             found.append(LandedFile(name, status.st_size, status.st_mtime_ns))
     return Listing(tuple(found), tuple(sorted(undecoded)))
 
 
-def _walked(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Each visible entry with its relative path; links are followed, and each folder is looked into once."""
+def undecoded_names(landing: str) -> tuple[str, ...]:
+    """The names below a landing folder that Java cannot open, with their bytes; only a local disk has such."""
+    files, _ = storage.resolve(landing)
+    # To list another storage may take minutes.
+    return listing_of(landing).undecoded if isinstance(files, fs.LocalFileSystem) else ()
+
+
+def _walked(root: str) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Each visible entry but folders by its relative path; without a status where its name is no UTF-8.
+
+    Links are followed, and each folder is looked into once, links after all others: a file is known by its path, which
+    must not depend on the order in which a disk tells its entries.
+    """
     pending, seen = [""], set()
-    while pending:
-        folder = pending.pop()
+    links: list[str] = []
+    while pending or links:
+        folder = pending.pop() if pending else heappop(links)
         path = Path(root, folder)
         try:
             status = path.stat()
@@ -99,8 +108,21 @@ def _walked(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
             if not is_visible(entry.name):
                 continue
             name = f"{folder}/{entry.name}".lstrip("/")
-            yield name, entry
-            if _is_decoded(name) and entry.is_dir():
+            if not _is_decoded(name):
+                yield name, None
+                continue
+            try:
+                status = entry.stat()
+            except OSError as error:
+                # It was moved away meanwhile, or is a link that leads nowhere.
+                if isinstance(error, FileNotFoundError) or entry.is_symlink():
+                    continue
+                raise
+            if not stat.S_ISDIR(status.st_mode):
+                yield name, status
+            elif entry.is_symlink():
+                heappush(links, name)
+            else:
                 pending.append(name)
 
 

@@ -170,7 +170,7 @@ class Source(ABC):
         """The source partition of each row, by its `_origin`; never null, the same for all where there is but one."""
 
     def order_of(self, origin: Column) -> Column:
-        """What orders the rows of a batch as the source has them, by their `_origin`."""
+        """The column that orders the rows of a batch as the source has them, by their `_origin`."""
         return origin
 
     @abstractmethod

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Paths;
@@ -15,6 +16,7 @@ import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Set;
+import java.util.TreeSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
@@ -67,7 +69,12 @@ public class OrderedFiles extends FilterFileSystem {
     public FileStatus[] listStatus(Path folder) throws IOException {
         List found = new ArrayList();
         if (getScheme().equals(PREFIX + "file")) {
-            addLocal(Paths.get(folder.toUri().getPath(), NO_MORE), new HashSet(), found);
+            Set seen = new HashSet();
+            TreeSet links = new TreeSet();
+            addLocal(Paths.get(folder.toUri().getPath(), NO_MORE), seen, links, found);
+            while (!links.isEmpty()) {
+                addLocal((java.nio.file.Path) links.pollFirst(), seen, links, found);
+            }
         } else {
             addBelow(inner(folder), found);
         }
@@ -95,15 +102,23 @@ public class OrderedFiles extends FilterFileSystem {
                 continue;
             }
             if (entries[place].isDirectory()) {
-                addBelow(path, found);
+                try {
+                    addBelow(path, found);
+                } catch (FileNotFoundException gone) {
+                    // A folder of an object store goes with its last file.
+                    continue;
+                }
             } else {
                 found.add(entries[place]);
             }
         }
     }
 
-    /** Links are followed, and each folder is looked into once. What Java cannot open by its name is left out. */
-    private void addLocal(java.nio.file.Path folder, Set seen, List found) throws IOException {
+    /**
+     * Each folder is looked into once, and those behind `links` after all others: a file is known by its path, which
+     * must not depend on the order in which a disk tells its entries. What Java cannot open by its name is left out.
+     */
+    private void addLocal(java.nio.file.Path folder, Set seen, TreeSet links, List found) throws IOException {
         DirectoryStream entries;
         try {
             if (!seen.add(Files.readAttributes(folder, BasicFileAttributes.class).fileKey())) {
@@ -127,12 +142,18 @@ public class OrderedFiles extends FilterFileSystem {
                 BasicFileAttributes attributes;
                 try {
                     attributes = Files.readAttributes(entry, BasicFileAttributes.class);
-                } catch (NoSuchFileException gone) {
-                    continue;
+                } catch (FileSystemException error) {
+                    // It was moved away meanwhile, or is a link that leads nowhere.
+                    if (error instanceof NoSuchFileException || Files.isSymbolicLink(entry)) {
+                        continue;
+                    }
+                    throw error;
                 }
-                if (attributes.isDirectory()) {
-                    addLocal(entry, seen, found);
-                } else {
+                if (attributes.isDirectory() && Files.isSymbolicLink(entry)) {
+                    links.add(entry);
+                } else if (attributes.isDirectory()) {
+                    addLocal(entry, seen, links, found);
+                } else if (attributes.isRegularFile()) {
                     // A file is its URI to Spark's source, which has always been written with three slashes.
                     Path path = this.fs.makeQualified(new Path(null, null, entry.toString()));
                     long modified = attributes.lastModifiedTime().toMillis();

@@ -35,5 +35,5 @@ def holds(condition: Column, beside: str) -> Column:
 
 
 def refusal(error: AnalysisException) -> str:
-    """What Spark has against an expression, without its plan and SQL state."""
+    """The objection of Spark to an expression, without its plan and SQL state."""
     return str(error).splitlines()[0].partition(" SQLSTATE")[0].rstrip(".")

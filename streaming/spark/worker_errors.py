@@ -14,7 +14,7 @@ _UNDERLINED = re.compile(r"== SQL \(line \d+, position \d+\) ==\n(?P<sql>[^\n]*)
 
 
 def cause_in_words(error: BaseException | str) -> str:
-    """What an error of Spark says in one line: what was raised in a Python worker, or why and for which expression."""
+    """An error of Spark in one line: what was raised in a Python worker, or why and for which expression."""
     text = str(error).strip()
     if "Traceback (most recent call last):" in text:
         traced = re.split(r"\n\s*at |\n\s*JVM stacktrace", text)[0].splitlines()
@@ -55,6 +55,6 @@ def function_errors() -> Iterator[None]:
 
 
 def raised_in_workers(text: str) -> str | None:
-    """What a function raised in Spark's workers as it was told there, of Spark's `text`; None where none did."""
+    """The error of a function in Spark's workers as it was told there, of Spark's `text`; None where there is none."""
     match = re.search(rf"^(?:\w+\.)+{FunctionError.__name__}: (.*)$", text, re.MULTILINE)
     return None if match is None else match[1].strip()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Declared(Protocol):
-    """What the declaration of the source says."""
+    """The declaration of the source."""
 
     @property
     def start(self) -> object:
@@ -35,7 +35,7 @@ class Declared(Protocol):
 
     @property
     def when_lost(self) -> str:
-        """Whether to go on without what was lost."""
+        """`"skip"` where reading goes on without rows that were lost."""
 
     @property
     def servers(self) -> str:
@@ -47,7 +47,7 @@ class Declared(Protocol):
 
     @property
     def headers(self) -> bool:
-        """Whether the headers of records are read."""
+        """True where the headers of records are read."""
 
     def location(self, lake: Lake) -> str:
         """Servers and topics."""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.kafka import ClientOptions, for_librdkafka
+from streaming.base import LAST_MILLISECOND, to_micros
+from streaming.kafka import ClientOptions, for_tasks
 from streaming.sources.kafka.plan import Plan
 
-LAST_MILLI = 253_402_300_799_999
+LAST_MILLI = to_micros(LAST_MILLISECOND) // 1_000
 """The last millisecond of the year 9999."""
-FIRST_BEYOND_SPARK = 2**63 // 1_000_000 * 1_000 + 1_000
-"""Milliseconds that are no longer an instant of Spark, whose microseconds have 64 bits."""
+FIRST_BEYOND_SPARK = 2**63 // 1_000 + 1
+"""The first millisecond that is no instant of Spark, whose microseconds have 64 bits."""
 
 _AT_ONCE, _ANSWERS_WITHIN = 5_000, 60.0
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -39,9 +40,13 @@ _DDL = (
 
 
 def read_directly(spark: SparkSession, servers: str, options: ClientOptions, headers: bool, plan: Plan) -> DataFrame:
-    """The records of a plan as `_raw` and `_origin`, one task a partition of a topic."""
+    """The records of a plan as `_raw` and `_origin`, one task a partition of a topic.
+
+    Raises:
+        SourceError: a variable of the environment is not set, or a file of the options cannot be read.
+    """
     ranges = [(topic, number, first, end) for (topic, number), (first, end) in sorted(plan.items()) if first < end]
-    reader = _Reader(servers, options, headers)
+    reader = _Reader(for_tasks(servers, options), headers)
     planned = spark.createDataFrame(ranges, "topic string, number int, first bigint, end bigint")
     return planned.repartitionByRange(len(ranges) or 1, "topic", "number").mapInArrow(reader.batches, _DDL)
 
@@ -53,8 +58,7 @@ def millis_of(timestamp: int) -> int | None:
 
 @dataclass(frozen=True)
 class _Reader:
-    servers: str
-    options: ClientOptions
+    config: Mapping[str, Any] = field(repr=False)
     headers: bool
 
     def batches(self, ranges: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,10 +68,9 @@ class _Reader:
                 yield self._batch(messages)
 
     def _messages(self, partition: tuple[str, int], first: int, end: int) -> Iterator[list[Message]]:
-        config: Mapping[str, Any] = for_librdkafka(self.servers, self.options)
         own = {"group.id": "tidemark", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         # The marker of a transaction at the end of a range brings no message, but the end of the partition is told.
-        consumer = Consumer({**config, **own, "enable.partition.eof": True})
+        consumer = Consumer({**self.config, **own, "enable.partition.eof": True})
         try:
             consumer.assign([TopicPartition(*partition, first)])
             heard, last_error = time.monotonic(), "no answer"
@@ -98,7 +101,8 @@ class _Reader:
 
     def _origin(self, message: Message) -> dict[str, Any]:
         millis = millis_of(message.timestamp()[1])
-        pairs: Any = (message.headers() or []) if self.headers else None
+        # As Spark's reader has it, a record without any has null.
+        pairs: Any = (message.headers() or None) if self.headers else None
         return {
             "topic": message.topic(),
             "partition": message.partition(),

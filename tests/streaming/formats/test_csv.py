@@ -94,6 +94,9 @@ def test_an_escape_makes_the_next_sign_stand_for_itself_in_quotes_or_not() -> No
     assert {text: read(form, text.encode()) for text in records} == {
         text: Row(record) for text, record in records.items()
     }
+    for escape in ".^-$":
+        dotted = record_reader(Signs(",", '"', escape))
+        assert dotted(f'a{escape},b,"c{escape}"d"', 0)[0] == ["a,b", 'c"d']
     for text in ("a;b\\", "a;'b\\'", "'a\\"):
         assert str(read(form, text.encode())).endswith("that is not closed, or text that follows one"), text
 

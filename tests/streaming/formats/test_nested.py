@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from time import process_time
 from typing import Any
 
 import pytest
@@ -208,11 +210,32 @@ def test_as_many_levels_as_are_allowed_are_read_and_brackets_in_texts_are_none()
     assert len(object_of(b'{"a":[' + b",".join([b"[]"] * 2_000) + b"]}")["a"]) == 2_000
 
 
+def test_a_long_text_beside_many_brackets_takes_no_more_memory_than_it_is_long() -> None:
+    payload = b'{"a":[' + b",".join([b"[]"] * DEEPEST) + b'],"b":"' + b"x" * 2_000_000 + b'"}'
+    tracemalloc.start()
+    object_of(payload)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5 * len(payload)
+
+
 def test_numbers_stand_in_a_text_of_json_as_they_were_written() -> None:
     text = '{"a":[1.50,1e5,-0.0,9007199254740993,99999999999999.99,true,null,"x\\"y\\n"],"b c":{"d":[],"e":{}}}'
     assert text_of(object_of(text.encode())) == text
     digits = "1" * 5_000
     assert text_of(object_of(f'{{"a":{digits}}}'.encode())) == f'{{"a":{digits}}}'
+
+
+def test_a_value_at_the_deepest_level_is_text_as_fast_as_one_at_the_top() -> None:
+    numbers = ",".join(["1"] * 50_000)
+    levels = DEEPEST - 1
+    seconds = []
+    for text in (f'{{"a":[{numbers}]}}', f'{{"a":{"[" * levels}{numbers}{"]" * levels}}}'):
+        value = object_of(text.encode())
+        began = process_time()
+        assert text_of(value) == text
+        seconds.append(process_time() - began)
+    assert seconds[1] < 5 * seconds[0]
 
 
 def test_a_reason_shows_the_beginning_of_a_value_and_nothing_that_a_terminal_obeys() -> None:

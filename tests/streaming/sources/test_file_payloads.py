@@ -93,6 +93,28 @@ def test_a_line_end_ends_a_record_unless_it_stands_in_quotes(content: bytes, pay
     assert list(records(content, b",", b'"')) == payloads
 
 
+@given(st.lists(FIELDS, max_size=5), st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_NONE]), st.sampled_from("\\.^-"))
+def test_what_stands_behind_an_escape_ends_no_record(rows: list[list[str]], quoting: Any, escape: str) -> None:
+    text = io.StringIO()
+    how: dict[str, Any] = {"quoting": quoting, "escapechar": escape, "doublequote": False}
+    csv.writer(text, **how).writerows(rows)
+    cut = list(cut_of(CsvRecords(escape=escape))(text.getvalue().encode()))
+    assert [next(csv.reader(io.StringIO(piece.decode(), ""), **how)) for piece in cut] == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "payloads"),
+    [
+        # Half a record would be a whole one to whoever reads it.
+        (b'1,"a\\"b\n2,c"\n3,d', [b'1,"a\\"b\n2,c"', b"3,d"]),
+        (b"1,a\\\nb\r\n2,c\\", [b"1,a\\\nb", b"2,c\\"]),
+        (b'1,"a\\', [b'1,"a\\']),
+    ],
+)
+def test_a_line_end_or_a_quote_behind_an_escape_belongs_to_its_field(content: bytes, payloads: list[bytes]) -> None:
+    assert list(cut_of(CsvRecords(escape="\\"))(content)) == payloads
+
+
 @pytest.mark.parametrize(
     ("content", "payloads"),
     [
@@ -142,3 +164,6 @@ def test_payloads_that_nobody_knows_are_refused_with_those_that_there_are() -> N
             CsvRecords(quote=sign)
         with pytest.raises(DeclarationError, match=r"comment=.* of CsvRecords is not one character of ASCII"):
             CsvRecords(comment=sign)
+    for signs in ({"quote": ","}, {"escape": '"'}, {"comment": '"'}, {"comment": "#", "escape": "#"}):
+        with pytest.raises(DeclarationError, match="and one stands for two things; choose others"):
+            CsvRecords(**signs)

@@ -94,7 +94,11 @@ def test_a_folder_that_was_copied_in_one_go_has_no_late_row_because_of_it(spark:
 
 
 def test_files_come_by_time_then_path_through_links_and_only_those_that_are_meant(
-    spark: SparkSession, lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    spark: SparkSession,
+    lake: Lake,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     source = Files("landing", files_per_batch=4, names=("*.json", "?.txt"))
     folder = Path(source.location(lake))
@@ -104,16 +108,24 @@ def test_files_come_by_time_then_path_through_links_and_only_those_that_are_mean
     landed(lake, source, {name: name.encode() for name in names})
     landed(lake, source, {"first.json": b"first.json"}, modified=1_600_000_000)
     (folder / "sub" / "loop").symlink_to(tmp_path, target_is_directory=True)
-    (folder / "gone.json").symlink_to(tmp_path / "nowhere")
+    other = tmp_path_factory.mktemp("other")
+    landed(lake, Files(str(other)), {"o.json": b"x/o.json"})
+    # A file has one path, by its own folder where that is below, and else by the first link.
+    for link, leads in {"sub/a": tmp_path / "sub", "y": other, "x": other}.items():
+        (folder / link).symlink_to(leads, target_is_directory=True)
+    # Nothing of these can be read, nor keeps anything else from being read.
+    for link, nowhere in {"gone.json": "nowhere", "itself.json": "itself.json", "below.json": "z.json/a"}.items():
+        (folder / link).symlink_to(nowhere)
+    os.mkfifo(folder / "pipe.json")
     (folder / os.fsdecode(b"bad\xff.json")).write_text("unseen")
 
     reader = Reader(spark, lake, source)
     count = source.backlog(lake, reader.checkpoint)
-    assert (count({}).items, count({}).warning) == (7, NOT_UTF8)
+    assert (count({}).items, count({}).warning) == (8, NOT_UTF8)
     batches = reader.read_on()
     assert NOT_UTF8 in caplog.text
     # By the path as `_origin` has it, where a space is %20 and a letter that is not ASCII stays.
-    paths = ["first.json", "b!c.json", "b c.json", "e.txt", "sub/a.json", "z.json", "é.json"]
+    paths = ["first.json", "b!c.json", "b c.json", "e.txt", "sub/a.json", "x/o.json", "z.json", "é.json"]
     assert [sorted(payload.decode() for payload, _ in rows) for rows in batches.values()] == [
         sorted(paths[:4]),
         sorted(paths[4:]),

@@ -22,6 +22,7 @@ from streaming.audit.laws import audit
 from streaming.base.errors import CheckpointError, SourceError
 from streaming.sources import Kafka
 from streaming.sources.kafka import client
+from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK
 from tests.streaming.sources.contract import SourceCase, SourceContract
 from tests.support.instants import at, ms
 from tests.support.kafka import PASSWORD, USER, Broker, Message
@@ -392,7 +393,7 @@ def test_records_without_a_time_that_an_instant_can_have_are_read_and_their_time
 ) -> None:
     kafka.create(topic, message_timestamp_after_max_ms=str(2**63 - 1))
     producer = Producer({"bootstrap.servers": kafka.servers, "log_level": 0})
-    for place, millis in enumerate((ms(at(1)), 9_300_000_000_000_000, 300_000_000_000_000, ms(at(2)))):
+    for place, millis in enumerate((ms(at(1)), FIRST_BEYOND_SPARK, 300_000_000_000_000, ms(at(2)))):
         producer.produce(topic, event(place), b"key", 0, timestamp=millis, headers=[("h", b"x")])
         assert producer.flush(30) == 0
     kafka.send_transaction(topic, events(4))
@@ -407,4 +408,5 @@ def test_records_without_a_time_that_an_instant_can_have_are_read_and_their_time
     times = [None if each["timestamp"] is None else ms(each["timestamp"].astimezone(UTC)) for each in origins]
     assert times[:4] == [ms(at(1)), None, None, ms(at(2))]
     assert {bytes(each["key"]) for each in origins[:4]} == {b"key"} and origins[1]["headers"][0]["key"] == "h"
+    assert origins[4]["headers"] is None
     assert findings(spark, lake, pipeline) == []

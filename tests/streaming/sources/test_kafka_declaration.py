@@ -1,10 +1,10 @@
-"""What of topics as a source needs no broker: the declaration, options, ranges of offsets, runs that are missing."""
+"""All of topics as a source that needs no broker: the declaration, options, ranges of offsets, times, missing runs."""
 
 from __future__ import annotations
 
 import copy
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.base.errors import DeclarationError, SourceError
-from streaming.kafka import ClientOptions, client_options, for_librdkafka, for_spark
+from streaming.kafka import ClientOptions, client_options, for_librdkafka, for_spark, for_tasks
 from streaming.sources import CommittedOffsets, Kafka
+from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, millis_of
 from streaming.sources.kafka.gaps import missing_runs
 from streaming.sources.kafka.memory import KafkaMemory
 from streaming.sources.kafka.ranges import Ranges, beyond, joined, size, within, without, words
@@ -75,7 +76,7 @@ def test_a_declaration_is_a_value_and_shows_no_secret(start: Any) -> None:
     assert SCRAM["sasl.password"] not in repr(source) and "key to it" not in repr(source)
 
 
-def test_one_declaration_serves_both_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_declaration_serves_all_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = tmp_path / "ca.pem"
     authority.write_text("-----BEGIN CERTIFICATE-----")
     monkeypatch.setenv("KAFKA_PASSWORD", SCRAM["sasl.password"])
@@ -93,9 +94,16 @@ def test_one_declaration_serves_both_clients(tmp_path: Path, monkeypatch: pytest
         "kafka.ssl.truststore.type": "PEM",
         "kafka.ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----",
     }
+    # Tasks of a cluster have neither the variable nor the file.
+    within_tasks = for_tasks(SERVER, options)
+    assert within_tasks == {
+        **{name: value for name, value in asking.items() if name != "ssl.ca.location"},
+        "ssl.ca.pem": "-----BEGIN CERTIFICATE-----",
+    }
     monkeypatch.delenv("KAFKA_PASSWORD")
-    with pytest.raises(SourceError, match="name the variable 'KAFKA_PASSWORD', which is not set"):
-        for_spark(SERVER, options)
+    for made in (for_spark, for_tasks):
+        with pytest.raises(SourceError, match="name the variable 'KAFKA_PASSWORD', which is not set"):
+            made(SERVER, options)
     authority.unlink()
     with pytest.raises(SourceError, match=r"cannot be read .* name a PEM file"):
         for_spark(SERVER, ClientOptions({"ssl.ca.location": str(authority)}))
@@ -131,3 +139,13 @@ def test_an_empty_range_keeps_its_place_and_is_told_as_nothing() -> None:
     memory = KafkaMemory("q", "latest", {"a": "id"}, {"id": {"0": ((5, 5),)}}, {"a-0": 2}, {"a-1": ((1, 3),)})
     assert KafkaMemory.from_json(memory.to_json()) == memory
     assert KafkaMemory.from_json({}) == KafkaMemory() and memory.of("id", 0) == ((5, 5),) and memory.of("id", 1) is None
+
+
+def test_the_time_of_a_record_is_an_instant_up_to_the_year_9999_or_none() -> None:
+    last = (datetime.max - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
+    times = {-(2**62): None, -1: None, 0: 0, 1: 1, last: last, last + 1: None, 2**63 - 1: None}
+    assert {millis: millis_of(millis) for millis in times} == times
+
+
+def test_a_topic_is_read_directly_from_the_first_time_whose_microseconds_have_more_than_64_bits() -> None:
+    assert (FIRST_BEYOND_SPARK - 1) * 1_000 <= 2**63 - 1 < FIRST_BEYOND_SPARK * 1_000

@@ -20,7 +20,9 @@ ValueError: boo
 JVM stacktrace:
 \tat org.apache.spark.api.python.BasePythonRunner
 """
-FUNCTION = WORKER.replace("ValueError: boo", "streaming.base.errors.FunctionError: function bad of view 'v' failed: boo")
+FUNCTION = WORKER.replace(
+    "ValueError: boo", "streaming.base.errors.FunctionError: function bad of view 'v' failed: boo"
+)
 CALL = "An error occurred while calling o12.parquet.\n: org.apache.spark.SparkException: Job aborted.\n\tat org.a.B"
 
 

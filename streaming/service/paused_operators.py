@@ -62,7 +62,7 @@ class PausedOperators:
         return {name: pause.why for name, pause in list(self._pauses.items())}
 
     def may_step(self, name: str) -> bool:
-        """Whether the operator of this name is not paused, or is to be tried again."""
+        """True where the operator of this name is not paused, or is to be tried again."""
         pause = self._pauses.get(name)
         return pause is None or (pause.again_at is not None and self._now() >= pause.again_at)
 

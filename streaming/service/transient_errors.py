@@ -57,7 +57,7 @@ _SPARK_IS_GONE = (
 
 
 def ends_the_process(error: BaseException) -> bool:
-    """Whether an error in a step is of the storage, of Spark or of who holds the pipeline, and so of all operators.
+    """True for an error in a step that is of the storage, of Spark or of who holds the pipeline, and so of all.
 
     What a user's function raised is its operator's own, also where that is a connection that was refused.
     """

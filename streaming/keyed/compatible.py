@@ -9,7 +9,8 @@ import pyarrow as pa
 from streaming.base import arrow_schema
 from streaming.declare import Keyed
 
-_STATE, _FUNCTION, _TIMER, _OUTPUTS = "state", "function", "timer", "side output"
+_STATE, _FUNCTION, _TIMER = "state", "function", "timer"
+_OUTPUTS, _ON_ERROR = "side output", "on error"
 
 
 def counts_as(keyed: Keyed, makes: dict[str, Any]) -> dict[str, Any]:
@@ -17,6 +18,9 @@ def counts_as(keyed: Keyed, makes: dict[str, Any]) -> dict[str, Any]:
     declared = keyed.fingerprint
     if added_outputs(keyed, makes):
         makes = {**makes, _OUTPUTS: declared[_OUTPUTS]}
+    if keyed.on_error == "side" and not keyed.corrected:
+        # A row that failed was never passed before, so that the output for such rows lacks none.
+        makes = {**makes, _ON_ERROR: declared[_ON_ERROR]}
     if is_migrated(keyed, makes):
         return {**makes, _STATE: declared[_STATE], _FUNCTION: declared[_FUNCTION], _TIMER: declared[_TIMER]}
     if _STATE in makes and _takes_over(_schema(makes[_STATE]), keyed.state_schema):
@@ -44,7 +48,7 @@ def added_outputs(keyed: Keyed, makes: dict[str, Any]) -> list[str]:
     the new outputs would lack what the others have.
     """
     before = makes.get(_OUTPUTS, keyed.sides)
-    if keyed.order != "arrival" or any(keyed.sides.get(name) != ddl for name, ddl in before.items()):
+    if keyed.corrected or any(keyed.sides.get(name) != ddl for name, ddl in before.items()):
         return []
     return [name for name in keyed.sides if name not in before]
 

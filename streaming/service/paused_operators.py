@@ -126,7 +126,7 @@ class PausedOperators:
         if operator.never_rebuilt:
             told = f"It has published rows and cannot be built anew: {operator.never_rebuilt}."
         else:
-            told = f"It has published rows, so that a corrected declaration takes `tidemark rebuild {operator.name}`."
+            told = f"It has published rows; a declaration that changes them takes `tidemark rebuild {operator.name}`."
         return with_more(reason, told)
 
     def take_over(self, runtime: OperatorRuntime) -> bool:

@@ -64,13 +64,28 @@ def test_state_is_taken_over_where_fields_were_added_or_hold_all_that_they_held(
         (replace(sorted_out, sides={**sorted_out.sides, "odd": "n bigint"}), True),
         (replace(sorted_out, sides={"odd": "n bigint"}), False),
         (replace(sorted_out, sides={"negative": "temperature double", "odd": "n bigint"}), False),
-        (replace(sorted_out, sides={**sorted_out.sides, "odd": "n bigint"}, order="event"), False),
+        (replace(sorted_out, sides={**sorted_out.sides, "odd": "n bigint"}, order="event", idle="1 day"), False),
     ],
     ids=["added", "one is gone", "other columns", "corrected"],
 )
 def test_side_outputs_may_be_added_to_those_that_are_there(after: Any, is_taken_over: bool) -> None:
-    before = {**sorted_out.fingerprint, "order": after.order}
+    before = {**sorted_out.fingerprint, "order": after.order, "idle": after.idle_micros}
     assert (counts_as(after, before) == after.fingerprint) == is_taken_over
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_taken_over"),
+    [
+        ({}, {"on_error": "side"}, True),
+        ({"on_error": "side"}, {}, False),
+        ({"order": "event", "idle": "1 day"}, {"order": "event", "idle": "1 day", "on_error": "side"}, False),
+    ],
+)
+def test_rows_that_fail_may_go_aside_from_now_on(
+    before: dict[str, Any], after: dict[str, Any], is_taken_over: bool
+) -> None:
+    old, new = (replace(jumps, **declared) for declared in (before, after))
+    assert (counts_as(new, dict(old.fingerprint)) == new.fingerprint) == is_taken_over
 
 
 def to_average(state: dict[str, Any], version: int) -> Mapping[str, Any]:

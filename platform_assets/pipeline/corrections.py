@@ -119,7 +119,7 @@ def correct_step(operator: Operator) -> str:
 def _correct(
     context: Any, lake: Lake, spark: SparkResource, operator: Operator, days: list[date]
 ) -> tuple[dict[date, dict[str, Any]], CorrectionsFailed | None]:
-    """What there is to tell of each day that was corrected, and why others could not be; null where all were."""
+    """Metadata of each day that was corrected, and why others could not be; null where all were."""
 
     def tell(day: date, windows: int) -> None:
         context.log.info(f"{operator.name} {day}: {windows} windows corrected")

@@ -1,4 +1,4 @@
-"""What a user's function raised, in one line: the error, and the line of the function that raised it."""
+"""Errors of users' functions in one line: the error, and the line of the function that raised it."""
 
 from __future__ import annotations
 

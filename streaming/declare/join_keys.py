@@ -73,5 +73,5 @@ def check_keys_meet_exactly(of: str, keys: Mapping[str, str], left: Stream, righ
 
 
 def _meets_in_doubles(exact: str | None, other: str | None) -> bool:
-    """Whether values of the first type, which has more digits than a double, would be rounded to meet the other's."""
+    """True where values of the first type, of more digits than a double has, are rounded to meet the other's."""
     return (exact or "").partition("(")[0] in ("bigint", "decimal") and other in ("float", "double")

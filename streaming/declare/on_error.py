@@ -1,4 +1,4 @@
-"""What becomes of a row for which an operator cannot be computed."""
+"""The choice of what becomes of a row for which an operator cannot be computed."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Selected(Operator):
 
     @property
     def diverts(self) -> bool:
-        """Whether rows that cannot be computed go to a side output."""
+        """True where rows that cannot be computed go to a side output."""
         return self.on_error == "side"
 
     @property

@@ -29,7 +29,6 @@ from streaming.operators import (
     same_generation,
     whole_since,
 )
-from streaming.spark import function_errors
 from streaming.tables import delta
 from streaming.views import kind_of, retract_others
 
@@ -69,15 +68,14 @@ def correct(
 
     def correct_day(day: date) -> int:
         rows = correction(logs, operator, day, at).withColumn("_corrected_at", literal(now()))
-        with function_errors():
-            return delta.replace_days(
-                rows,
-                create_table(lake, operator, CORRECTIONS, rows.schema),
-                [day],
-                metadata={"through": {day.isoformat(): dict(at.through)}, "view": operator.name},
-                numbers=corrected_numbers(day, at),
-                fence=partial(same_generation, operator, generation),
-            )
+        return delta.replace_days(
+            rows,
+            create_table(lake, operator, CORRECTIONS, rows.schema),
+            [day],
+            metadata={"through": {day.isoformat(): dict(at.through)}, "view": operator.name},
+            numbers=corrected_numbers(day, at),
+            fence=partial(same_generation, operator, generation),
+        )
 
     return each_day(operator, days, correct_day, on_day)
 

@@ -72,7 +72,7 @@ def _called(groups: DataFrame, operator: CoGrouped, extra: tuple[str, ...]) -> D
     given = _bounded(groups).select(*kept, *rows)
     results = arrow_schema(operator.result)
     fields = [given.schema[name] for name in kept]
-    schema = StructType([*fields, *from_arrow_schema(results, prefer_timestamp_ntz=False).fields])
+    schema = StructType([*fields, *from_arrow_schema(results, prefer_timestamp_ntz=True).fields])
     return given.mapInArrow(CallPerWindow(operator.name, operator.function, operator.by, tuple(kept), results), schema)
 
 

@@ -10,11 +10,17 @@ from streaming.base import arrow_schema
 from streaming.declare import Keyed
 
 _STATE, _FUNCTION, _TIMER = "state", "function", "timer"
+_OUTPUTS, _ON_ERROR = "side output", "on error"
 
 
 def counts_as(keyed: Keyed, makes: dict[str, Any]) -> dict[str, Any]:
     """The fingerprint `makes` of an older declaration, taken for today's as far as today's goes on from its state."""
     declared = keyed.fingerprint
+    if added_outputs(keyed, makes):
+        makes = {**makes, _OUTPUTS: declared[_OUTPUTS]}
+    if keyed.on_error == "side" and not keyed.corrected:
+        # A row that failed was never passed before, so that the output for such rows lacks none.
+        makes = {**makes, _ON_ERROR: declared[_ON_ERROR]}
     if is_migrated(keyed, makes):
         return {**makes, _STATE: declared[_STATE], _FUNCTION: declared[_FUNCTION], _TIMER: declared[_TIMER]}
     if _STATE in makes and _takes_over(_schema(makes[_STATE]), keyed.state_schema):
@@ -33,6 +39,18 @@ def is_migrated(keyed: Keyed, makes: dict[str, Any]) -> bool:
         return bool(makes[_TIMER].keys() <= keyed.timers.keys())
     same = all(makes[part] == keyed.fingerprint[part] for part in (_FUNCTION, _TIMER))
     return same and _schema(makes[_STATE]) != keyed.state_schema
+
+
+def added_outputs(keyed: Keyed, makes: dict[str, Any]) -> list[str]:
+    """The side outputs that an older declaration with the fingerprint `makes` did not have; they begin with a step.
+
+    Empty where one of its own is gone or has other columns, and where late rows are corrected: of the days that are,
+    the new outputs would lack what the others have.
+    """
+    before = makes.get(_OUTPUTS, keyed.sides)
+    if keyed.corrected or any(keyed.sides.get(name) != ddl for name, ddl in before.items()):
+        return []
+    return [name for name in keyed.sides if name not in before]
 
 
 def is_of_today(keyed: Keyed, makes: dict[str, Any]) -> bool:

@@ -27,7 +27,6 @@ from streaming.operators import (
     open_side,
     same_generation,
 )
-from streaming.spark import function_errors
 from streaming.tables import delta
 
 
@@ -66,16 +65,15 @@ def correct(
             # A plan goes by the results' corrections, so that a day is whole once these are there.
             for output in reversed(keyed.output_schemas):
                 rows = of_day.replacements(output, rules).withColumn("_corrected_at", literal(now()))
-                with function_errors():
-                    written = delta.replace_days(
-                        rows,
-                        create_table(lake, keyed, corrections_of(output), rows.schema),
-                        [day],
-                        metadata={"through": {day.isoformat(): dict(at.through)}, "view": keyed.name},
-                        numbers=corrected_numbers(day, at),
-                        statistics=("_at",),
-                        fence=partial(same_generation, keyed, generation),
-                    )
+                written = delta.replace_days(
+                    rows,
+                    create_table(lake, keyed, corrections_of(output), rows.schema),
+                    [day],
+                    metadata={"through": {day.isoformat(): dict(at.through)}, "view": keyed.name},
+                    numbers=corrected_numbers(day, at),
+                    statistics=("_at",),
+                    fence=partial(same_generation, keyed, generation),
+                )
         finally:
             of_day.stretches.unpersist()
         return written

@@ -139,7 +139,7 @@ def _matching(conditions: Sequence[str]) -> Column:
 
 @lru_cache(10_000)
 def _calls(condition: str) -> bool:
-    """Whether a condition calls a function; casts and operators alone fail for no row."""
+    """True where a condition calls a function; casts and operators alone fail for no row."""
     functions = sqlglot.parse_one(condition, dialect="spark").find_all(exp.Func)
     return any(not isinstance(each, exp.Cast | exp.Connector) for each in functions)
 

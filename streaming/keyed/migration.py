@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from streaming.base import ChangedDeclaration, FunctionError, arrow_schema, counted
 from streaming.declare import STATE, Keyed, described
 from streaming.keyed.buckets import Buckets
-from streaming.keyed.compatible import added_fields, is_migrated, is_of_today, version_of
+from streaming.keyed.compatible import added_fields, added_outputs, is_migrated, is_of_today, version_of
 from streaming.keyed.frame import hash_of, in_buckets
 from streaming.keyed.migrated import WriteMigrated
 from streaming.keyed.reached import Reached
@@ -98,6 +98,13 @@ def migrations_of(lake: Lake, keyed: Keyed) -> list[str]:
     recorded = None if table is None else recorded_declaration(table)
     migrations = [] if recorded is None else recorded.get(_MIGRATIONS, [])
     return [f"from version {each['version']} by {each['by'] or 'adding and widening fields'}" for each in migrations]
+
+
+def later_outputs(lake: Lake, keyed: Keyed) -> list[str]:
+    """The side outputs that begin later than the results, whose table an older declaration without them made."""
+    table = delta.open_table(lake.table(keyed))
+    recorded = None if table is None else recorded_declaration(table)
+    return [] if recorded is None else added_outputs(keyed, recorded["makes"])
 
 
 def _migrations(keyed: Keyed, recorded: dict[str, Any], done: int) -> list[dict[str, Any]]:

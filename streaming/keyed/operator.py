@@ -21,7 +21,7 @@ from streaming.keyed.explained import explain
 from streaming.keyed.frame import is_on_time
 from streaming.keyed.late import late_rows, logs_of
 from streaming.keyed.laws import audit_keyed
-from streaming.keyed.migration import check_whole
+from streaming.keyed.migration import check_whole, later_outputs
 from streaming.keyed.reached import Reached
 from streaming.keyed.source_text import changed_text
 from streaming.keyed.state_columns import DUE, TIMERS
@@ -81,6 +81,13 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
     def check(self) -> None:
         check_declaration(self.lake, self.operator, partial(counts_as, self.operator), _MIGRATE)
         check_whole(self.lake, self.operator)
+        keyed = self.operator
+        later = [to for to in later_outputs(self.lake, keyed) if not delta.exists(self.lake.table(keyed, to))]
+        if later:
+            _log.warning(
+                f"{keyed.kind_name} {keyed.name!r} has new side outputs, {', '.join(later)}: they begin with its next "
+                f"step. `tidemark rebuild {keyed.name}` computes them from the first row on."
+            )
         warning = changed_text(self.operator, delta.open_table(self.lake.table(self.operator, STATE)))
         if warning is not None:
             _log.warning(warning)

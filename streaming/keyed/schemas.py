@@ -42,4 +42,4 @@ def key_schema(keyed: Keyed, log: DataFrame) -> pa.Schema:
 def spark_schema(schema: pa.Schema, partitioned: bool) -> StructType:
     """The columns as Spark knows them, with the day where the table is partitioned by it."""
     day = [pa.field(DAY, pa.date32())] if partitioned else []
-    return from_arrow_schema(pa.schema([*schema, *day]), prefer_timestamp_ntz=False)
+    return from_arrow_schema(pa.schema([*schema, *day]), prefer_timestamp_ntz=True)

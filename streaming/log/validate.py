@@ -169,7 +169,7 @@ class RowValidator:
         return F.when(self._is_read(columns), reason)
 
     def _is_read(self, columns: frozenset[str]) -> Column:
-        """Whether the `columns`, and all that they are made from, could be read and computed."""
+        """True where the `columns`, and all that they are made from, could be read and computed."""
         clean = F.col(UNREADABLE).isNull()
         for name in sorted(frozenset[str]().union(*(self._inputs.get(column, frozenset()) for column in columns))):
             why_not = _why_not(name) if name in self._stream.derived else _wrong(name)
@@ -264,7 +264,7 @@ _Asked = Callable[[Column, DataType], Column | None]
 
 
 def _is_beyond(value: Column, type_: DataType) -> Column | None:
-    """Whether it is a time outside the years 1 to 9999.
+    """True where a value is a time outside the years 1 to 9999; None where its type has no time.
 
     Python cannot read such a time, so the row could neither be shown nor delivered.
     """

@@ -14,7 +14,7 @@ from streaming.base import CorrectionsFailed, FencedError, FunctionError, counte
 from streaming.declare import Operator
 from streaming.operators.generations import generation_of
 from streaming.operators.reached import Reached
-from streaming.spark import cause_in_words
+from streaming.spark import cause_in_words, function_errors
 
 _THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
 
@@ -88,7 +88,8 @@ def each_day(
     failed: dict[date, Exception] = {}
     for day in sorted(days):
         try:
-            corrected[day] = correct(day)
+            with function_errors():
+                corrected[day] = correct(day)
         except (PySparkException, Py4JJavaError, FunctionError) as error:
             failed[day] = error
         else:
@@ -98,9 +99,11 @@ def each_day(
             f"{day}: {error if isinstance(error, FunctionError) else cause_in_words(error)}"
             for day, error in failed.items()
         )
+        others = "1 other is" if len(corrected) == 1 else f"{len(corrected)} others are"
         raise CorrectionsFailed(
-            f"{counted(len(failed), 'day')} of {operator.kind_name} {operator.name!r} cannot be corrected, "
-            f"{len(corrected)} others are: {reasons}. What was published of them stays as it was until they are.",
+            f"{counted(len(failed), 'day')} of {operator.kind_name} {operator.name!r} cannot be corrected, {others}: "
+            f"{reasons}. What was published of them stays as it was; correct the cause and run `tidemark correct "
+            f"{operator.folder}` again.",
             failed,
             corrected,
         ) from next(iter(failed.values()))

@@ -96,7 +96,7 @@ def check_declaration(
 
 
 def has_published(lake: Lake, operator: Operator) -> bool:
-    """Whether a table of the operator but its state has a row, or is of a later generation than the first."""
+    """True where a table of the operator but its state has a row, or is of a later generation than the first."""
     beside = {spec.suffix: spec for spec in operator.tables}
     for suffix in ("", *operator.reserved_suffixes):
         table = delta.open_table(lake.table(operator, suffix))

@@ -44,7 +44,7 @@ def _columns(selected: Selected, stream: Stream) -> list[Column]:
 
 
 def _failed(selected: Selected, stream: Stream, fails: Column) -> Column:
-    """What goes to the side output of a row: its error, null where all can be computed, itself, and where it is from.
+    """A row of the side output: the error, null where all can be computed, the row, and where it is from.
 
     Null where all can, unless a function may still raise for it.
     """

@@ -77,5 +77,5 @@ class Applied:
             raise FunctionError(
                 f"function {self._function.name} of selection {self._of!r} failed for the row ({values}) of batch "
                 f"{batch}, from {origin!r}: {raised(error)}. Nothing of its step was written; correct it and run "
-                "again, or leave such rows out with `where`."
+                "again, leave such rows out with `where`, or send them to a side output with on_error='side'."
             ) from error

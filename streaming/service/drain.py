@@ -47,7 +47,7 @@ class Drained:
         """
         if len(self.paused) > 1:
             reasons = "\n".join(f"{name}: {why}" for name, why in self.paused.items())
-            raise QueryFailed(f"{len(self.paused)} of them are paused, all others are done.\n{reasons}")
+            raise QueryFailed(f"{len(self.paused)} operators or deliveries are paused, all others are done.\n{reasons}")
         for why in self.paused.values():
             raise why
 

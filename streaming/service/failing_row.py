@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -26,7 +27,7 @@ def failing_row(spark: SparkSession, lake: Lake, streams: Iterable[Stream], step
         if batches:
             try:
                 row = _first(valid(read_log(spark, lake, stream)), expression, batches)
-            except (PySparkException, StreamingError):
+            except (PySparkException, Py4JJavaError, StreamingError):
                 # It reads more than the rows of one log have, such as those of a pair.
                 continue
             if row is not None:

@@ -62,7 +62,7 @@ class PausedOperators:
         return {name: pause.why for name, pause in list(self._pauses.items())}
 
     def may_step(self, name: str) -> bool:
-        """Whether the operator of this name is not paused, or is to be tried again."""
+        """True where the operator of this name is not paused, or is to be tried again."""
         pause = self._pauses.get(name)
         return pause is None or (pause.again_at is not None and self._now() >= pause.again_at)
 
@@ -123,8 +123,11 @@ class PausedOperators:
         """The reason with what a corrected declaration takes, which depends on whether anything is published."""
         if not has_published(self._lake, operator):
             return reason
-        again = operator.never_rebuilt or f"a corrected declaration takes `tidemark rebuild {operator.name}`"
-        return with_more(reason, f"It has published rows, so that {again}.")
+        if operator.never_rebuilt:
+            told = f"It has published rows and cannot be built anew: {operator.never_rebuilt}."
+        else:
+            told = f"It has published rows; a declaration that changes them takes `tidemark rebuild {operator.name}`."
+        return with_more(reason, told)
 
     def take_over(self, runtime: OperatorRuntime) -> bool:
         """Let what `rebuild` has made ready take the place of an operator's tables, if there is such; tells if it did.
@@ -135,7 +138,7 @@ class PausedOperators:
             return False
         built = runtime_of(next_of(runtime.operator), self._lake)
         # Its declaration may be another one than this process has; what its steps fail for, the operator's own do, too.
-        with closing(built), suppress(ViewError, Paused), pausing(runtime.operator):
+        with closing(built), suppress(Paused), pausing(runtime.operator):
             built.check()
             for step in built.steps(self._spark, self._now):
                 step.run()
@@ -145,8 +148,8 @@ class PausedOperators:
         self.check(runtime)
         if name in self._pauses:
             refused = ViewError(
-                f"view {name!r} was built anew from another declaration than this process has, and waits for one that "
-                f"has it; `tidemark restart {self._pipeline.name}` starts it."
+                f"{runtime.operator.kind_name} {name!r} was built anew from another declaration than this process "
+                f"has, and waits for one that has it; `tidemark restart {self._pipeline.name}` starts it."
             )
             self._pauses[name] = _Pause(refused, "declaration")
         return True

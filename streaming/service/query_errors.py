@@ -89,7 +89,7 @@ def explained(operator: Operator | Delivery) -> Iterator[None]:
 def pausing(
     operator: Operator, where: str = "", find: Callable[[str], str | None] = lambda expression: None
 ) -> Iterator[None]:
-    """What fails for the operator alone pauses it; `where` says which batches of which logs are followed.
+    """Pause the operator where something fails for it alone; `where` says which batches of which logs are followed.
 
     `find` is handed the expression that cannot be computed, if Spark tells, and says of which row.
 

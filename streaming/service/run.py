@@ -211,7 +211,7 @@ class Run:
                 runtime.after_batch(self.spark, batch, self._now)
 
     def goes_on(self, runtime: OperatorRuntime) -> bool:
-        """Whether an operator is not paused, or is to be tried again, and each log that it follows has a batch."""
+        """True where an operator is not paused, or is to be tried again, and each log that it follows has a batch."""
         operator, heads = runtime.operator, self.heads
         return self._pauses.may_step(operator.name) and all(stream.name in heads for stream in operator.follows)
 

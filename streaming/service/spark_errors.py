@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from streaming.spark import failed_expression, raised_in_workers
+from streaming.spark import cause_in_words, failed_expression, raised_in_workers
 
 _GOES_ON = "Nothing is lost: it goes on where it stopped."
 
@@ -84,6 +84,4 @@ def explain_known(text: str, place: str) -> str | None:
 def _line_at(text: str, position: int) -> str:
     """The line around a position, without what Spark says of its settings and of SQL states."""
     start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
-    line = text[start : None if end < 0 else end].strip()
-    line = re.sub(r"^.*?(?=\[[A-Z_.]+\])", "", line)
-    return re.split(r" If necessary set | SQLSTATE|; line ", line)[0].strip().rstrip(".")
+    return cause_in_words(text[start : None if end < 0 else end])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from streaming.base import LeaseError, LogError, RewrittenError, SourceError, StoreError
+from streaming.base import FunctionError, LeaseError, LogError, RewrittenError, SourceError, StoreError
+from streaming.spark import raised_in_workers
 
 _CAUSES = {
     ("No space left on device", "Disk quota exceeded"): "the disk is full: free some space",
@@ -56,7 +57,12 @@ _SPARK_IS_GONE = (
 
 
 def ends_the_process(error: BaseException) -> bool:
-    """Whether an error in a step is of the storage, of Spark or of who holds the pipeline, and so of all operators."""
+    """True for an error in a step that is of the storage, of Spark or of who holds the pipeline, and so of all.
+
+    What a user's function raised is its operator's own, also where that is a connection that was refused.
+    """
+    if isinstance(error, FunctionError) or raised_in_workers(str(error)) is not None:
+        return False
     if isinstance(error, _OF_THE_PROCESS) or transient_cause(error) is not None:
         return True
     if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.base import day_of, instant_of
+
 _EPOCH, _DAY = datetime(1970, 1, 1), date(1970, 1, 1)
-_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
-"""The calendar repeats itself after that long."""
 _FIRST_DAY, _LAST_DAY = (date.min - _DAY).days, (date.max - _DAY).days
-_DAY_MICROS, _SECOND_MICROS = 86_400_000_000, 1_000_000
+_SECOND_MICROS = 1_000_000
 _PLAIN_SCALE = 6
 """Decimals of a greater scale may be written by Arrow with an exponent."""
 
@@ -147,23 +147,12 @@ def csv_table(rows: pa.Table) -> pa.Table:
 
 def instant_text(micros: int, *, utc: bool) -> str:
     """A point in time, in microseconds since 1970, as ISO 8601; of whatever year."""
-    zone = "Z" if utc else ""
-    try:
-        return (_EPOCH + timedelta(microseconds=micros)).isoformat() + zone
-    except OverflowError:
-        days, rest = divmod(micros, _DAY_MICROS)
-        return date_text(days) + (_EPOCH + timedelta(microseconds=rest)).isoformat()[10:] + zone
+    return instant_of(micros).isoformat().removesuffix("+00:00") + ("Z" if utc else "")
 
 
 def date_text(days: int) -> str:
     """A day, counted from 1970-01-01, as ISO 8601; of whatever year."""
-    try:
-        return (_DAY + timedelta(days=days)).isoformat()
-    except OverflowError:
-        cycles = days // _CYCLE_DAYS
-        day = _DAY + timedelta(days=days - cycles * _CYCLE_DAYS)
-        year = day.year + cycles * _CYCLE_YEARS
-        return (f"{year:+05}" if year < 0 or year > 9999 else f"{year:04}") + day.isoformat()[4:]
+    return day_of(days).isoformat()
 
 
 # Made once: `json.dumps` makes an encoder for each value that is not encoded as it is by default.

@@ -11,16 +11,22 @@ from pyspark.errors import PythonException
 from streaming.base import FunctionError
 
 _UNDERLINED = re.compile(r"== SQL \(line \d+, position \d+\) ==\n(?P<sql>[^\n]*)\n(?P<before> *)(?P<marks>\^+)")
+_OF_CALL = re.compile(r"^An error occurred while calling \S+\n: ")
 
 
 def cause_in_words(error: BaseException | str) -> str:
     """An error of Spark in one line: what was raised in a Python worker, or why and for which expression."""
     text = str(error).strip()
+    told = raised_in_workers(text)
+    if told is not None:
+        return told
     if "Traceback (most recent call last):" in text:
         traced = re.split(r"\n\s*at |\n\s*JVM stacktrace", text)[0].splitlines()
         raised = [line for line in traced if line.strip() and not line.startswith((" ", "\t"))]
         return raised[-1].rstrip(".")
-    line = re.sub(r"^.*?(?=\[[A-Z_.]+\])", "", text.splitlines()[0]) if text else type(error).__name__
+    # The errors of Py4J begin with the call.
+    line = _OF_CALL.sub("", text).split("\n", 1)[0] or type(error).__name__
+    line = re.sub(r"^.*?(?=\[[A-Z_.]+\])", "", line)
     line = re.split(r" If necessary set | SQLSTATE|; line ", line)[0].strip().rstrip(".")
     expression = failed_expression(text)
     return line if expression is None else f"{line}, in `{expression}`"

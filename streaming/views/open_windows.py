@@ -35,12 +35,13 @@ class OpenWindows:
         """Write the open windows as they are after `batch`, where the view declares a table of them."""
         if self._view.early is None:
             return
-        self._written_at = now
         rows = open_windows(read_log(spark, self._lake, self._view.of), self._view, batch)
         written = rows.withColumn("_written_at", literal(now))
         uri = create_table(self._lake, self._view, OPEN, written.schema)
         numbers = {"through": batch.number}
         delta.replace_all(written, uri, metadata={**numbers, "view": self._view.name}, numbers=numbers)
+        # Not before: a try that failed has written nothing, and a view that is paused for it goes on once one has.
+        self._written_at = now
 
     def _is_due(self, every: timedelta, now: datetime) -> bool:
         return self._written_at is None or now - self._written_at >= every

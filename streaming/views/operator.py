@@ -26,7 +26,6 @@ from streaming.operators import (
     slices,
     versions_now,
 )
-from streaming.spark import function_errors
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan, read_corrections
 from streaming.views.current import current_results
@@ -176,8 +175,7 @@ class WindowedRuntime(OperatorRuntime):
         now: Callable[[], datetime],
         on_day: Callable[[date, int], None] = lambda day, rows: None,
     ) -> dict[date, int]:
-        with function_errors():
-            return correct(spark, self.lake, self.operator, days, now, on_day)
+        return correct(spark, self.lake, self.operator, days, now, on_day)
 
     def read_through(self) -> dict[str, int]:
         return {self.operator.of.name: read_through(self.lake, self.operator)}

@@ -13,8 +13,9 @@ from streaming.keyed.library.triggers import Notes, Trigger
 from streaming.windows import SessionWindow, Tumbling
 
 Open = dict[str, Any]
-"""A window that is open: `start` and `end` (None where it never ends), `content`, the trigger's `notes`, and when it
-was `fired` early and is `due` to be. A dict, as it comes out of the table of state."""
+"""A window that is open: `start` and `end` (None where it never ends), `content`, the trigger's `notes`, when it was
+`fired` early, and when it is `due` to be, or, at its end, to go aside as it has not fired. A dict, as it comes out of
+the table of state."""
 
 
 class Assigner(ABC):

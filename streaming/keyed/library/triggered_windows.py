@@ -47,10 +47,9 @@ class _Windows:
         fires = self.trigger(window["notes"], row[self.value], key.at)
         if fires:
             self.fire(key, window)
-        if not self.trigger.at_end:
-            window["fired"] = key.at if fires else None
-        if self.trigger.early is not None:
-            window["due"] = _due(window, key.at, self.trigger.early)
+        due = None if self.trigger.early is None else _due(window, key.at, self.trigger.early)
+        # What has not fired by then is due to go aside at the end.
+        window["due"] = window["end"] if due is None and not (fires or self.trigger.at_end) else due
         if self.expire_after is not None:
             key.timer(_EXPIRE, max(key.at + self.expire_after, key.pending(_EXPIRE) or key.at))
         self.keep(key, windows)
@@ -59,7 +58,7 @@ class _Windows:
         """Keep the windows, and set the timers to the first time at which something happens to one of them."""
         key.windows = windows or None
         ends = [window["end"] + self.assigner.waits for window in windows if self.assigner.ends]
-        dues = [window["due"] for window in windows if window["due"] is not None]
+        dues = [due for window in windows if (due := _due_early(window)) is not None]
         for timer, times in ((_CLOSE, ends), (_EARLY, dues)):
             if not times:
                 key.cancel(timer)
@@ -95,7 +94,7 @@ class _Close:
                 still_open.append(window)
             elif self.windows.trigger.at_end:
                 self.windows.fire(key, window)
-            elif window["fired"] is None:
+            elif window["due"] is not None:
                 # Its last row came after it had fired for the last time, and goes nowhere else.
                 self.windows.fire(key, window, UNFIRED)
         self.windows.keep(key, still_open)
@@ -110,7 +109,8 @@ class _FireEarly:
     def __call__(self, key: Key) -> None:
         windows = key.windows or []
         for window in windows:
-            if window["due"] is not None and window["due"] <= key.at:
+            due = _due_early(window)
+            if due is not None and due <= key.at:
                 window["fired"], window["due"] = key.at, None
                 self.windows.fire(key, window, EARLY)
         self.windows.keep(key, windows)
@@ -126,6 +126,12 @@ class _Expire:
         for window in key.windows or []:
             self.windows.fire(key, window, EXPIRED)
         key.clear()
+
+
+def _due_early(window: Open) -> int | None:
+    """When the window is to fire before its end; None where it is not."""
+    due: int | None = window["due"]
+    return due if due is not None and due < window["end"] else None
 
 
 def _due(window: Open, at: int, every: int) -> int | None:

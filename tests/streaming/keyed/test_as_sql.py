@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
 from streaming import (
     BoundedOutOfOrderness,
     Files,
@@ -16,6 +18,7 @@ from streaming import (
     top,
     triggered_window,
 )
+from streaming.keyed.schemas import spark_schema
 from tidemark.testing import play
 
 NAN = float("nan")
@@ -68,3 +71,9 @@ def test_a_value_repeats_itself_whatever_its_sign_of_zero_or_nan() -> None:
 def count(values: list[Any]) -> dict[str, int]:
     """How many there are."""
     return {"n": len(values)}
+
+
+def test_a_key_without_a_zone_has_none_in_the_tables() -> None:
+    kinds = pa.schema([("opens", pa.timestamp("us")), ("at", pa.timestamp("us", "UTC"))])
+    names = [field.dataType.simpleString() for field in spark_schema(kinds, partitioned=True)]
+    assert names == ["timestamp_ntz", "timestamp", "date"]

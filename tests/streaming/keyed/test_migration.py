@@ -16,18 +16,22 @@ from streaming.base.errors import ChangedDeclaration, FunctionError
 from streaming.declare.pipeline import Pipeline
 from streaming.keyed.compatible import counts_as
 from streaming.keyed.key import Key
+from streaming.keyed.library import CountTrigger
 from streaming.keyed.migrated import Migrated
 from streaming.lake.lake import Lake
 from streaming.operators.generations import generation_of
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import Drained
 from streaming.tables import delta
+from streaming.windows import Tumbling
 from tests.streaming.keyed.functions import SECOND, forget, jumps, payloads, readings, sorted_out
 from tests.streaming.keyed.test_connected_steps import copied
 from tests.streaming.keyed.test_steps import follow, tables
+from tests.streaming.keyed.test_triggers import triggered
 from tests.support.instants import at
 from tests.support.killed import Killed, killed_at
 from tests.support.runs import run
+from tidemark.testing import read
 
 OLD = "last double"
 
@@ -52,6 +56,36 @@ def test_state_is_taken_over_where_fields_were_added_or_hold_all_that_they_held(
 ) -> None:
     keyed, makes = replace(jumps, state=after), {**jumps.fingerprint, "state": before}
     assert counts_as(keyed, makes) == ({**makes, "state": after} if is_taken_over else makes)
+
+
+@pytest.mark.parametrize(
+    ("after", "is_taken_over"),
+    [
+        (replace(sorted_out, sides={**sorted_out.sides, "odd": "n bigint"}), True),
+        (replace(sorted_out, sides={"odd": "n bigint"}), False),
+        (replace(sorted_out, sides={"negative": "temperature double", "odd": "n bigint"}), False),
+        (replace(sorted_out, sides={**sorted_out.sides, "odd": "n bigint"}, order="event", idle="1 day"), False),
+    ],
+    ids=["added", "one is gone", "other columns", "corrected"],
+)
+def test_side_outputs_may_be_added_to_those_that_are_there(after: Any, is_taken_over: bool) -> None:
+    before = {**sorted_out.fingerprint, "order": after.order, "idle": after.idle_micros}
+    assert (counts_as(after, before) == after.fingerprint) == is_taken_over
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_taken_over"),
+    [
+        ({}, {"on_error": "side"}, True),
+        ({"on_error": "side"}, {}, False),
+        ({"order": "event", "idle": "1 day"}, {"order": "event", "idle": "1 day", "on_error": "side"}, False),
+    ],
+)
+def test_rows_that_fail_may_go_aside_from_now_on(
+    before: dict[str, Any], after: dict[str, Any], is_taken_over: bool
+) -> None:
+    old, new = (replace(jumps, **declared) for declared in (before, after))
+    assert (counts_as(new, dict(old.fingerprint)) == new.fingerprint) == is_taken_over
 
 
 def to_average(state: dict[str, Any], version: int) -> Mapping[str, Any]:
@@ -232,3 +266,21 @@ def test_a_widened_type_takes_over_what_is_there(
     assert "has new state, wider types" in caplog.text
     rows = DeltaTable(lake.table(sorted_out, "state")).to_pyarrow_table().to_pylist()
     assert {row["id"]: (row["seen"], row["rows"]) for row in rows}["a"] == ([1.0, 3.0], None)
+
+
+def test_a_side_output_that_is_added_begins_with_the_next_step_and_the_audit_leaves_it_out(
+    spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    threes = triggered(window=Tumbling("10 seconds"), trigger=CountTrigger(3))
+    before = replace(threes, sides={"too_late": threes.sides["too_late"]})
+    run(spark, lake, Pipeline(readings, (before,)), payloads("a@1=1, a@2=2, a@3=3, a@4=4"))
+    assert "new side outputs" not in caplog.text
+    pipeline = Pipeline(readings, (threes,))
+    assert all(entry.holds for entry in audit(spark, lake, pipeline))
+    run(spark, lake, pipeline, payloads("a@21=1"))
+    assert "has new side outputs, unfired: they begin with its next step" in caplog.text
+    assert read(spark, lake, threes, "unfired", "id", "sum") == [("a", 10.0)]
+    findings = {entry.subject: entry for entry in audit(spark, lake, pipeline) if entry.law == "cuts"}
+    left_out = {name for name, entry in findings.items() if "unfired began later" in entry.compared}
+    assert all(entry.holds for entry in findings.values()) and findings["triggered"].checked == 1
+    assert left_out == {"triggered_state", "triggered_unfired"}

@@ -11,8 +11,10 @@ from typing import Any, cast
 import pytest
 
 from streaming.base.errors import DeclarationError
+from streaming.base.intervals import to_micros
 from streaming.clocks import BoundedOutOfOrderness
 from streaming.declare.keyed import Keyed
+from streaming.keyed.fold import Fold
 from streaming.keyed.library import (
     CountEvictor,
     CountTrigger,
@@ -206,6 +208,16 @@ def test_what_a_trigger_has_not_fired_goes_aside_when_its_window_ends(
     assert sums(done.results) == fired
     assert sums(done.outputs["unfired"]) == unfired
     assert not done.state
+
+
+def test_a_window_that_an_older_release_left_open_closes_as_it_did() -> None:
+    counted = triggered(window=Tumbling("10 seconds"), trigger=CountTrigger(3))
+    start, end = to_micros(at(0)), to_micros(at(10))
+    held = [{"at": to_micros(at(1)), "value": 1.0}]
+    window = {"start": start, "end": end, "content": held, "notes": {"rows": 1}, "fired": None, "due": None}
+    fold = Fold(counted)
+    fold.advance(fold.begin(("a",), ([window],), {"close": end}), end)
+    assert fold.outputs == []
 
 
 def test_w19_a_global_window_fires_by_its_trigger_only_and_keeps_the_last_rows() -> None:

@@ -110,14 +110,23 @@ def test_rows_that_cannot_be_computed_go_aside_once_and_change_nothing_else_howe
         drain(spark, lake, replace(pipeline, operators=(replace(plain, on_error="pause"), called)), now=lambda: NOW)
 
 
-def test_a_function_that_raises_pauses_its_selection_where_nothing_else_is_declared(
+def test_a_selection_that_pauses_for_a_row_goes_on_once_such_rows_are_declared_to_go_aside(
     spark: SparkSession, lake: Lake
 ) -> None:
-    land_all(lake, readings, payloads([("a", "1", 13, [])]))
+    """What it published until then stays, as no row that cannot be computed was ever passed."""
+    pausing = Pipeline(readings, (replace(called, on_error="pause"),))
+    land_all(lake, readings, payloads([("a", "1", 2, [])]))
+    drain(spark, lake, pausing, now=lambda: NOW)
+    land_all(lake, readings, payloads([("b", "1", 13, []), ("c", "1", 5, [])]))
     with pytest.raises(
         FunctionError, match=r"of selection 'called' failed for the row \(n=13\) .*: ValueError: thirteen"
     ):
-        drain(spark, lake, Pipeline(readings, (replace(called, on_error="pause"),)), now=lambda: NOW)
+        drain(spark, lake, pausing, now=lambda: NOW)
+    diverting = Pipeline(readings, (called,))
+    assert [finding for finding in audit(spark, lake, diverting) if finding.broken] == []
+    drain(spark, lake, diverting, now=lambda: NOW)
+    assert read(spark, lake, called, "current", "n") == [(2,), (5,)] and ids(spark, lake, called).keys() == {"b"}
+    assert [finding for finding in audit(spark, lake, diverting) if finding.broken] == []
 
 
 def test_a_choice_that_there_is_not_and_a_name_that_is_taken_are_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any, Literal
@@ -166,15 +167,17 @@ def test_a_paused_operator_takes_a_corrected_declaration_until_it_has_published_
 
 def test_a_day_that_cannot_be_corrected_keeps_no_other_day_from_it(spark: SparkSession, lake: Lake) -> None:
     day = 86_400
+    # No row may be further ahead of its ingestion than `max_ahead` of the clock.
+    now = partial(at, 4 * day)
     land(lake, *((each * day, 1) for each in range(4)))
-    drain(spark, lake, pipeline, now=lambda: NOW)
+    drain(spark, lake, pipeline, now=now)
     land(lake, (1, 2), (day + 1, 0), (2 * day + 1, 3))
-    drain(spark, lake, pipeline, now=lambda: NOW)
+    drain(spark, lake, pipeline, now=now)
     with pytest.raises(
         CorrectionsFailed,
         match=r"1 day of view 'shares' cannot be corrected, 2 others are: 2026-01-02: \[DIVIDE_BY_ZERO.*`60 div value`",
     ) as raised:
-        correct(spark, lake, shares, now=lambda: NOW)
+        correct(spark, lake, shares, now=now)
     first, second, third = (at(each * day).date() for each in range(3))
     assert raised.value.corrected == {first: 1, third: 1} and raised.value.failed.keys() == {second}
     assert read(spark, lake, shares, "corrections", "shares") == [(80,), (90,)]

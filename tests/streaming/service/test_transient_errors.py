@@ -65,6 +65,14 @@ def test_what_is_no_matter_of_one_operator_is_raised_as_it_is(error: Exception) 
     [
         (PySparkException("[DIVIDE_BY_ZERO] no. SQLSTATE: 1"), QueryFailed, "An expression of view 'by_id' cannot be"),
         (FunctionError("function f raised."), FunctionError, "function f raised. It was to follow batch 3."),
+        (FunctionError("f raised ConnectionRefusedError: [Errno 111] Connection refused."), FunctionError, "f raised"),
+        (
+            PySparkException(
+                "Traceback (most recent call last):\nstreaming.base.errors.FunctionError: No space left on device"
+            ),
+            QueryFailed,
+            "No space left on device",
+        ),
         (ValueError("year 10000 is out of range"), QueryFailed, "failed: ValueError: year 10000 is out of range. Noth"),
         (
             PySparkException(

@@ -20,6 +20,10 @@ ValueError: boo
 JVM stacktrace:
 \tat org.apache.spark.api.python.BasePythonRunner
 """
+FUNCTION = WORKER.replace(
+    "ValueError: boo", "streaming.base.errors.FunctionError: function bad of view 'v' failed: boo"
+)
+CALL = "An error occurred while calling o12.parquet.\n: org.apache.spark.SparkException: Job aborted.\n\tat org.a.B"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +31,8 @@ JVM stacktrace:
     [
         (DIVISION, "[DIVIDE_BY_ZERO] Division by zero. Use `try_divide`, in `60 div b`"),
         (WORKER, "ValueError: boo"),
+        (FUNCTION, "function bad of view 'v' failed: boo"),
+        (CALL, "org.apache.spark.SparkException: Job aborted"),
         ("[ARITHMETIC_OVERFLOW] overflow. SQLSTATE: 22003", "[ARITHMETIC_OVERFLOW] overflow"),
         ("Job aborted: java.lang.X: [CAST_INVALID_INPUT] The value. SQLSTATE: 1", "[CAST_INVALID_INPUT] The value"),
     ],

@@ -50,8 +50,9 @@ class CsvRecords:
 
     def __post_init__(self) -> None:
         check_type("header of CsvRecords", self.header, bool, "True or False")
-        signs = {"separator": self.separator, "quote": self.quote, "escape": self.escape, "comment": self.comment}
-        signs = {name: sign for name, sign in signs.items() if name in ("separator", "quote") or sign is not None}
+        signs = {"separator": self.separator, "quote": self.quote}
+        signs |= {} if self.escape is None else {"escape": self.escape}
+        signs |= {} if self.comment is None else {"comment": self.comment}
         for name, sign in signs.items():
             check_type(f"{name} of CsvRecords", sign, str, "one character")
             if len(sign) != 1 or not sign.isascii() or sign in "\r\n":

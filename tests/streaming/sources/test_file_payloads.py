@@ -164,6 +164,12 @@ def test_payloads_that_nobody_knows_are_refused_with_those_that_there_are() -> N
             CsvRecords(quote=sign)
         with pytest.raises(DeclarationError, match=r"comment=.* of CsvRecords is not one character of ASCII"):
             CsvRecords(comment=sign)
-    for signs in ({"quote": ","}, {"escape": '"'}, {"comment": '"'}, {"comment": "#", "escape": "#"}):
+    taken: tuple[dict[str, Any], ...] = (
+        {"quote": ","},
+        {"escape": '"'},
+        {"comment": '"'},
+        {"comment": "#", "escape": "#"},
+    )
+    for signs in taken:
         with pytest.raises(DeclarationError, match="and one stands for two things; choose others"):
             CsvRecords(**signs)

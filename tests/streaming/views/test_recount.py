@@ -282,7 +282,7 @@ def test_a_condition_chooses_the_rows_that_spark_chooses_or_is_not_counted(
         row(shop="a", item=1, flag=False, delay=-INF),
     ]
     results = [{"rows": rows, "window_start": NOON, "window_end": NOON + timedelta(minutes=1)}] if rows else []
-    declared = {"by": (), "aggregates": {"rows": agg.count()}, "where": where}
+    declared: dict[str, Any] = {"by": (), "aggregates": {"rows": agg.count()}, "where": where}
     if rows is None:
         with pytest.raises(Unsupported, match="the condition"):
             counted(tmp_path, log, results, **declared)

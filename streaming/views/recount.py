@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, time
 import pyarrow as pa
 import sqlglot
 from deltalake import DeltaTable, QueryBuilder
+from deltalake.schema import PrimitiveType
 from sqlglot import exp
 
 from streaming.base import (
@@ -27,7 +28,7 @@ from streaming.declare import Aggregate, Windowed
 from streaming.operators import Finding
 from streaming.windows import SessionWindow, Sliding, Tumbling
 
-_INTEGERS = frozenset({"tinyint", "smallint", "int", "integer", "bigint", "byte", "short", "long"})
+_INTEGERS = frozenset({"byte", "short", "integer", "long"})
 _DOUBLES = frozenset({"double", "float"})
 _DISCRETE = _INTEGERS | {"string", "boolean", "date", "timestamp"}
 _COMPARED = {
@@ -116,7 +117,9 @@ class Recount:
     def __init__(self, view: Windowed, log: DeltaTable) -> None:
         self._view = view
         self._log = log
-        self._types = {name: type_ for name, type_ in view.of.types.items() if type_ is not None}
+        # Of derived columns a declaration does not say for certain which type Spark gives them.
+        columns = log.schema().fields
+        self._types = {column.name: column.type.type for column in columns if isinstance(column.type, PrimitiveType)}
         if view.distinct or view.function is not None:
             raise Unsupported("rows that count once" if view.distinct else "what a function makes of a window")
         if others := [key for key in view.by if self._types.get(key) not in _DISCRETE]:

@@ -291,6 +291,26 @@ def test_a_condition_chooses_the_rows_that_spark_chooses_or_is_not_counted(
         assert (finding.checked, finding.broken) == (1 if rows else 0, 0)
 
 
+def test_a_decimal_is_counted_by_the_digits_that_it_has_in_the_log(tmp_path: Path) -> None:
+    stream = Stream(
+        name="derived",
+        source=Files("landing/derived"),
+        format=Json("a decimal, b decimal(9), at timestamp"),
+        event_time="at",
+        clock=BoundedOutOfOrderness("5 seconds"),
+        derived={"c": "a * 0.125"},
+    )
+    types = {"a": pa.decimal128(10, 0), "b": pa.decimal128(9, 0), "c": pa.decimal128(15, 3)}
+    view = Windowed("results", stream, Tumbling("1 minute"), {name: agg.sum(name) for name in types})
+    values = dict(zip(types, map(Decimal, ("3", "4", "0.375")), strict=True))
+    log = stored(tmp_path / "log", {**COLUMNS, **types}, [row(**values), row(**values)])
+    bounds = {"window_start": NOON, "window_end": NOON + timedelta(minutes=1)}
+    for place, (extra, broken) in enumerate(((Decimal(0), 0), (Decimal("0.001"), 1))):
+        results = [{**bounds, **{name: 2 * value for name, value in values.items()}, "c": Decimal("0.750") + extra}]
+        finding = Recount(view, log).first(stored(tmp_path / str(place), {**types, **BOUNDS}, results), END)
+        assert (finding.checked, finding.broken) == (1, broken)
+
+
 def test_what_is_not_counted_is_told_and_the_rest_is_compared(tmp_path: Path) -> None:
     aggregates = {"rows": agg.count(), "delay": agg.sum("delivery.delay"), "least": agg.median("delay")}
     results = [{"shop": "a", "rows": 2, "window_start": NOON, "window_end": NOON + timedelta(minutes=1)}]

@@ -108,7 +108,11 @@ def test_results_of_every_kind_are_counted_again_and_what_came_past_the_engine_i
         ("first result", "sessions", True),
         ("first result", "updated", True),
         ("convergence", "updated", True),
+        ("first result", "uncounted", True),
+        ("convergence", "uncounted", True),
     ]
+    told = {finding.subject: finding.compared for finding in findings if finding.law == "first result"}
+    assert told["uncounted"].endswith("; without middle") and "without" not in told["tumbling"]
     assert all(finding.checked > 3 for finding in findings if finding.independent)
 
     def changed(name: str) -> Column:

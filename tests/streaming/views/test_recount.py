@@ -328,7 +328,7 @@ def test_only_results_within_the_scope_and_times_that_have_windows_are_compared(
     rows += [row(shop="a", at=datetime(50, 1, 1, tzinfo=UTC)), row(shop="a", at=far)]
     scope = Scope(NOON + 2.5 * day, since=date(2026, 3, 2), without={date(2026, 3, 3)}, told="; some")
     results = [{"shop": "a", "rows": 1, "window_start": NOON + day, "window_end": NOON + day + timedelta(minutes=1)}]
-    only = {"aggregates": {"rows": agg.count()}}
+    only: dict[str, Any] = {"aggregates": {"rows": agg.count()}}
     finding = counted(tmp_path / "some", rows, results, scope, **only)
     assert (finding.checked, finding.broken) == (1, 0) and finding.compared.endswith("rows; some")
     finding = counted(tmp_path / "all", rows, results, Scope(far + day), **only)

@@ -55,7 +55,7 @@ def json_values(column: pa.ChunkedArray) -> list[Any]:
     except UnicodeDecodeError:
         if len(column) > 1:
             return [value for place in range(len(column)) for value in json_values(column.slice(place, 1))]
-        return json_values(column.cast(_bare(column.type, text=pa.binary())))
+        return json_values(column.cast(_in_bytes(column.type)))
     return values if write is None else [None if value is None else write(value) for value in values]
 
 
@@ -83,7 +83,7 @@ def has_repeated_keys(column: pa.ChunkedArray) -> list[bool]:
     if not _has_map(column.type):
         return []
     # By their bytes, since a text may be no UTF-8.
-    bare = _bare(column.type, text=pa.binary())
+    bare = _bare(_in_bytes(column.type))
     check = _checker(bare)
     return [value is not None and check(value) for value in column.cast(bare).to_pylist()]
 
@@ -91,7 +91,7 @@ def has_repeated_keys(column: pa.ChunkedArray) -> list[bool]:
 def has_broken_text(column: pa.ChunkedArray) -> list[bool]:
     """For each value of a column, whether a text in it is no UTF-8, which SQL makes of bytes; empty where none is."""
     column = _decoded(column)
-    if _bare(column.type) == _bare(column.type, text=pa.binary()) or _is_valid(column):
+    if _in_bytes(column.type) == column.type or _is_valid(column):
         return []
     # One by one, and copied: of a part of a nested column Arrow looks at the whole.
     return [not _is_valid(column.take([place])) for place in range(len(column))]
@@ -186,25 +186,31 @@ def _is_plain(type_: pa.DataType) -> bool:
     return pa.types.is_null(type_) or any(is_type(type_) for is_type in is_types)
 
 
-def _bare(type_: pa.DataType, text: pa.DataType | None = None) -> pa.DataType:
-    """A type with integers for what counts microseconds or days: Python's own types end with the year 9999.
-
-    `text`: the type that texts are to have, if it is another one.
-    """
+def _bare(type_: pa.DataType) -> pa.DataType:
+    """A type with integers for what counts microseconds or days: Python's own types end with the year 9999."""
     types = pa.types
-    if text is not None and (types.is_string(type_) or types.is_large_string(type_)):
-        return text
     if types.is_timestamp(type_) or types.is_duration(type_) or types.is_time(type_):
         return pa.int64() if type_.bit_width == 64 and type_.unit == "us" else _of_micros(type_)
-    if types.is_date32(type_):
-        return pa.int32()
+    return pa.int32() if types.is_date32(type_) else _with_parts(type_, _bare)
+
+
+def _in_bytes(type_: pa.DataType) -> pa.DataType:
+    """A type with bytes for text, which may be no UTF-8."""
+    is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
+    return pa.large_binary() if is_text else _with_parts(type_, _in_bytes)
+
+
+def _with_parts(type_: pa.DataType, part: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A nested type with other types for its parts; any other type as it is."""
+    types = pa.types
     if types.is_struct(type_):
-        return pa.struct([field.with_type(_bare(field.type, text)) for field in type_])
+        return pa.struct([field.with_type(part(field.type)) for field in type_])
     if types.is_map(type_):
         key, item = type_.key_field, type_.item_field
-        return pa.map_(key.with_type(_bare(key.type, text)), item.with_type(_bare(item.type, text)))
-    if types.is_list(type_):
-        return pa.list_(type_.value_field.with_type(_bare(type_.value_type, text)))
+        return pa.map_(key.with_type(part(key.type)), item.with_type(part(item.type)))
+    if types.is_list(type_) or types.is_large_list(type_):
+        of = pa.list_ if types.is_list(type_) else pa.large_list
+        return of(type_.value_field.with_type(part(type_.value_type)))
     return type_
 
 

@@ -145,6 +145,10 @@ def test_a_text_that_is_no_utf_8_makes_its_row_no_row_for_a_target_and_is_told_a
     assert has_broken_text(texts.slice(1)) == has_broken_text(column(pa.binary(), b"\xff")) == []
     assert plain_texts(texts) == ["caf\\xe9", "caf\u00e9 \\", ""]
     assert json_texts(nested.slice(0, 1)) == ['{"caf\\\\xe9":[1]}']
+    at = pa.array([0], pa.timestamp("us", "UTC"))
+    for text in (texts.chunk(0), texts.chunk(0).cast(pa.large_binary()).view(pa.large_string())):
+        both = pa.StructArray.from_arrays([text.slice(0, 1), at], ["t", "at"])
+        assert json_texts(pa.chunked_array([both])) == ['{"t":"caf\\\\xe9","at":"1970-01-01T00:00:00Z"}']
 
     batch = NumberedBatch("a/b", 0, 0, pa.table({"n": [1, 2, 3], "t": texts, "m": nested, REVISION: [0, 1, 2]}))
     (refused,) = batch.unwritable()

@@ -6,9 +6,11 @@ is on both sides. Nothing here goes through Spark, or through the code that assi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
+from itertools import pairwise
 
 import pyarrow as pa
 import sqlglot
@@ -17,6 +19,7 @@ from deltalake.schema import PrimitiveType
 from sqlglot import exp
 
 from streaming.base import (
+    DAY,
     END_OF_EVENT_TIMES,
     EPOCH,
     FIRST_EVENT_TIME,
@@ -46,7 +49,9 @@ _IN_ORDER = "case when isnan({0}) then cast('NaN' as double) else cast({0} as do
 _INFINITY = "cast('Infinity' as double)"
 _EPSILON = 2.0**-52
 _GREATEST = 1.7e308
-_DAY = 86_400_000_000
+_DAY_MICROS = 86_400_000_000
+_ROWS_AT_ONCE = 5_000_000
+"""Rows of whole days that a query counts, of more than one day about as many: it has all its results in memory."""
 
 
 class Unsupported(Exception):
@@ -71,11 +76,25 @@ class Scope:
             return "false"
         conditions = [f"(_end <= {_instant(self.closed)})"]
         if self.since is not None:
-            conditions.append(f"(_start >= {_instant(datetime.combine(self.since, time(), UTC))})")
+            conditions.append(f"(_start >= {_midnight(self.since)})")
         if self.without:
             days = ", ".join(str((day - EPOCH.date()).days) for day in sorted(self.without))
-            conditions.append(f"({_floor('_start', _DAY)} / {_DAY} not in ({days}))")
+            conditions.append(f"({_floor('_start', _DAY_MICROS)} / {_DAY_MICROS} not in ({days}))")
         return " and ".join(conditions)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Windows that begin from one instant on until before another one, microseconds since the epoch; None for any."""
+
+    begin: int | None = None
+    end: int | None = None
+
+    def has(self, number: str, more: int = 0) -> str:
+        """SQL: whether the number is in it, or up to so many microseconds behind it."""
+        bounds = [] if self.begin is None else [f"({number} >= {self.begin})"]
+        bounds += [] if self.end is None else [f"({number} < {self.end + more})"]
+        return " and ".join(bounds) or "true"
 
 
 @dataclass(frozen=True)
@@ -124,8 +143,13 @@ class Recount:
             raise Unsupported("rows that count once" if view.distinct else "what a function makes of a window")
         if others := [key for key in view.by if self._types.get(key) not in _DISCRETE]:
             raise Unsupported(f"the key {others[0]!r}")
+        window = view.window
+        if not isinstance(window, Tumbling | Sliding) and not (
+            isinstance(window, SessionWindow) and window.gap is not None
+        ):
+            raise Unsupported(f"windows of {type(window).__name__}")
         at, chosen = _micros(view.of.event_time), "true" if view.where is None else self._condition(view.where)
-        self._rows = self._windows(
+        self._rows = (
             f"select *, {at} as _at, {_micros('_watermark')} as _stamp from log where (_day is not null) and "
             f"({at} >= {_instant(FIRST_EVENT_TIME)}) and ({at} < {_instant(END_OF_EVENT_TIMES)}) and {chosen}"
         )
@@ -187,49 +211,68 @@ class Recount:
             if value.tolerance is not None:
                 doubles.append(f"_t_{place}")
                 allowed += f", {value.tolerance.format(f'_v_{place}')} as _t_{place}"
-        paired = f"select {self._keys}{inputs} from ({self._rows}) as paired where {rows}"
-        truth = f"select {self._keys}{counted}{allowed} from ({paired}) as taken group by {self._keys}"
         nothing = "".join(f", cast(null as double) as {name}" for name in doubles)
         told = "".join(f", {name}" for name in doubles)
-        within = scope.condition()
-        both = (
-            f"select {self._keys}{values}{nothing}, 1 as _side from ({stored}) as stored where {within} union all "
-            f"select {self._keys}{values}{told}, 2 as _side from ({truth}) as counted where {within}"
-        )
         once = [f"(count(*) filter (where _side = {side}) <> 1)" for side in (1, 2)]
         wrong = " or ".join(
             (*once, *(value.differs(name, f"_t_{place}") for place, (name, value) in enumerate(self._values.items())))
         )
-        results = f"select ({wrong}) as wrong from ({both}) as sides group by {self._keys}"
-        query = f"select count(*) as checked, count(*) filter (where wrong) as broken from ({results}) as results"
         engine = QueryBuilder().register("log", self._log)
         for name, table in tables.items():
             engine.register(name, table)
-        [row] = pa.table(engine.execute(query)).to_pylist()
-        return Finding(
-            law, self._view.name, row["checked"], row["broken"], words + self._without + scope.told, independent=True
-        )
+        checked = broken = 0
+        for stretch in self._stretches():
+            paired = f"select {self._keys}{inputs} from ({self._windows(stretch)}) as paired where {rows}"
+            truth = f"select {self._keys}{counted}{allowed} from ({paired}) as taken group by {self._keys}"
+            within = f"{scope.condition()} and {stretch.has('_start')}"
+            both = (
+                f"select {self._keys}{values}{nothing}, 1 as _side from ({stored}) as stored where {within} union all "
+                f"select {self._keys}{values}{told}, 2 as _side from ({truth}) as counted where {within}"
+            )
+            results = f"select ({wrong}) as wrong from ({both}) as sides group by {self._keys}"
+            query = f"select count(*) as checked, count(*) filter (where wrong) as broken from ({results}) as results"
+            [row] = pa.table(engine.execute(query)).to_pylist()
+            checked, broken = checked + row["checked"], broken + row["broken"]
+        return Finding(law, self._view.name, checked, broken, words + self._without + scope.told, independent=True)
 
-    def _windows(self, rows: str) -> str:
-        """SQL: the `rows` once per window, with `_start` and `_end` and whether they are `_on_time` for it."""
+    def _stretches(self) -> Sequence[_Stretch]:
+        """All of time, cut between days of many rows; of sessions, which a cut may lie in, in one piece."""
+        files = pa.table(self._log.get_add_actions(flatten=True))
+        if self._view.window.merging or f"partition.{DAY}" not in files.column_names:
+            return [_Stretch()]
+        rows = Counter[date]()
+        for day, number in zip(files[f"partition.{DAY}"].to_pylist(), files["num_records"].to_pylist(), strict=True):
+            if day is not None:
+                rows[day] += number or 0
+        cuts, taken = list[int](), 0
+        for day in sorted(rows):
+            if taken and taken + rows[day] > _ROWS_AT_ONCE:
+                cuts.append(_midnight(day))
+                taken = 0
+            taken += rows[day]
+        return [_Stretch(*bounds) for bounds in pairwise((None, *cuts, None))]
+
+    def _windows(self, stretch: _Stretch) -> str:
+        """SQL: the rows once per window, with `_start` and `_end` and whether they are `_on_time` for it."""
         window = self._view.window
-        if isinstance(window, SessionWindow) and window.gap is not None:
-            return self._sessions(rows, interval(window.gap) // MICROSECOND)
-        if not isinstance(window, Tumbling | Sliding):
-            raise Unsupported(f"windows of {type(window).__name__}")
+        if isinstance(window, SessionWindow):
+            assert window.gap is not None
+            return self._sessions(interval(window.gap) // MICROSECOND)
+        assert isinstance(window, Tumbling | Sliding)
         size, period = interval(window.size) // MICROSECOND, interval(window.period) // MICROSECOND
         last = _floor("_at", period, signed_interval(window.offset) // MICROSECOND)
         starts = f"generate_series({last} - {(-(-size // period) - 1) * period}, {last}, {period})"
+        rows = f"{self._rows} and {stretch.has(_micros(self._view.of.event_time), size)}"
         started = f"select *, unnest({starts}) as _start from ({rows}) as valid"
         return (
             f"select *, _start + {size} as _end, (_stamp is null) or (_start + {size} > _stamp) as _on_time "
             f"from ({started}) as started where (_start + {size} > _at)"
         )
 
-    def _sessions(self, rows: str, gap: int) -> str:
+    def _sessions(self, gap: int) -> str:
         """Rows of a key in time, a gap or less apart from the one before: of late ones no session is looked at here."""
         by = ", ".join((*map(_name, self._view.by), "_on_time"))
-        judged = f"select *, (_stamp is null) or (_at >= _stamp) as _on_time from ({rows}) as valid"
+        judged = f"select *, (_stamp is null) or (_at >= _stamp) as _on_time from ({self._rows}) as valid"
         before = f"lag(_at) over (partition by {by} order by _at)"
         begun = f"select *, case when _at - {before} <= {gap} then 0 else 1 end as _begins from ({judged}) as judged"
         number = f"sum(_begins) over (partition by {by} order by _at)"
@@ -353,6 +396,10 @@ def _micros(column: str) -> str:
 
 def _instant(instant: datetime) -> int:
     return (instant - EPOCH) // MICROSECOND
+
+
+def _midnight(day: date) -> int:
+    return _instant(datetime.combine(day, time(), UTC))
 
 
 def _floor(number: str, step: int, offset: int = 0) -> str:

@@ -84,7 +84,7 @@ def row(seconds: int = 0, stamp: int | None = None, **values: Any) -> Row:
 
 def stored(path: Path, columns: dict[str, pa.DataType], rows: Iterable[Row]) -> DeltaTable:
     table = pa.Table.from_pylist(list(rows), pa.schema(columns.items()))
-    write_deltalake(path, table)
+    write_deltalake(path, table, partition_by=["_day"] if "_day" in columns else None)
     return DeltaTable(path)
 
 
@@ -335,6 +335,25 @@ def test_only_results_within_the_scope_and_times_that_have_windows_are_compared(
     assert (finding.checked, finding.broken) == (4, 3)
     finding = counted(tmp_path / "none", rows, results, Scope(None), **only)
     assert (finding.checked, finding.broken) == (0, 0)
+
+
+def test_long_logs_are_counted_in_pieces_between_which_no_window_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.views.recount._ROWS_AT_ONCE", 30)
+    drawn = draws("recount", "pieces")
+    rows = [row(drawn.randrange(-400_000, 400_000), shop="a", item=drawn.randrange(3)) for _ in range(150)]
+    windows = {Sliding("3 days", "5 hours"): (3 * 86_400, 5 * 3_600), Tumbling("7 hours"): (7 * 3_600, 7 * 3_600)}
+    aggregates = {name: AGGREGATES[name] for name in ("rows", "items")}
+    for place, (window, (size, period)) in enumerate(windows.items()):
+        # Windows begin at multiples of their period since 1970.
+        offset = -int(NOON.timestamp()) % period
+        right = of_spans(rows, size, period, offset)
+        finding = counted(tmp_path / str(place), rows, right, window=window, aggregates=aggregates)
+        assert (finding.checked, finding.broken) == (len(right), 0)
+        right[0]["items"] += 1
+        finding = counted(tmp_path / f"{place} wrong", rows, right[:-1], window=window, aggregates=aggregates)
+        assert (finding.checked, finding.broken) == (len(right), 2)
 
 
 def test_a_name_is_a_column_whatever_stands_in_it(tmp_path: Path) -> None:

@@ -127,8 +127,9 @@ IN_MICROS = Reading()
 def python_values(column: pa.Array | pa.ChunkedArray, reading: Reading = IN_MICROS) -> list[Any]:
     """The values of a column, None for null. It does not fail, whatever they are.
 
-    A NaN is `NAN`, a date that Python does not have a `FarDate`. A map is a dict; where that cannot be, because keys
-    are structs or arrays or one comes twice, it is the list of its (key, value) pairs.
+    A NaN is `NAN`, a date that Python does not have a `FarDate`; what is no UTF-8 in a text are surrogates, which
+    conversion out refuses. A map is a dict; where that cannot be, because keys are structs or arrays or one comes
+    twice, it is the list of its (key, value) pairs.
     """
     if isinstance(column, pa.ChunkedArray):
         return [value for chunk in column.chunks for value in python_values(chunk, reading)]

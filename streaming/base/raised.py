@@ -19,7 +19,12 @@ def raised(error: BaseException) -> str:
     text = " | ".join(line.strip() for line in str(error).splitlines() if line.strip())
     told = f"{type(error).__name__}: {text}" if text else type(error).__name__
     place = _place(error.__traceback__)
-    return f"{told} ({place})" if place else told
+    return written(f"{told} ({place})" if place else told)
+
+
+def written(text: str) -> str:
+    """A text that tables can keep: surrogates, which are no UTF-8, are written as in Python, such as `\\udcff`."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def _place(trace: TracebackType | None) -> str | None:

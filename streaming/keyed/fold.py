@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streaming.base import FunctionError, encoder, normalizer, raised
+from streaming.base import FunctionError, encoder, normalizer, raised, written
 from streaming.declare import FAILED, Keyed
 from streaming.keyed.key import FOREVER, NEVER, Key, Output, key_class
 from streaming.keyed.rows import as_dict
@@ -185,14 +185,23 @@ class Fold:
                     FAILED,
                     key.key,
                     key.at,
-                    (_told(error, f"{type(error).__name__}: {error}"), timer, held, as_json(state)),
+                    (_told(error, written(f"{type(error).__name__}: {error}")), timer, held, as_json(state)),
                 )
             )
 
 
 def as_json(value: Any) -> str:
-    """The value as JSON text; what JSON does not have, as Python writes it."""
-    return json.dumps(value, default=str)
+    """The value as JSON; what that does not have, such as a date, is as Python writes it, also as the key of a map."""
+    try:
+        return json.dumps(value, default=str)
+    except TypeError:
+        return json.dumps(_with_text_keys(value), default=str)
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _with_text_keys(each) for name, each in value.items()}
+    return [_with_text_keys(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _what(timer: str | None) -> str:

@@ -7,6 +7,7 @@ import json
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from streaming.base.errors import DeclarationError, FunctionError
 from streaming.declare.keyed import Keyed
 from streaming.keyed.count_windows import count_window
+from streaming.keyed.fold import as_json
 from streaming.keyed.key import Key
 from streaming.keyed.source_text import source_number
 from tests.streaming.keyed.functions import added, count_rows, readings, rows, sorted_out
@@ -129,6 +131,17 @@ def test_a_row_for_which_the_function_raises_goes_to_a_side_output_as_if_it_had_
         "event_time": ms(at(2)) * 1000,
     }
     assert json.loads(state) == {"calls": 1, "seen": [2.0]}
+
+
+def test_rows_and_errors_of_whatever_values_can_be_told() -> None:
+    told = as_json({"by_day": {date(2026, 1, 2): [{Decimal("0.10"): b"x"}]}, "text": "\udcff", "pairs": [((1, 2), 3)]})
+    assert json.loads(told) == {"by_day": {"2026-01-02": [{"0.10": "b'x'"}]}, "text": "\udcff", "pairs": [[[1, 2], 3]]}
+    done = played(trying(say_bytes, on_error="side"), "a@1=1")
+    assert done.outputs["failed"][0][2] == r"ValueError: caf\udce9 é."
+
+
+def say_bytes(key: Key, row: Any) -> None:
+    raise ValueError("caf\udce9 é")
 
 
 def test_state_that_cannot_be_kept_is_found_at_its_row_where_that_is_sent_aside() -> None:

@@ -86,6 +86,10 @@ async def another_type(row: Any, request: LookupRequest) -> Any:
     return {"doubled": "two"}
 
 
+async def broken_text(row: Any, request: LookupRequest) -> Any:
+    raise ValueError("caf\udce9")
+
+
 def questions(count: int) -> list[Question]:
     return [Question(n, ("n",), (n,), f"key {n}") for n in range(count)]
 
@@ -123,6 +127,14 @@ def test_an_answer_of_another_type_than_declared_is_a_failure_of_its_row() -> No
         calls.ask([asked])
         (answer,) = ended([asked])
     assert (answer.kind, answer.error) == ("error", "ValueError: 'two' is a str and no whole number")
+
+
+def test_an_error_with_a_text_that_is_no_utf_8_can_be_kept_with_its_row() -> None:
+    (asked,) = questions(1)
+    with closing(Calls(replace(enriched, call=broken_text), lambda: NOW)) as calls:
+        calls.ask([asked])
+        (answer,) = ended([asked])
+    assert (answer.error, asked.error) == (r"ValueError: caf\udce9",) * 2
 
 
 @pytest.fixture

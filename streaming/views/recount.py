@@ -70,11 +70,11 @@ class Scope:
     without: Collection[date] = ()
     told: str = ""
 
-    def condition(self) -> str:
-        """SQL over `_start` and `_end`, microseconds since the epoch."""
-        if self.closed is None:
-            return "false"
-        conditions = [f"(_end <= {_instant(self.closed)})"]
+    def condition(self, closed: bool = True) -> str:
+        """SQL over `_start` and `_end`, microseconds since the epoch; `closed`: whether only closed windows are."""
+        conditions = ["true"]
+        if closed:
+            conditions.append("false" if self.closed is None else f"(_end <= {_instant(self.closed)})")
         if self.since is not None:
             conditions.append(f"(_start >= {_midnight(self.since)})")
         if self.without:
@@ -160,8 +160,8 @@ class Recount:
         self._keys = ", ".join((*map(_name, view.by), "_start", "_end"))
 
     def first(self, first: DeltaTable, scope: Scope) -> Finding:
-        """First results against the rows that came in time."""
-        stored = self._stored("first_")
+        """First results against the rows that came in time; there is none of a window that is not closed."""
+        stored = f"select * from ({self._stored('first_')}) as published where {scope.condition(closed=False)}"
         return self._compare(
             "first result", stored, "_on_time", "windows: stream = DataFusion, on-time rows", scope, {"first_": first}
         )
@@ -186,7 +186,7 @@ class Recount:
                 layers.append(self._stored(name, f"{through} as _through", f"{layer} as _layer", hidden))
         newest = f"rank() over (partition by {self._keys} order by _through desc, _layer desc) as _place"
         overlaid = f"select *, {newest} from ({' union all '.join(layers)}) as layers"
-        stored = f"select * from ({overlaid}) as overlaid where (_place = 1) and (not _hidden)"
+        stored = f"select * from ({overlaid}) as overlaid where (_place = 1) and (not _hidden) and {scope.condition()}"
         return self._compare("convergence", stored, "true", "windows: current = DataFusion, all rows", scope, tables)
 
     def _stored(self, table: str, *more: str) -> str:
@@ -224,10 +224,11 @@ class Recount:
         for stretch in self._stretches():
             paired = f"select {self._keys}{inputs} from ({self._windows(stretch)}) as paired where {rows}"
             truth = f"select {self._keys}{counted}{allowed} from ({paired}) as taken group by {self._keys}"
-            within = f"{scope.condition()} and {stretch.has('_start')}"
+            within = stretch.has("_start")
             both = (
                 f"select {self._keys}{values}{nothing}, 1 as _side from ({stored}) as stored where {within} union all "
-                f"select {self._keys}{values}{told}, 2 as _side from ({truth}) as counted where {within}"
+                f"select {self._keys}{values}{told}, 2 as _side from ({truth}) as counted "
+                f"where {within} and {scope.condition()}"
             )
             results = f"select ({wrong}) as wrong from ({both}) as sides group by {self._keys}"
             query = f"select count(*) as checked, count(*) filter (where wrong) as broken from ({results}) as results"

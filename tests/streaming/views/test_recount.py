@@ -333,8 +333,11 @@ def test_only_results_within_the_scope_and_times_that_have_windows_are_compared(
     assert (finding.checked, finding.broken) == (1, 0) and finding.compared.endswith("rows; some")
     finding = counted(tmp_path / "all", rows, results, Scope(far + day), **only)
     assert (finding.checked, finding.broken) == (4, 3)
-    finding = counted(tmp_path / "none", rows, results, Scope(None), **only)
+    finding = counted(tmp_path / "none", rows, [], Scope(None), **only)
     assert (finding.checked, finding.broken) == (0, 0)
+    for closed in (None, NOON + day):
+        finding = counted(tmp_path / f"early {closed}", [rows[1]], results, Scope(closed), **only)
+        assert (finding.checked, finding.broken) == (1, 1), "published before its window was closed"
 
 
 def test_long_logs_are_counted_in_pieces_between_which_no_window_is_lost(

@@ -184,17 +184,24 @@ def no_rows(spark: SparkSession, stream: Stream) -> DataFrame:
     """No row, with the columns that the next batch of the log will have, whether there is a log by now or not.
 
     Raises:
-        DeclarationError: Spark cannot compute a derived column, a rule or the clock's condition of these types.
+        DeclarationError: Spark cannot read the columns, or compute a derived one, a rule or the clock's condition.
     """
     return remembered(spark, ("no rows", stream), partial(_analysed, spark, stream))
 
 
 def _analysed(spark: SparkSession, stream: Stream) -> DataFrame:
     nothing = spark.createDataFrame([], f"_raw binary, _origin {origin_type(stream.source)}")
-    parsed = stream.format.parse(nothing)
+    try:
+        parsed = stream.format.parse(nothing)
+    except AnalysisException as error:
+        raise DeclarationError(
+            f"stream {stream.name!r} has columns that Spark cannot read: {refusal(error)}. Correct them in its format."
+        ) from error
     validate = remembered(spark, ("validator", stream), lambda: RowValidator(stream))
     try:
         return stamp(validate(parsed, EPOCH), stream.columns, 0, None)
     except AnalysisException as error:
         check_expressions(stream, parsed.withColumn(INGESTED_AT, constant(EPOCH)))
-        raise DeclarationError(f"stream {stream.name!r} cannot be computed: {refusal(error)}.") from error
+        raise DeclarationError(
+            f"stream {stream.name!r} cannot be computed: {refusal(error)}. Correct its columns, rules or clock."
+        ) from error

@@ -65,12 +65,12 @@ def is_same(left: Any, right: Any) -> bool:
 
 
 def canonical(value: Any) -> Any:
-    """The one value that stands for all that SQL takes for the same: 0.0 for -0.0, one NaN; in lists and dicts too."""
+    """The one value that stands for all that SQL takes for the same: 0.0 for -0.0, one NaN; also within others."""
     kind = value.__class__
     if kind is float:
         return NAN if value != value else value + 0.0
-    if kind is list:
-        return [canonical(each) for each in value]
+    if kind is list or kind is tuple:
+        return kind(canonical(each) for each in value)
     if kind is dict:
         return {name: canonical(each) for name, each in value.items()}
     return value

@@ -96,9 +96,13 @@ class Decoder(ABC):
             client = SchemaRegistryClient({"url": self.registry})
         for batch in batches:
             # As bytes, since text may be no UTF-8.
-            decoded = self.arrays(batch.column("_raw").cast(pa.binary()), client)
+            decoded = self.of_batch(batch, batch.column("_raw").cast(pa.binary()), client)
             names = [*batch.schema.names, *self.types.names]
             yield pa.RecordBatch.from_arrays([*batch.columns, *decoded], names=names)
+
+    def of_batch(self, batch: pa.RecordBatch, payloads: pa.BinaryArray, client: Any) -> list[pa.Array]:
+        """The columns that the `payloads` of a batch are decoded to, one after the other."""
+        return self.arrays(payloads, client)
 
     def arrays(self, payloads: pa.BinaryArray, client: Any) -> list[pa.Array]:
         """The columns that payloads are decoded to, one after the other."""

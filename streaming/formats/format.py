@@ -23,6 +23,10 @@ UNKNOWN = "_unknown"
 """Of a row: the names of the fields that the payload has and nobody declared; null where there is none."""
 
 
+TYPED = "_typed"
+"""Of a row, where its source says so: true for a payload that Spark has written as JSON of typed columns."""
+
+
 class Format(ABC):
     """How a payload becomes columns."""
 
@@ -43,6 +47,9 @@ class Format(ABC):
         reason: such a row says that its key is gone. A format may take its time from `_origin`, where `raw` has that.
         `_unknown` (array<string>) names fields of the outermost level, each once, and is null where the payload could
         not be read. A format may name fields of nested objects as well, by their paths.
+
+        `raw` may have a boolean `_typed`. A payload of which it is true was written by Spark, of values that a table
+        has, so JSON takes from it what it refuses of other senders.
         """
 
 

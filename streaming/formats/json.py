@@ -23,7 +23,7 @@ class Json(Format):
     and array, struct or map (of texts to anything) of these. Each value is judged by itself, however deep it lies: a
     number in a text column, a fraction in an integer, more digits than a decimal or a microsecond has and a missing
     field of a struct that is `not null` reject the row, and the reason has the path and the value. Nothing is rounded
-    or cut; a double is the nearest one, and has one zero.
+    or cut; a double is the nearest one, and has one zero. Rows of a `Table` alone may have NaN, infinities and -0.0.
 
     JSON `null` and a missing field are both null. Fields that are not declared are named, those within a struct by
     their path, and their values ignored; names are told apart by their case. An object that has a name twice cannot be

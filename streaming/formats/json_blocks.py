@@ -18,7 +18,7 @@ import pyarrow.json
 from sqlglot import exp
 
 from streaming.base import sql
-from streaming.formats.leaves import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, Leaf, leaf_of
+from streaming.formats.leaves import FIRST_DAY, FIRST_MICRO, LAST_DAY, LAST_MICRO, Leaf, Leaves, leaf_of
 from streaming.formats.nested import kind_of
 
 _Type = exp.DataType.Type
@@ -57,13 +57,20 @@ class Block:
 class BlockReader:
     """Reads payloads of some columns in blocks.
 
-    `schema`: how Arrow is asked for them, as `schema_of` says. `types`: what they are.
+    `schema`: how Arrow is asked for them, as `schema_of` says. `types`: what they are. `leaves`: how the strict reader
+    reads single values.
     """
 
-    def __init__(self, columns: Sequence[sql.Column], schema: pa.Schema, types: Sequence[pa.DataType]) -> None:
+    def __init__(
+        self,
+        columns: Sequence[sql.Column],
+        schema: pa.Schema,
+        types: Sequence[pa.DataType],
+        leaves: Leaves = leaf_of,
+    ) -> None:
         self._of: list[tuple[bool, pa.DataType, Leaf]] = []
         for column, type_ in zip(columns, types, strict=True):
-            leaf = leaf_of(kind_of(column))
+            leaf = leaves(kind_of(column))
             assert leaf is not None
             self._of.append((column.required, type_, leaf))
         self._parse = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
@@ -138,7 +145,7 @@ class BlockReader:
         column, sure = values, None
         if pa.types.is_floating(type_):
             # Arrow takes the word NaN, and knows two zeros.
-            column, sure = pc.add(values, 0.0), pc.is_finite(values)
+            column, sure = values if leaf.signed_zero else pc.add(values, 0.0), pc.is_finite(values)
         elif pa.types.is_string(values.type) and not pa.types.is_string(type_):
             column = _of_texts(values, type_, leaf)
             sure = pc.equal(column.is_valid(), values.is_valid())

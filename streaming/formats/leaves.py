@@ -11,7 +11,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from typing import Any
@@ -59,13 +59,14 @@ class Leaf:
 
     `of_json` takes what `json` has parsed, numbers with a fraction as `Number`, and `of_text` a text that stands for a
     value; both return what Arrow takes for the type, or raise `Refused`. `in_json` and `in_text` say in words what must
-    be written there.
+    be written there. `signed_zero`: -0.0 stays what it is, and is not 0.0.
     """
 
     of_json: Callable[[Any], Any]
     of_text: Callable[[str], Any]
     in_json: str
     in_text: str
+    signed_zero: bool = False
 
     def or_none(self, value: Any) -> Any:
         """The value that JSON has, and None where that is null or refused."""
@@ -73,6 +74,10 @@ class Leaf:
             return None if value is None else self.of_json(value)
         except Refused:
             return None
+
+
+Leaves = Callable[[exp.DataType], Leaf | None]
+"""How values of a type of Spark are read, as `leaf_of` and `typed_leaf_of` say it."""
 
 
 def leaf_of(kind: exp.DataType) -> Leaf | None:
@@ -83,6 +88,14 @@ def leaf_of(kind: exp.DataType) -> Leaf | None:
     if type_ == _Type.DECIMAL:
         return _decimal(*([int(each.name) for each in kind.expressions] or _SPARK_DECIMAL))
     return _OTHERS.get(type_)
+
+
+def typed_leaf_of(kind: exp.DataType) -> Leaf | None:
+    """As `leaf_of`, for JSON that Spark has written of values of a table: a double may be any that there is.
+
+    JSON has no NaN and no infinities, so Spark writes them as the texts `NaN`, `Infinity` and `-Infinity`.
+    """
+    return _TYPED.get(kind.this) or leaf_of(kind)
 
 
 def _whole(bits: int, type_: str) -> Leaf:
@@ -120,19 +133,18 @@ def _decimal(precision: int, scale: int = 0) -> Leaf | None:
     return Leaf(_of_number(exactly), _of_numeral(exactly), words, words)
 
 
-def _double(number: int | str) -> float:
+def _signed_double(number: int | str) -> float:
     try:
         value = float(number)
     except OverflowError:
         raise Refused from None
     if not math.isfinite(value):
         raise Refused
-    # There is one zero, as SQL compares.
-    return value + 0.0
+    return value
 
 
-def _float(number: int | str) -> float:
-    value = _double(number)
+def _signed_float(number: int | str) -> float:
+    value = _signed_double(number)
     try:
         _FLOAT.pack(value)
     except OverflowError:
@@ -140,11 +152,31 @@ def _float(number: int | str) -> float:
     return value
 
 
+def _double(number: int | str) -> float:
+    # There is one zero, as SQL compares.
+    return _signed_double(number) + 0.0
+
+
+def _float(number: int | str) -> float:
+    return _signed_float(number) + 0.0
+
+
 def _of_number(convert: Callable[[int | str], Any]) -> Callable[[Any], Any]:
     def of_json(value: Any) -> Any:
         if type(value) is int or type(value) is Number:
             return convert(value)
         raise Refused
+
+    return of_json
+
+
+def _of_any_number(convert: Callable[[int | str], float]) -> Callable[[Any], float]:
+    of_finite = _of_number(convert)
+
+    def of_json(value: Any) -> float:
+        if type(value) is str and value in _NOT_FINITE:
+            return _NOT_FINITE[value]
+        return of_finite(value)
 
     return of_json
 
@@ -216,6 +248,7 @@ def _instant_of(text: str) -> int:
     return micros
 
 
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _TIME_WORDS = "ISO-8601 text with an offset, such as 2026-01-01T00:00:00Z"
 _DATE_WORDS = "text such as 2026-01-01"
 _OTHERS = {
@@ -225,4 +258,8 @@ _OTHERS = {
     _Type.FLOAT: Leaf(_of_number(_float), _of_numeral(_float), "a number within float", "a number within float"),
     _Type.DATE: Leaf(_date, _date, _DATE_WORDS, _DATE_WORDS),
     _Type.TIMESTAMPTZ: Leaf(_instant, _instant_of, _TIME_WORDS, _TIME_WORDS),
+}
+_TYPED = {
+    type_: replace(_OTHERS[type_], of_json=_of_any_number(convert), signed_zero=True)
+    for type_, convert in ((_Type.DOUBLE, _signed_double), (_Type.FLOAT, _signed_float))
 }

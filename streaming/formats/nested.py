@@ -11,7 +11,7 @@ from sqlglot import exp
 from streaming.base import sql
 from streaming.formats.decoder import Row
 from streaming.formats.json_text import shown_value
-from streaming.formats.leaves import Leaf, Refused, leaf_of
+from streaming.formats.leaves import Leaf, Leaves, Refused, leaf_of
 
 _Type = exp.DataType.Type
 
@@ -46,17 +46,20 @@ class _Field:
     read: Read
 
 
-def reader_of(columns: Sequence[sql.Column], fields: Mapping[str, str] | None = None) -> Callable[[Any], Row]:
+def reader_of(
+    columns: Sequence[sql.Column], fields: Mapping[str, str] | None = None, leaves: Leaves = leaf_of
+) -> Callable[[Any], Row]:
     """Makes rows of the `columns` out of parsed objects, such as `object_of` yields.
 
-    `fields`: the names of the fields of columns, where they are not the columns' names. A column whose value is wrong
-    is None in the row, and the reason against it has the path within the object and what is written there. Fields that
-    nobody declared are told by their paths, in which the values of an array or a map have that of the whole.
+    `fields`: the names of the fields of columns, where they are not the columns' names. `leaves`: how single values are
+    read. A column whose value is wrong is None in the row, and the reason against it has the path within the object and
+    what is written there. Fields that nobody declared are told by their paths, in which the values of an array or a map
+    have that of the whole.
 
     Raises:
         ValueError: a column has a type that JSON cannot carry; the text is that type.
     """
-    declared = _fields(((each.name, kind_of(each), each.required) for each in columns), "", fields or {})
+    declared = _fields(((each.name, kind_of(each), each.required) for each in columns), "", fields or {}, leaves)
     known = frozenset(field.written for field in declared)
 
     def row(members: Mapping[str, Any]) -> Row:
@@ -86,26 +89,26 @@ def kind_of(column: sql.Column) -> exp.DataType:
 
 
 def _fields(
-    declared: Iterable[tuple[str, exp.DataType, bool]], path: str, names: Mapping[str, str]
+    declared: Iterable[tuple[str, exp.DataType, bool]], path: str, names: Mapping[str, str], leaves: Leaves
 ) -> tuple[_Field, ...]:
     return tuple(
-        _Field(name, written := names.get(name, name), required, _reader(kind, f"{path}{written}"))
+        _Field(name, written := names.get(name, name), required, _reader(kind, f"{path}{written}", leaves))
         for name, kind, required in declared
     )
 
 
-def _reader(kind: exp.DataType, path: str) -> Read:
+def _reader(kind: exp.DataType, path: str, leaves: Leaves) -> Read:
     """How values of a type are read that are not null; `path` is that of undeclared fields in it."""
-    leaf = leaf_of(kind)
+    leaf = leaves(kind)
     if leaf is not None:
         return _leaf(leaf)
     inner = kind.expressions
     if kind.is_type(_Type.ARRAY) and len(inner) == 1:
-        return _array(_reader(inner[0], path))
+        return _array(_reader(inner[0], path, leaves))
     if kind.is_type(_Type.MAP) and len(inner) == 2 and inner[0].is_type(_Type.TEXT):
-        return _map(_reader(inner[1], path))
+        return _map(_reader(inner[1], path, leaves))
     if kind.is_type(_Type.STRUCT) and inner:
-        return _struct(inner, f"{path}.")
+        return _struct(inner, f"{path}.", leaves)
     raise ValueError(kind.sql("spark").lower())
 
 
@@ -155,8 +158,8 @@ def _map(inner: Read) -> Read:
     return read
 
 
-def _struct(declared: Sequence[exp.ColumnDef], path: str) -> Read:
-    fields = _fields(((each.name, each.args["kind"], _is_required(each)) for each in declared), path, {})
+def _struct(declared: Sequence[exp.ColumnDef], path: str, leaves: Leaves) -> Read:
+    fields = _fields(((each.name, each.args["kind"], _is_required(each)) for each in declared), path, {}, leaves)
     known = frozenset(field.written for field in fields)
 
     def read(value: Any, unknown: list[str]) -> dict[str, Any]:

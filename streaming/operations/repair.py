@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from streaming import log
 from streaming.base import INGESTED_AT, constant
 from streaming.declare import Pipeline, Stream, Windowed
+from streaming.formats import TYPED
 from streaming.lake import Lake
 from streaming.log import Batch, RowValidator, append_validated, next_kept_from, next_state, stamp
 from streaming.operators import runtime_of
@@ -156,7 +157,8 @@ def _validated(spark: SparkSession, lake: Lake, stream: Stream, now: datetime) -
     """
     rejected = log.rejected(log.read_log(spark, lake, stream))
     origin = F.col("_origin").withField(log.REPAIRS, F.col("_batch")).alias("_origin")
-    parsed = stream.format.parse(rejected.select("_raw", origin, INGESTED_AT))
+    typed = stream.source.is_typed(F.col("_origin")).alias(TYPED)
+    parsed = stream.format.parse(rejected.select("_raw", origin, INGESTED_AT, typed))
     kept_from = next_kept_from(log.head(lake, stream), stream)
     return RowValidator(stream)(parsed, kept_from=kept_from).withColumn(INGESTED_AT, constant(now))
 

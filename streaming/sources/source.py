@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from streaming.base import SourceError
 from streaming.lake import Lake
@@ -146,6 +147,8 @@ class Source(ABC):
     def read(self, spark: SparkSession, reading: Reading) -> DataFrame:
         """A streaming frame of `_raw`, a payload a row, and of what `_origin` tells before a batch is taken.
 
+        Where the source is typed (see `is_typed`) with `_typed` beside them.
+
         Raises:
             SourceError: the source is missing.
         """
@@ -168,6 +171,13 @@ class Source(ABC):
     @abstractmethod
     def partition_of(self, origin: Column) -> Column:
         """The source partition of each row, by its `_origin`; never null, the same for all where there is but one."""
+
+    def is_typed(self, origin: Column) -> Column:
+        """Whether Spark has written the payload of each row, by its `_origin`, as JSON of typed columns.
+
+        Then, and only then, a value that JSON cannot have is taken from the text that Spark writes for it.
+        """
+        return F.lit(False)
 
     def order_of(self, origin: Column) -> Column:
         """The column that orders the rows of a batch as the source has them, by their `_origin`."""

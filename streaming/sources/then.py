@@ -158,6 +158,10 @@ class Then(Source):
         """As each of the two orders its own rows."""
         return F.struct(*(source.order_of(origin[name]) for name, source in self._sources.items()))
 
+    def is_typed(self, origin: Column) -> Column:
+        """As the source says which the row is from."""
+        return self._of_either(origin, lambda source, own: source.is_typed(own))
+
     def time_of(self, origin: Column) -> Column:
         """When the source had the row which it is from."""
         return self._of_either(origin, lambda source, own: source.time_of(own))

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from streaming import (
     BoundedOutOfOrderness,
+    Files,
     Json,
     Keyed,
     Lake,
@@ -20,6 +21,7 @@ from streaming import (
     Side,
     Stream,
     Table,
+    Then,
     Tumbling,
     Windowed,
     agg,
@@ -34,7 +36,7 @@ from streaming.operations.repair import repair
 from streaming.views.first_results import read_first
 from tests.streaming.keyed.functions import alert_on_jump
 from tests.streaming.keyed.functions import readings as measured
-from tests.support.feeds import readings
+from tests.support.feeds import land, readings
 from tests.support.instants import NOW, at
 from tests.support.runs import run, tuples
 
@@ -141,6 +143,86 @@ def test_what_is_rejected_downstream_has_its_payload_and_comes_back_once_the_rul
     repair(spark, lake, right, lambda: NOW)
     assert everything(spark, lake, right)[0] == [("a", at(1), 20.0, at(1), 0, 0), ("b", at(2), 5.0, at(2), 0, 1)]
     assert broken(spark, lake, right) == []
+
+
+measures = Stream(
+    name="measures",
+    source=Files("landing/measures"),
+    format=Json(
+        "id string, at timestamp, m decimal(38, 18), until timestamp, day date, "
+        "many array<struct<n: bigint, s: string>>"
+    ),
+    derived={
+        "x": "cast(id as double)",
+        "f": "cast(id as float)",
+        "nested": "named_struct('a', array(x, null), 'm', map('k', x, 'NaN', null), "
+        "'nothing', cast(null as struct<b: double>), 'empty', named_struct('b', cast(null as double)))",
+        "local": "cast(until as timestamp_ntz)",
+        "content": "cast(id as binary)",
+    },
+    event_time="at",
+    clock=BoundedOutOfOrderness("0 seconds"),
+)
+NUMBERS = {
+    "NaN": "nan",
+    "Infinity": "inf",
+    "-Infinity": "-inf",
+    "-0.0": "-0.0",
+    "0.1": "0.1",
+    "16777217": "16777217.0",
+    "5e-324": "5e-324",
+    "1.7976931348623157e308": "1.7976931348623157e+308",
+}
+HOSTILE = (
+    '"m":12345678901234567890.123456789012345678,"until":"0001-01-01T00:00:00.000001Z","day":"9999-12-31","many":[]',
+    '"m":-0.000000000000000001,"until":"9999-12-31T23:59:59.999999Z","day":"0001-01-01","many":[null]',
+    '"m":0,"until":"1969-12-31T23:59:59.999999Z","many":[{"n":-9223372036854775808,"s":null},{"s":"NaN"},{}]',
+    '"many":[{"n":9007199254740993,"s":"\\u0000 \\"ü\\" \\ud83d\\ude00 \\\\ud800\\n"},null]',
+)
+
+
+def test_every_value_is_handed_on_from_table_to_table_and_from_nobody_else(spark: SparkSession, lake: Lake) -> None:
+    lines = [
+        f'{{"id":"{number}","at":"2026-01-01T00:00:{place:02}Z",{HOSTILE[place % len(HOSTILE)]}}}'
+        for place, number in enumerate(NUMBERS)
+    ]
+    first = Pipeline(measures, (Windowed("a_day", measures, Tumbling("1 day"), {"rows": agg.count()}),))
+    run(spark, lake, first, lines)
+    columns = (
+        "id string not null, at timestamp, m decimal(38, 18), until timestamp, day date, many array<struct<n: bigint, "
+        "s: string>>, x double, f float, nested struct<a: array<double>, m: map<string, double>, "
+        "nothing: struct<b: double>, empty: struct<b: double>>, local string, content string"
+    )
+    table = following("copies", measures, columns, "at").stream
+    copies = replace(
+        table,
+        source=Then(table.source, Files("live")),
+        event_time="instant",
+        derived={"instant": "at", "naive": "cast(local as timestamp_ntz)", "decoded": "unbase64(content)"},
+    )
+    right = Pipeline(copies, (Windowed("of_copies", copies, Tumbling("1 day"), {"rows": agg.count()}),))
+    strict = replace(copies, rules=(Rule("a_number", "not isnan(x)"),))
+    land(lake.path("live"), ['{"id":"live","at":"2026-01-01T00:00:20Z","x":"NaN","nested":{"a":["Infinity"]}}'])
+    run(spark, lake, Pipeline(strict, (replace(right.views[0], of=strict),)))
+
+    def rejected() -> list[Any]:
+        return tuples(log.rejected(log.read_log(spark, lake, copies)), "id", "_rejected")
+
+    of_others = "; ".join(
+        f'type: {path} is not a number within double, got "{word}"'
+        for path, word in (("x", "NaN"), ("nested.a[0]", "Infinity"))
+    )
+    assert rejected() == [("NaN", "a_number: not (not isnan(x))"), ("live", of_others)]
+    assert repair(spark, lake, right, lambda: NOW).repaired == 1
+    assert rejected() == [("live", of_others)]
+
+    same = ("id", "at", "m", "until", "day", "many", "x", "f", "nested")
+    sent = tuples(log.valid(log.read_log(spark, lake, measures)), *same, "local", "content")
+    assert {row[0]: repr(row[6]) for row in sent} == NUMBERS
+    # A double that is no number is not equal to itself, and two zeros are: their texts tell.
+    assert repr(tuples(log.valid(log.read_log(spark, lake, copies)), *same, "naive", "decoded")) == repr(sent)
+    for pipeline in (first, right):
+        assert broken(spark, lake, pipeline) == []
 
 
 def test_a_view_that_was_built_anew_is_refused_by_those_that_follow_it(spark: SparkSession, lake: Lake) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streaming.base import CheckpointError, SourceError
+from streaming.formats import TYPED
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.offsets.data_source import stream_of
@@ -81,12 +82,13 @@ class OffsetSource(Source):
         self.reader(reading.lake, reading.memory)
 
     def read(self, spark: SparkSession, reading: Reading) -> DataFrame:
-        """A streaming frame of the payload and `_origin`."""
+        """A streaming frame of the payload, `_origin` and `_typed`."""
         reader = self.reader(reading.lake, reading.memory)
         rows = stream_of(spark, reader, _first(reader, reading.memory))
         origin = StructType.fromDDL(self.origin.removeprefix("struct<").removesuffix(">"))
         assert isinstance(origin, StructType)
-        return rows.select(self.payload().alias("_raw"), F.struct(*origin.names).alias("_origin"))
+        located = rows.select(self.payload().alias("_raw"), F.struct(*origin.names).alias("_origin"))
+        return located.withColumn(TYPED, self.is_typed(F.col("_origin")))
 
     def take(self, spark: SparkSession, reading: Reading, query_batch: int, rows: DataFrame) -> Taken:
         """The rows as they come, and the offsets behind them to remember.

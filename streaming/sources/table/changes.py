@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from streaming.base import EPOCH, MILLISECOND, SourceError
+from streaming.base import EPOCH, MILLISECOND, SourceError, canonical
 from streaming.sources.offsets import OffsetReader, Offsets
 from streaming.sources.table.row_order import batches
 from streaming.sources.table.units import origin_fields
@@ -106,7 +106,7 @@ class ChangeReader(OffsetReader):
             if name not in there:
                 rows = rows.append_column(name, pa.nulls(rows.num_rows))
         keys = list(zip(*(rows[name].to_pylist() for name in self._key), strict=True))
-        order = sorted(range(rows.num_rows), key=lambda place: [(value is not None, value) for value in keys[place]])
+        order = sorted(range(rows.num_rows), key=lambda place: [_rank(value) for value in keys[place]])
         return _taken(rows.select(names), order)
 
     def _by_key(self, rows: pa.Table, version: int) -> dict[tuple[Any, ...], tuple[int, tuple[Any, ...]]]:
@@ -115,7 +115,8 @@ class ChangeReader(OffsetReader):
         Raises:
             SourceError: a key repeats.
         """
-        columns = {name: rows[name].to_pylist() for name in rows.column_names}
+        # A NaN that stays one is no change.
+        columns = {name: [canonical(value) for value in rows[name].to_pylist()] for name in rows.column_names}
         keys = zip(*(columns[name] for name in self._key), strict=True)
         rows_by_key: dict[tuple[Any, ...], tuple[int, tuple[Any, ...]]] = {}
         for place, (key, row) in enumerate(zip(keys, zip(*columns.values(), strict=True), strict=True)):
@@ -157,6 +158,11 @@ class ChangeReader(OffsetReader):
         if table is None or str(table.metadata().id) != self._table:
             raise SourceError(f"the table {self._uri!r} was removed or replaced while it was read.")
         return table
+
+
+def _rank(value: Any) -> tuple[bool, bool, Any]:
+    """Null is the least, NaN the greatest."""
+    return value is not None, value != value, value
 
 
 def _taken(rows: pa.Table, places: list[int]) -> pa.Table:

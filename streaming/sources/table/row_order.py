@@ -75,3 +75,7 @@ def _leaves(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
         yield pa.chunked_array([pa.array([repr(value) for value in column.to_pylist()], pa.string())])
     elif not pa.types.is_null(column.type):
         yield column
+        if pa.types.is_floating(column.type):
+            # 0.0 and -0.0 are equal, and another value each.
+            bits = pa.int64() if column.type == pa.float64() else pa.int32()
+            yield pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)

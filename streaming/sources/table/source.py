@@ -20,7 +20,11 @@ from streaming.sources.table.placed import BEGIN, PlacedRows, placed_rows
 from streaming.sources.table.units import UNIT
 from streaming.spark import JarGroup, storage_jars
 
-_PAYLOAD = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC"}
+_PAYLOAD = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "timeZone": "UTC",
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class Table(OffsetSource):
     its first results; or the path or URI of a Delta table. `side` names a side output of an operator.
 
     A row's payload is its columns as a JSON object, so the stream declares those it wants with `Json`, under their own
-    names; instants are ISO 8601 with six digits, binary columns Base64. Columns that begin with `_` are left out.
+    names; instants are ISO 8601 with six digits, binary columns Base64. Columns that begin with `_` are left out. A
+    `double` or `float` may be any that the table has: NaN, which is written `"NaN"`, an infinity, -0.0.
     `_origin` tells `table` (its id), `unit` (the batch of the log; for results the end of the window or the instant of
     the step, in microseconds; the version of a Delta table), `position` (the row's place in it), `written` and `at`,
     the event time of a row of the lake: `derived={"at": "_origin.at"}`.
@@ -135,6 +140,10 @@ class Table(OffsetSource):
     def partition_of(self, origin: Column) -> Column:
         """One for all."""
         return F.lit("")
+
+    def is_typed(self, origin: Column) -> Column:
+        """All of them."""
+        return F.lit(True)
 
     def time_of(self, origin: Column) -> Column:
         """When the row was written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
 from streaming.base import EPOCH, MILLISECOND, SourceError
 from streaming.sources.offsets import OffsetReader, Offsets
@@ -23,6 +24,9 @@ VERSION, FILE, SNAPSHOT = "version", "file", "snapshot"
 
 NO_SNAPSHOT = -1
 """Of a query that has taken no version whole, but from one on what each has added."""
+
+
+_HAS_OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,8 @@ class VersionReader(OffsetReader):
         rows = read_columns(files, piece.path, stored)
         for name in values:
             if name in self._columns.names:
-                rows = rows.append_column(name, pa.array([values[name]] * piece.rows, pa.string()))
+                value = _partition_value(values[name], self._columns[name].dataType)
+                rows = rows.append_column(name, pa.array([value] * piece.rows, pa.string()))
         end = piece.first_row + piece.rows
         origin = {
             "table": pa.array([self._table] * piece.rows, pa.string()),
@@ -176,6 +181,13 @@ class VersionReader(OffsetReader):
             files.append(VersionFile(version, number, path, first_row, rows, since, partition))
             first_row += rows
         return files
+
+
+def _partition_value(text: str | None, type_: DataType) -> str | None:
+    """The text of a partition as Arrow reads it: nothing stands for null, and a bare instant is one of UTC."""
+    if text and isinstance(type_, TimestampType) and not _HAS_OFFSET.search(text):
+        return f"{text}Z"
+    return text or None
 
 
 _TOO_LATE = (

@@ -60,6 +60,8 @@ def test_one_value_stands_for_all_that_are_the_same() -> None:
     assert canonical(OTHER_NAN) is NAN and repr(canonical(-0.0)) == "0.0" and canonical(1.5) == 1.5
     assert repr(canonical({"a": [-0.0, None], "b": "x"})) == "{'a': [0.0, None], 'b': 'x'}"
     assert canonical([OTHER_NAN])[0] is NAN and canonical(None) is None
+    # Entries of a map, as Arrow gives them.
+    assert repr(canonical([("k", -0.0)])) == "[('k', 0.0)]" and canonical(("k", OTHER_NAN))[1] is NAN
 
 
 def test_sums_and_products_of_38_digits_are_exact_in_a_task_and_nowhere_else() -> None:

@@ -13,7 +13,7 @@ import pytest
 from streaming import Json
 from streaming.base import arrow_schema
 from streaming.formats.decoder import Decoder, Row
-from streaming.formats.format import UNKNOWN, UNREADABLE, WRONG
+from streaming.formats.format import TYPED, UNKNOWN, UNREADABLE, WRONG
 from streaming.formats.json_blocks import BlockReader, schema_of
 from streaming.formats.json_decoder import JsonDecoder
 from streaming.formats.json_text import object_of
@@ -116,6 +116,53 @@ def test_what_is_read_together_is_what_the_strict_reader_says(hostile: float, ce
     of = decoder(Json(SCHEMA))
     assert rows(of.arrays(sent, None)) == rows(Decoder.arrays(of, sent, None))
     assert of._blocks is not None and of._blocks.read(sent).certain.sum() >= certain
+
+
+def test_each_payload_is_read_as_its_source_says_that_it_was_written() -> None:
+    of = decoder(Json("id string, x double, m decimal(3, 1)"))
+    flat = decoder(Json("id string, x double"))
+    sent = [
+        f'{{"id":"{place}","x":{x}}}'.encode() for place, x in enumerate(('"NaN"', "-0.0", "1.5", '"Infinity"') * 2)
+    ]
+    typed = [True] * 4 + [False] * 4
+    reason = "type: x is not a number within double, got "
+    expected = [
+        *(("0", "nan", None), ("1", "-0.0", None), ("2", "1.5", None), ("3", "inf", None)),
+        *(
+            ("4", "None", f'{reason}"NaN"'),
+            ("5", "0.0", None),
+            ("6", "1.5", None),
+            ("7", "None", f'{reason}"Infinity"'),
+        ),
+    ]
+    for each in (of, flat):
+        for order in (range(8), range(7, -1, -1), (0, 4, 1, 5, 2, 6, 3, 7), range(4), range(4, 8), ()):
+            batch = {
+                "_raw": pa.array([sent[place] for place in order], pa.binary()),
+                TYPED: pa.array([typed[place] for place in order], pa.bool_()),
+            }
+            (read,) = each.batches(iter([pa.RecordBatch.from_pydict(batch)]))
+            assert read.schema.names == ["_raw", TYPED, *each.types.names]
+            got = [(row["id"], repr(row["x"]), (row[WRONG] or {}).get("x")) for row in read.to_pylist()]
+            assert got == [expected[place] for place in order]
+    # Of a row of which the source says nothing, and of a source that says nothing of any, the strict reader says it.
+    unsaid = {"_raw": pa.array(sent[:2], pa.binary()), TYPED: pa.array([None, None], pa.bool_())}
+    for columns in (unsaid, {"_raw": unsaid["_raw"]}):
+        (read,) = flat.batches(iter([pa.RecordBatch.from_pydict(columns)]))
+        assert repr(read.column("x").to_pylist()) == "[None, 0.0]"
+
+
+def test_payloads_of_a_table_are_read_together_where_they_have_no_more_than_json_can() -> None:
+    of = decoder(Json(SCHEMA))._of_typed
+    assert of._blocks is not None
+    sent = [f'{{"id":"a","value":{value}}}'.encode() for value in ("-0.0", "0.0", "5e-324", "1.7976931348623157E308")]
+    block = of._blocks.read(pa.array(sent, pa.binary()))
+    assert block.certain.all() and repr(block.columns[2].to_pylist()) == "[-0.0, 0.0, 5e-324, 1.7976931348623157e+308]"
+    many = pa.array([*sent, b'{"id":"a","value":"-Infinity"}', b'{"id":"a","value":NaN}'] * 50, pa.binary())
+    assert rows(of.arrays(many, None)) == rows(Decoder.arrays(of, many, None))
+    assert repr(of.arrays(many, None)[2].to_pylist()[:6]) == (
+        "[-0.0, 0.0, 5e-324, 1.7976931348623157e+308, -inf, None]"
+    )
 
 
 def test_what_arrow_refuses_keeps_nothing_beside_it_from_being_read_together() -> None:

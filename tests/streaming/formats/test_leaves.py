@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from streaming.formats.leaves import Leaf, Number, Refused, leaf_of
+from streaming.formats.leaves import Leaf, Number, Refused, leaf_of, typed_leaf_of
 
 HALF = "\ud83d"
 
@@ -237,3 +237,36 @@ def test_types_of_many_values_or_of_bytes_are_none_of_a_leaf() -> None:
     )
     types += ("decimal(39, 2)", "decimal(2, 3)", "decimal(0, 0)")
     assert [leaf_of(exp.DataType.build(type_, dialect="spark")) for type_ in types] == [None] * len(types)
+
+
+@pytest.mark.parametrize("type_", ["double", "float"])
+def test_of_a_table_any_double_is_taken_and_of_other_senders_only_numbers(type_: str) -> None:
+    of = typed_leaf_of(exp.DataType.build(type_, dialect="spark"))
+    assert of is not None
+    written = {
+        "NaN": "nan",
+        "Infinity": "inf",
+        "-Infinity": "-inf",
+        Number("-0.0"): "-0.0",
+        Number("1.5"): "1.5",
+        3: "3.0",
+    }
+    assert {value: repr(of.of_json(value)) for value in written} == written
+    # What Spark does not write is refused, as it is of others.
+    wrong: tuple[Any, ...] = ("nan", "+Infinity", "1.5", "", Number("1e400"), Number("NaN"), True, None, [], {})
+    for refused in wrong:
+        assert read(of.of_json, refused) is None, refused
+    strict = leaf(type_)
+    assert [read(strict.of_json, value) for value in ("NaN", "Infinity", "-Infinity")] == [None] * 3
+    assert repr(strict.of_json(Number("-0.0"))) == "0.0" and repr(of.of_text("-0.0")) == "0.0"
+    assert (of.signed_zero, strict.signed_zero) == (True, False)
+    assert of.in_json == strict.in_json == f"a number within {type_}"
+
+
+def test_of_a_table_the_texts_of_other_types_are_no_numbers() -> None:
+    for type_ in ("bigint", "decimal(38, 18)", "timestamp", "date", "boolean"):
+        of = typed_leaf_of(exp.DataType.build(type_, dialect="spark"))
+        assert of is not None and read(of.of_json, "NaN") is None and read(of.of_json, "Infinity") is None
+    text = typed_leaf_of(exp.DataType.build("string", dialect="spark"))
+    assert text is not None and text.of_json("NaN") == "NaN"
+    assert typed_leaf_of(exp.DataType.build("array<double>", dialect="spark")) is None

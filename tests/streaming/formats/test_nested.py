@@ -16,6 +16,7 @@ from streaming import Json
 from streaming.base import DeclarationError, columns_of
 from streaming.formats.decoder import Row, Unreadable
 from streaming.formats.json_text import DEEPEST, cut, object_of, shown_value, text_of
+from streaming.formats.leaves import typed_leaf_of
 from streaming.formats.nested import reader_of
 
 ORDER = (
@@ -130,6 +131,24 @@ def test_a_reader_asks_for_no_more_than_it_is_given() -> None:
     columns = [replace(column, required=False) for column in columns_of(schema)]
     assert reader_of(columns)({}) == Row([None, None])
     assert reader_of(columns)({"st": {}}).wrong == {"st": "required: st.a is missing"}
+
+
+def test_how_single_values_are_read_holds_at_every_depth() -> None:
+    schema = (
+        "xs array<array<double>>, by map<string, struct<v: float>>, st struct<s: struct<d: double not null>>, x double"
+    )
+    text = '{"xs":[["NaN",null],[-0.0]],"by":{"NaN":{"v":"Infinity"},"k":{}},"st":{"s":{"d":"-Infinity"}},"x":"NaN"}'
+    of_a_table = reader_of(columns_of(schema), leaves=typed_leaf_of)(object_of(text.encode()))
+    assert (of_a_table.wrong, of_a_table.unknown) == (None, None)
+    assert repr(of_a_table.values) == (
+        "[[[nan, None], [-0.0]], [('NaN', {'v': inf}), ('k', {'v': None})], {'s': {'d': -inf}}, nan]"
+    )
+    assert wrong(schema, text) == {
+        "xs": 'type: xs[0][0] is not a number within double, got "NaN"',
+        "by": 'type: by["NaN"].v is not a number within float, got "Infinity"',
+        "st": 'type: st.s.d is not a number within double, got "-Infinity"',
+        "x": 'type: x is not a number within double, got "NaN"',
+    }
 
 
 @pytest.mark.parametrize(

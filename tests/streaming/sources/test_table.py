@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import shutil
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,9 +21,12 @@ from pyspark.sql import functions as F
 from streaming import Files, Json, Lake, Stream, Table
 from streaming.base.errors import DeclarationError, SourceError
 from streaming.clocks import BoundedOutOfOrderness
+from streaming.formats import TYPED
+from streaming.sources.table.followed import followed
 from streaming.sources.table.row_order import ordered
 from tests.streaming.sources.contract import Batches, Reader, SourceCase, SourceContract
 from tests.support.instants import T0
+from tests.support.runs import tuples
 
 ORDERS = Stream(
     "orders",
@@ -252,22 +257,44 @@ def test_a_checkpoint_that_was_moved_away_repeats_nothing(spark: SparkSession, l
 
 def test_every_type_of_a_column_arrives_as_the_json_format_reads_it(spark: SparkSession, lake: Lake) -> None:
     declared = (
-        "i bigint, d double, s string, m decimal(12, 2), t timestamp, day date, flag boolean, "
-        "items array<struct<name: string, n: int>>, tags map<string, string>"
+        "i bigint, d double, f float, s string, m decimal(38, 18), t timestamp, day date, flag boolean, "
+        "items array<struct<name: string, n: double>>, tags map<string, float>, n timestamp_ntz"
     )
-    row = (
-        *(7, 0.1, 'ü "quoted"\n', Decimal("10.50"), datetime(2026, 1, 1, 5, 30, 0, 123456, UTC)),
-        *(datetime(2026, 1, 1).date(), True, [("a", 1)], {"k": "v"}),
-    )
+    rows = [
+        (
+            *(7, 0.1, 0.1, 'ü "quoted"\n', Decimal("10.50"), datetime(2026, 1, 1, 5, 30, 0, 123456, UTC)),
+            *(date(2026, 1, 1), True, [("a", 1.0), None], {"k": 2.5}, datetime(2026, 1, 1, 5, 30, 0, 123456)),
+        ),
+        (
+            *(-(2**63), math.nan, math.nan, "NaN", Decimal("12345678901234567890.123456789012345678")),
+            *(datetime(1, 1, 1, 0, 0, 0, 1, UTC), date.min, False, [("NaN", math.nan), (None, -0.0)]),
+            *({"NaN": math.nan, "none": None}, datetime(1, 1, 1)),
+        ),
+        (
+            *(2**63 - 1, -math.inf, math.inf, "", Decimal("-0.000000000000000001")),
+            *(datetime(9999, 12, 31, 23, 59, 59, 999999, UTC), date.max, None, [], {}),
+            datetime(9999, 12, 31, 23, 59, 59, 999999),
+        ),
+        (*(0, -0.0, -0.0, None, Decimal(0), None, None, None, None, None, None),),
+    ]
     uri = lake.path("typed")
-    spark.createDataFrame([row], declared).write.format("delta").partitionBy("day").save(uri)
-    reader = Reader(spark, lake, Table(uri))
-    ((payload, _),) = reader.read_on()[0]
-    parsed = Json(declared).parse(spark.createDataFrame([(payload,)], "_raw binary"))
-    (got,) = parsed.select(*(F.col(name) for name in ("_unreadable", "_wrong.*"))).collect()
-    assert set(got) == {None}
-    expected = spark.createDataFrame([row], declared)
-    assert parsed.select(*expected.columns).collect() == expected.collect()
+    expected = spark.createDataFrame(rows, declared)
+    expected.write.format("delta").partitionBy("day").save(uri)
+    source = Table(uri)
+    raw = [(payload,) for payload, _ in Reader(spark, lake, source).read_on()[0]]
+    typed = spark.createDataFrame(raw, "_raw binary").withColumn(TYPED, source.is_typed(F.lit(None)))
+    format_ = Json(declared.replace("timestamp_ntz", "string"))
+    parsed = format_.parse(typed)
+    assert tuples(parsed.select("_unreadable", "_wrong.*").distinct()) == [(None,) * 12]
+    read = parsed.withColumn("n", F.col("n").cast("timestamp_ntz")).select(*expected.columns)
+    # A double that is no number is not equal to itself, and two zeros are: their texts tell.
+    assert repr(tuples(read)) == repr(tuples(expected))
+    # Nobody else may say so.
+    assert {row[0] for row in tuples(format_.parse(typed.drop(TYPED)), "_wrong.d")} == {
+        None,
+        'type: d is not a number within double, got "NaN"',
+        'type: d is not a number within double, got "-Infinity"',
+    }
 
 
 def test_equal_rows_are_ordered_alike_in_whatever_files_they_lie() -> None:
@@ -286,6 +313,47 @@ def test_equal_rows_are_ordered_alike_in_whatever_files_they_lie() -> None:
         {"p": "b", "n": 9},
         {"p": "b", "n": 10},
     ]
+
+
+def test_rows_that_differ_in_the_sign_of_a_zero_are_ordered_alike_too() -> None:
+    rows = pa.table(
+        {"unit": [1] * 6, "x": [0.0, -0.0, None, float("nan"), -0.0, 1.0], "f": pa.array([-0.0, 0.0] * 3, pa.float32())}
+    )
+    once = repr(ordered(rows, "unit", ["x", "f"]).to_pylist())
+    for places in ([5, 4, 3, 2, 1, 0], [1, 4, 0, 3, 5, 2]):
+        assert repr(ordered(rows.take(places), "unit", ["x", "f"]).to_pylist()) == once
+
+
+PARTITIONS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "double": (pa.float64(), [float("nan"), float("-inf"), -0.0, 0.1, None]),
+    "instant": (
+        pa.timestamp("us", "UTC"),
+        [
+            datetime(1, 1, 1, tzinfo=UTC),
+            datetime(9999, 12, 31, 23, 59, 59, 999999, UTC),
+            datetime(2026, 1, 1, tzinfo=UTC),
+            None,
+        ],
+    ),
+    "local": (pa.timestamp("us"), [datetime(2026, 1, 1, 5, 30, 0, 123456), None]),
+    "day": (pa.date32(), [date.min, date.max, None]),
+    "number": (pa.decimal128(38, 18), [Decimal("12345678901234567890.123456789012345678"), None]),
+    "text": (pa.string(), ["NaN", "a/b=c %2F", "2026-01-01 05:30:00", None]),
+}
+
+
+@pytest.mark.parametrize("type_", PARTITIONS)
+def test_a_value_by_which_files_are_parted_is_what_was_written(tmp_path: Path, type_: str) -> None:
+    uri, (column_type, values_) = str(tmp_path / "parted"), PARTITIONS[type_]
+    rows = pa.table({"id": range(len(values_)), "by": pa.array(values_, column_type)})
+    write_deltalake(uri, rows, partition_by=["by"])
+    expected = repr(sorted(rows.to_pylist(), key=lambda row: row["id"]))
+    for start in (None, 0):
+        reader = followed(uri, None, {}, start).reader(1)
+        begins = reader.first()
+        pieces = reader.pieces(begins, reader.newest(begins))
+        read = [row["payload"] for piece in pieces for batch in reader.read(piece) for row in batch.to_pylist()]
+        assert repr(sorted(read, key=lambda row: row["id"])) == expected
 
 
 @pytest.mark.parametrize(

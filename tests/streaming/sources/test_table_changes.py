@@ -76,6 +76,26 @@ def test_compaction_and_clean_up_bring_no_row_and_lose_none(tmp_path: Path) -> N
     assert [row[1:] for row in table.batch()] == [("c", 3, False)]
 
 
+def test_a_nan_that_stays_one_is_no_change_and_may_be_a_key(tmp_path: Path) -> None:
+    uri, nan = str(tmp_path / "rates"), float("nan")
+    types = pa.schema([("id", pa.float64()), ("v", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.float64()))])
+    one, two = {"id": nan, "v": [nan, None], "m": [("k", nan)]}, {"id": 2.0, "v": [nan], "m": None}
+    zero = {"id": -0.0, "v": [1.0], "m": []}
+    for rows in ([one, two, zero], [zero | {"id": 0.0}, two, one], [one, two | {"v": [nan, nan]}, zero]):
+        write_deltalake(uri, pa.Table.from_pylist(rows, types), mode="overwrite")
+    reader = reader_of(uri)
+
+    def changes(piece: tuple[int, int]) -> str:
+        rows = (row["payload"] for batch in reader.read(piece) for row in batch.to_pylist())
+        return repr([(row["id"], row["v"], row["m"], row["removed"]) for row in rows])
+
+    assert changes((-1, 0)) == (
+        "[(-0.0, [1.0], [], False), (2.0, [nan], None, False), (nan, [nan, None], [('k', nan)], False)]"
+    )
+    assert changes((0, 1)) == "[]"
+    assert changes((1, 2)) == "[(2.0, [nan, nan], None, False)]"
+
+
 def test_a_version_that_is_gone_before_its_changes_were_taken_is_told(tmp_path: Path) -> None:
     uri = str(tmp_path / "rooms")
     write(uri, [("a", 1)])

@@ -302,7 +302,7 @@ def test_a_decimal_is_counted_by_the_digits_that_it_has_in_the_log(tmp_path: Pat
     )
     types = {"a": pa.decimal128(10, 0), "b": pa.decimal128(9, 0), "c": pa.decimal128(15, 3)}
     view = Windowed("results", stream, Tumbling("1 minute"), {name: agg.sum(name) for name in types})
-    values = dict(zip(types, map(Decimal, ("3", "4", "0.375")), strict=True))
+    values: dict[str, Any] = dict(zip(types, map(Decimal, ("3", "4", "0.375")), strict=True))
     log = stored(tmp_path / "log", {**COLUMNS, **types}, [row(**values), row(**values)])
     bounds = {"window_start": NOON, "window_end": NOON + timedelta(minutes=1)}
     for place, (extra, broken) in enumerate(((Decimal(0), 0), (Decimal("0.001"), 1))):

@@ -397,6 +397,8 @@ def test_records_without_a_time_that_an_instant_can_have_are_read_and_their_time
         producer.produce(topic, event(place), b"key", 0, timestamp=millis, headers=[("h", b"x")])
         assert producer.flush(30) == 0
     kafka.send_transaction(topic, events(4))
+    # No record follows these, which are none.
+    kafka.send_transaction(topic, events(5, 6), aborted=True)
     pipeline = piped(Kafka(kafka.servers, topic, headers=True, rows_per_batch=3))
     run(spark, lake, pipeline)
     run(spark, lake, pipeline, end_of_input=True)

@@ -230,7 +230,7 @@ def test_a_migrate_that_raises_changes_nothing(spark: SparkSession, left: Lake, 
     before = tables(lake, sorted_out)
     failing = replace(second, migrate=reverted)
     with pytest.raises(
-        FunctionError, match=r"migrate failed with RuntimeError: from 1\. State of version 1: \{\"seen\""
+        FunctionError, match=r"migrate failed with RuntimeError: from 1 \(.*\)\. State of version 1: \{\"seen\""
     ):
         follow(spark, lake, failing)
     runtime_of(sorted_out, lake).check()

@@ -193,12 +193,12 @@ def test_every_value_is_handed_on_from_table_to_table_and_from_nobody_else(spark
         "s: string>>, x double, f float, nested struct<a: array<double>, m: map<string, double>, "
         "nothing: struct<b: double>, empty: struct<b: double>>, local string, content string"
     )
-    table = following("copies", measures, columns, "at").stream
     copies = replace(
-        table,
-        source=Then(table.source, Files("live")),
-        event_time="instant",
-        derived={"instant": "at", "naive": "cast(local as timestamp_ntz)", "decoded": "unbase64(content)"},
+        measures,
+        name="copies",
+        source=Then(Table(measures), Files("live")),
+        format=Json(columns),
+        derived={"naive": "cast(local as timestamp_ntz)", "decoded": "unbase64(content)"},
     )
     right = Pipeline(copies, (Windowed("of_copies", copies, Tumbling("1 day"), {"rows": agg.count()}),))
     strict = replace(copies, rules=(Rule("a_number", "not isnan(x)"),))
@@ -208,11 +208,11 @@ def test_every_value_is_handed_on_from_table_to_table_and_from_nobody_else(spark
     def rejected() -> list[Any]:
         return tuples(log.rejected(log.read_log(spark, lake, copies)), "id", "_rejected")
 
-    of_others = "; ".join(
+    of_others = [
         f'type: {path} is not a number within double, got "{word}"'
         for path, word in (("x", "NaN"), ("nested.a[0]", "Infinity"))
-    )
-    assert rejected() == [("NaN", "a_number: not (not isnan(x))"), ("live", of_others)]
+    ]
+    assert rejected() == [("NaN", ["a_number: not (not isnan(x))"]), ("live", of_others)]
     assert repair(spark, lake, right, lambda: NOW).repaired == 1
     assert rejected() == [("live", of_others)]
 

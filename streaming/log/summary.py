@@ -20,9 +20,8 @@ SHARES_BEFORE = (0.5, 0.05, 0.01)
 Less the instant of the commit, these are the median, 95th and 99th percentile of latency: what came first waited
 longest.
 """
-
-
 _BESIDE = "_day"
+"""A column that all stamped rows have, as `guarded` asks for."""
 
 
 def _number_of(condition: Column) -> Column:

@@ -43,6 +43,7 @@ from streaming.spark import guarded, refusal
 _WHY_NOT = "_why_not_"
 """Begins the column that says why a derived column, whose name follows, has no value; null where it may have one."""
 _BESIDE = "_raw"
+"""A column that all parsed rows have, as `guarded` asks for."""
 _LONGEST_VALUE = 200
 """Characters of a value in a reason; the payload of the row has all of them."""
 
@@ -277,7 +278,7 @@ def _is_beyond(value: Column, type_: DataType) -> Column | None:
 
 
 def _is_broken(value: Column, type_: DataType) -> Column | None:
-    """Whether it is a text that is no UTF-8, which SQL makes of bytes, and which no reader of the log could read."""
+    """True for a text that is no UTF-8, which SQL makes of bytes, and which no reader of the log could read."""
     return ~F.is_valid_utf8(value) if isinstance(type_, StringType) else None
 
 
@@ -286,7 +287,7 @@ _UNREADABLE = ((_is_beyond, "a time outside the years 1 to 9999"), (_is_broken, 
 
 
 def _somewhere(value: Column, type_: DataType, asked: _Asked) -> Column | None:
-    """Whether it is so of a value, or of a part of it at any depth; None where there is nothing to ask of its type.
+    """The answer for a value and all parts of it, at any depth; None where there is nothing to ask of its type.
 
     Null where the value is null.
     """

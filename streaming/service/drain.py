@@ -43,11 +43,14 @@ class Drained:
         """Do nothing if all went on.
 
         Raises:
-            StreamingError: why the one operator or delivery is paused; QueryFailed: the reasons of several.
+            StreamingError: why the one operator or delivery is paused. The reasons of several are told in one error,
+                of the class that all of them have, or else a QueryFailed.
         """
         if len(self.paused) > 1:
+            classes = {type(why) for why in self.paused.values()}
+            of_all = classes.pop() if len(classes) == 1 else QueryFailed
             reasons = "\n".join(f"{name}: {why}" for name, why in self.paused.items())
-            raise QueryFailed(f"{len(self.paused)} operators or deliveries are paused, all others are done.\n{reasons}")
+            raise of_all(f"{len(self.paused)} operators or deliveries are paused, all others are done.\n{reasons}")
         for why in self.paused.values():
             raise why
 

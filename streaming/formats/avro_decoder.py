@@ -13,7 +13,7 @@ import fastavro
 from fastavro import _read_py
 
 from streaming.formats.avro_resolution import is_same_name, records_of
-from streaming.formats.avro_types import RawSchema, Schema, named_in, raw_schema, read_schema
+from streaming.formats.avro_types import NO_BYTES_HAVE, RawSchema, Schema, named_in, raw_schema, read_schema
 from streaming.formats.decoder import Decoder, Row, Unreadable, Writers, schema_of
 
 Rows = Callable[[Mapping[str, Any]], Row]
@@ -55,7 +55,8 @@ class AvroDecoder(Decoder):
             record: Any = read(stream, writer.raw.schema, handle_unicode_errors="surrogateescape")
         # Bytes that are none of the schema make the decoder raise whatever they lead it to.
         except Exception as error:
-            raise Unreadable(f"the payload is no record of its schema ({error or type(error).__name__})") from error
+            why = "a union has no such type" if str(NO_BYTES_HAVE) in str(error) else error or type(error).__name__
+            raise Unreadable(f"the payload is no record of its schema ({why})") from error
         left = len(content) - stream.tell()
         if left:
             raise Unreadable(f"{left} bytes follow the record")

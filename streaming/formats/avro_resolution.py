@@ -182,8 +182,9 @@ class _Resolution:
             words, name = _words(declared), logical_of(written) or written.get("name", type_)
 
             def refused(value: Any) -> NoReturn:
-                raise mistyped(words, value, name)
+                raise mistyped(words, reveal(value), name)
 
+            reveal = _boolean if type_ == "boolean" else _symbol_of(written) if type_ == "enum" else _same
             return refused
         if declared["type"] == "array":
             return _array(self.read(written["items"], declared["items"]))
@@ -234,8 +235,11 @@ class _Resolution:
             return {field["name"]: self._of_field(default, field) for field in kind["fields"]}
         if type_ in ("float", "double") and (type(default) in (int, float) or default in _NO_NUMBERS):
             return float(default)
-        is_plain = type(default) is _PYTHON.get(type_)
-        if not is_plain or (type_ == "enum" and default not in kind["symbols"]):
+        if type_ == "boolean" and type(default) is bool:
+            return bytes([default])
+        if type_ == "enum" and default in kind["symbols"]:
+            return kind["symbols"].index(default)
+        if type_ != "string" or type(default) is not str:
             raise _NoDefault
         return default
 
@@ -256,7 +260,6 @@ class _NoDefault(Exception):
 
 _NOTHING = object()
 _WHOLE = {"int": INT_OF, "long": BIGINT_OF}
-_PYTHON = {"string": str, "enum": str, "boolean": bool}
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 """Texts that stand in JSON for fractions that JSON has no numbers for."""
 
@@ -332,6 +335,8 @@ def _leaf(written: Mapping[str, Any], declared: Mapping[str, Any]) -> Read:
         return _fraction(type_) if written["type"] in ("int", "long") else _same
     if type_ == "enum":
         return _symbol(written, declared)
+    if type_ == "boolean":
+        return _boolean
     if type_ == "string":
         return _text_of(written)
     if type_ == "bytes":
@@ -399,17 +404,37 @@ def _uuid_of_bytes(value: bytes) -> str:
     return str(UUID(bytes=value))
 
 
-def _symbol(written: Mapping[str, Any], declared: Mapping[str, Any]) -> Read:
-    symbols, words, default = frozenset(declared["symbols"]), _words(declared), declared.get("default")
+def _boolean(value: bytes) -> bool:
+    if value not in (b"\0", b"\1"):
+        raise mistyped(_TYPE_WORDS["boolean"], value)
+    return value == b"\1"
 
-    def read(value: Any) -> Any:
-        if value in symbols:
-            return value
-        if default is not None:
-            return default
+
+def _symbol_of(written: Mapping[str, Any]) -> Read:
+    """The symbol of an enum that was written as its number."""
+    symbols, words = written["symbols"], _words(written)
+
+    def read(value: int) -> Any:
+        if 0 <= value < len(symbols):
+            return symbols[value]
         raise mistyped(words, value)
 
-    return _same if symbols.issuperset(written["symbols"]) else read
+    return read
+
+
+def _symbol(written: Mapping[str, Any], declared: Mapping[str, Any]) -> Read:
+    symbols, words, default = frozenset(declared["symbols"]), _words(declared), declared.get("default")
+    symbol_of = _symbol_of(written)
+
+    def read(value: int) -> Any:
+        symbol = symbol_of(value)
+        if symbol in symbols:
+            return symbol
+        if default is not None:
+            return default
+        raise mistyped(words, symbol)
+
+    return symbol_of if symbols.issuperset(written["symbols"]) else read
 
 
 def _fraction(type_: str) -> Read:

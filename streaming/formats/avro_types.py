@@ -171,12 +171,21 @@ def decimal_of(kind: Mapping[str, Any]) -> tuple[int, int] | None:
     return precision, scale
 
 
+_ONE_BYTE = {"type": "fixed", "name": "OneByte", "size": 1}
+_READ_AS = {"boolean": "OneByte", "enum": "int"}
+
+NO_BYTES_HAVE = 1 << 62
+_NO_BRANCH = {"type": "fixed", "name": "NoBranch", "size": NO_BYTES_HAVE}
+_NO_BRANCHES = ("NoBranch",) * 64
+"""Follow the types of a union, since fastavro counts a negative number of a type from the end, as Python does."""
+
+
 def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
     """How fastavro is told to read what was written with a schema, so that everything can still be judged.
 
     There are no logical types, whose values fastavro may be unable to make, and names are made up. A union of several
     types besides null is one of records with one field each, `branch_name`, which are the same bytes and tell which
-    type was written.
+    type was written. A symbol of an enum is its number and a boolean its byte, which fastavro does not check.
 
     Raises:
         ValueError: it has arrays of what takes no bytes, of which a few bytes could announce any number.
@@ -192,10 +201,10 @@ def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
         if isinstance(schema, list):
             several = len(members_of(schema, named)[1]) > 1
             made = [raw(member) for member in schema]
-            if not several:
-                return made
-            places = count()
-            return [member if member == "null" else branch(member, next(places)) for member in made]
+            if several:
+                places = count()
+                made = [member if member == "null" else branch(member, next(places)) for member in made]
+            return [*made, *_NO_BRANCHES]
         kind = kind_of(schema, named)
         type_ = kind["type"]
         if type_ == "array":
@@ -204,6 +213,8 @@ def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
             return {"type": "array", "items": raw(kind["items"])}
         if type_ == "map":
             return {"type": "map", "values": raw(kind["values"])}
+        if type_ in _READ_AS:
+            return _READ_AS[type_]
         if "name" not in kind:
             return type_
         name = kind["name"]
@@ -212,8 +223,8 @@ def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
             return names[name]
         names[name] = f"T{len(names)}"
         named_type: dict[str, Any] = {"type": type_, "name": names[name]}
-        if type_ in ("enum", "fixed"):
-            return named_type | {key: kind[key] for key in ("symbols", "size") if key in kind}
+        if type_ == "fixed":
+            return named_type | {"size": kind["size"]}
         open_.append(name)
         named_type["fields"] = [{"name": field["name"], "type": raw(field["type"])} for field in kind["fields"]]
         open_.pop()
@@ -223,7 +234,10 @@ def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
         name = names[f"branch {len(names)}"] = f"T{len(names)}"
         return {"type": "record", "name": name, "fields": [{"name": branch_name(place), "type": member}]}
 
-    return RawSchema(fastavro.parse_schema(raw(schema)), is_recursive)
+    helpers: dict[str, Any] = {}
+    for helper in (_ONE_BYTE, _NO_BRANCH):
+        fastavro.parse_schema(helper, helpers)
+    return RawSchema(fastavro.parse_schema(raw(schema), helpers), is_recursive)
 
 
 def branch_name(place: int) -> str:

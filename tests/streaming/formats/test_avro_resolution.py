@@ -376,6 +376,21 @@ def test_bytes_that_are_no_text_or_no_int_cost_their_column_only() -> None:
     }
 
 
+def test_bytes_that_are_no_boolean_no_symbol_and_no_type_of_a_union_are_never_read_as_another_one() -> None:
+    schema = record(("b", "boolean"), ("e", named("enum", "E", symbols=["x", "y"])), ("u", ["null", "int"]))
+    true, x, null = b"\1", b"\0", b"\0"
+    damaged = [b"\2" + x + null, true + b"\1" + null, true + b"\4" + null, true + x + b"\1\2", true + x + b"\x7f\2"]
+    reads = resolved(schema, schema, true + b"\2" + null, *damaged)
+    assert reads[0].values == {"b": True, "e": "y", "u": None}
+    assert [read.wrong for read in reads[1:4]] == [
+        {"b": "type: b is not true or false, got 0x02"},
+        {"e": "type: e is not one of x, y, got -1"},
+        {"e": "type: e is not one of x, y, got 2"},
+    ]
+    no_type = "avro: the payload is no record of its schema (a union has no such type)"
+    assert [read.unreadable for read in reads[4:]] == [no_type, no_type]
+
+
 def test_schemas_that_cannot_be_used_reject_their_rows_with_the_reason() -> None:
     declared = record(("v", ["null", "int"]))
     for written, reason in {

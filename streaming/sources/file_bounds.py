@@ -14,6 +14,8 @@ _AT_ONCE = 2**20
 _LOOK_BACK = 2**16
 _ARROW = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _DEFLATE = ".deflate"
+_FRAMED = (".snappy", ".lz4")
+_FRAME_HEAD = 8
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class FileBounds:
                 return self._too_large()
             with files.open_input_file(name) as handle:
                 return self._too_long() if _has_longer_line(handle, self.longest_line) else None
+        if kind in _FRAMED:
+            with files.open_input_file(name) as handle:
+                _check_first_frame(handle)
+            return None
         compression = _ARROW.get(kind)
         try:
             with files.open_input_stream(name, compression=compression) as stream:
@@ -86,7 +92,22 @@ class FileBounds:
 
 def _packed(name: str) -> str | None:
     """How a file of this name is packed, by the end of the name that Hadoop goes by; None where it is not."""
-    return next((end for end in (*_ARROW, _DEFLATE) if name.endswith(end)), None)
+    return next((end for end in (*_ARROW, _DEFLATE, *_FRAMED) if name.endswith(end)), None)
+
+
+def _check_first_frame(handle: NativeFile) -> None:
+    """Refuse a file that Hadoop would take so much memory for that the process ends.
+
+    The framing is that of Hadoop's `BlockDecompressorStream`: a block's size unpacked, its first chunk's size packed,
+    both as four bytes with the greatest first, and the chunk, for which memory is taken before it is read.
+
+    Raises:
+        OSError: the file has not as many bytes as its first chunk.
+    """
+    head, size = handle.read(_FRAME_HEAD), handle.size()
+    chunk = int.from_bytes(head[4:])
+    if chunk > size - _FRAME_HEAD:
+        raise pa.ArrowIOError(f"its first chunk has {chunk:,} bytes by its head, and the file {size:,}")
 
 
 def _read(stream: NativeFile, at_once: int) -> Iterator[bytes]:

@@ -73,7 +73,8 @@ class Files(Source):
     Files whose names end with `.gz`, `.bz2`, `.zst` or `.deflate` are unpacked. One that unpacks to more than
     `largest_unpacked` bytes, or that has a line of more than `longest_line`, stops the stream before anything of its
     batch is taken: a few bytes may stand for more than the machine has. Those whose names end with `.snappy` or `.lz4`,
-    in the framing of Hadoop, are unpacked without that look, as a byte of them stands for 255 at most.
+    in the framing of Hadoop, are unpacked without that look, as a byte of them stands for 255 at most; of them it is
+    only made sure that they have as many bytes as they say.
     """
 
     path: str

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import given
@@ -80,8 +81,16 @@ def test_a_file_is_left_alone_only_where_it_can_exceed_nothing(length: int, boun
 
 
 def test_what_is_not_packed_as_its_name_says_is_an_error(folder: Path) -> None:
-    for kind in ("gz", "bz2", "zst", "deflate"):
+    for kind in ("gz", "bz2", "zst", "deflate", "snappy", "lz4"):
         with pytest.raises(OSError):
             exceeded(folder, f"plain.{kind}", b"plain\n" * 100, FileBounds(10, 10))
     with pytest.raises(OSError):
         exceeded(folder, "empty.bz2", bz2.compress(b"") * 5_000, FileBounds(10, 10))
+
+
+def test_a_frame_of_hadoop_is_left_to_it_where_the_file_has_all_of_its_first_chunk(folder: Path) -> None:
+    chunk = pa.Codec("snappy").compress(b"line\n", asbytes=True)
+    framed = (5).to_bytes(4) + len(chunk).to_bytes(4) + chunk
+    assert exceeded(folder, "framed.snappy", framed, FileBounds(10, 10)) is None
+    with pytest.raises(OSError, match=f"its first chunk has {len(chunk)} bytes by its head, and the file 14"):
+        exceeded(folder, "cut.snappy", framed[:-1], FileBounds(10, 10))

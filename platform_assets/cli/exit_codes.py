@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
     USAGE = 2, "typed wrongly: no such command, option or value"
     LAW_BROKEN = 3, "audit, demo: a law is broken; doctor: something is"
     GATE_CLOSED = 4, "report: the gate is closed, nothing was published"
-    STREAM_FAILED = 5, "up, down, pause, resume, restart: a stream has failed"
+    STREAM_FAILED = 5, "up, down, pause, resume, restart: a stream has failed, or drained without a paused operator"
     DEFECT = 70, "a defect of Tidemark, or of code that a pipeline brings"
     INTERRUPTED = 130, "Ctrl-C; what was committed stays"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 from platform_assets.cli.context import console, current_lake
@@ -11,7 +12,7 @@ from platform_assets.texts.status import drain_line
 from streaming.base import SupervisorError, interval, utc_now
 from streaming.declare import Pipeline, declared_pipelines, find_pipeline
 from streaming.lake import Lake
-from streaming.service import Action, Overview, look, request
+from streaming.service import Action, Overview, ProcessStatus, look, request
 
 _LOOKS_EVERY, _LINE_EVERY = 0.2, 5.0
 
@@ -79,15 +80,19 @@ def wait_for(
 def wait_for_drain(lake: Lake, pipelines: Sequence[Pipeline]) -> list[Overview]:
     """Show how far the drain of each is until all have ended, however long that takes; returns how they ended.
 
+    In `process` is what the process of each said last.
+
     Raises:
         KeyboardInterrupt: Ctrl-C ended the waiting, and nothing else.
     """
     lines_at = time.monotonic()
+    last_words: dict[str, ProcessStatus] = {}
     try:
         with console.status(f"draining {_names(pipelines)} ...") as status:
             while running := [
                 overview for overview in (look(lake, pipeline) for pipeline in pipelines) if overview.running
             ]:
+                last_words |= {overview.pipeline.name: overview.process for overview in running if overview.process}
                 text = "\n".join(drain_line(overview, utc_now()) for overview in running)
                 status.update(text)
                 if not console.is_terminal and time.monotonic() >= lines_at:
@@ -99,7 +104,7 @@ def wait_for_drain(lake: Lake, pipelines: Sequence[Pipeline]) -> list[Overview]:
             f"Not waiting any longer: {_names(pipelines)} goes on draining. `tidemark status` shows how far it is, "
             f"`tidemark down {' '.join(pipeline.name for pipeline in pipelines)}` ends it at the next batch."
         ) from None
-    return [look(lake, pipeline) for pipeline in pipelines]
+    return [replace(look(lake, pipeline), process=last_words.get(pipeline.name)) for pipeline in pipelines]
 
 
 def _names(pipelines: Sequence[Pipeline]) -> str:

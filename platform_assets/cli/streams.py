@@ -67,13 +67,17 @@ def down(
         bool, typer.Option("--drain", help="Take no more input, publish all that was taken, then end.")
     ] = False,
 ) -> None:
-    """End streams between two batches; the next start goes on there."""
+    """End streams between two batches; the next start goes on there.
+
+    A drain of which an operator or a delivery is paused has not published all, and exits with 5.
+    """
     lake, ended = current_lake(), ask("drain" if drain else "stop", pipelines)
     if drain:
         overviews = wait_for_drain(lake, ended)
         for overview in overviews:
             console.print(f"{overview.pipeline.name}: {overview.state}", highlight=False)
-        _end_if_failed(overviews)
+        queries = [query for each in overviews if each.process for query in each.process.queries.values()]
+        _end_if(any(each.state == "failed" for each in overviews) or any(each.paused for each in queries), overviews)
     else:
         wait_for(lake, ended, lambda overview: not overview.running, "stopping", ends_within(ended))
     next_step(console, f"tidemark up {' '.join(entry.name for entry in ended)}", "starts them again.")

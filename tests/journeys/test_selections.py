@@ -190,7 +190,9 @@ def test_e17_a_function_is_opened_and_closed_once_for_each_batch_also_when_it_ra
     pipeline = Pipeline(numbers.numbers, (selected,))
     run(spark, lake, pipeline, [{"n": 1}, {"n": 2}])
     assert notes.read_text().split() == ["open", "close"]
-    with pytest.raises(FunctionError, match=r"not_thirteen of selection .bucketed. failed for the row \(n=13, .*ValueError: thirteen"):
+    with pytest.raises(
+        FunctionError, match=r"not_thirteen of selection .bucketed. failed for the row \(n=13, .*ValueError: thirteen"
+    ):
         run(spark, lake, pipeline, [{"n": 12}, {"n": 13}])
     assert notes.read_text().split() == ["open", "close"] * 2
     assert tuples(output(spark, lake, selected), "n") == [(1,), (2,)]

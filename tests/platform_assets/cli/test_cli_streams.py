@@ -6,8 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,9 +130,11 @@ def test_why_a_stream_that_is_waited_for_does_not_start_is_said_while_one_waits(
     assert "`tidemark down beats` ends it" in text
 
 
-def test_ctrl_c_while_a_drain_is_waited_for_leaves_it_draining_and_says_so(lake: Lake) -> None:
+@contextmanager
+def draining(lake: Lake, **query: Any) -> Iterator[subprocess.Popen[str]]:
+    """The command that waits for a drain, once it has told how far that is; the drain ends with the context."""
     now = utc_now()
-    queries = {"by_id": QueryStatus(rows=1200, batches=3, running_batch=4, running_since=now)}
+    queries = {"by_id": QueryStatus(rows=1200, batches=3, **query)}
     process = ProcessStatus(pid=7, started=now, at=now, passed=now, phase="draining", queries=queries)
     told(lake, SupervisorStatus(state="draining", since=now, supervisor=1, host="vm", process=7), process)
     with take_lease(lake, pipeline, "stream"):
@@ -141,7 +146,12 @@ def test_ctrl_c_while_a_drain_is_waited_for_leaves_it_draining_and_says_so(lake:
             stderr=subprocess.STDOUT,
         )
         assert command.stdout is not None
-        assert "beats: draining; by_id 1,200 rows in 3 batches, batch 4 for" in command.stdout.readline()
+        assert "beats: draining; by_id 1,200 rows in 3 batches" in command.stdout.readline()
+        yield command
+
+
+def test_ctrl_c_while_a_drain_is_waited_for_leaves_it_draining_and_says_so(lake: Lake) -> None:
+    with draining(lake, running_batch=4, running_since=utc_now()) as command:
         command.send_signal(signal.SIGINT)
         text = " ".join(command.communicate(timeout=60)[0].split())
     assert command.returncode == 130
@@ -149,6 +159,13 @@ def test_ctrl_c_while_a_drain_is_waited_for_leaves_it_draining_and_says_so(lake:
     assert "Traceback" not in text
     asked = ControlFolder(lake, pipeline).read(REQUEST, Request)
     assert asked is not None and asked.action == "drain"
+
+
+def test_a_drain_that_left_out_a_paused_operator_exits_with_5_and_says_why(lake: Lake) -> None:
+    with draining(lake, paused="division by zero") as command:
+        told(lake, SupervisorStatus(state="stopped", since=utc_now(), supervisor=1, host="vm"))
+    text = command.communicate(timeout=60)[0]
+    assert (command.returncode, "beats: by_id is paused: division by zero" in text) == (5, True)
 
 
 def test_a_drain_that_failed_exits_with_5_and_says_why(

@@ -13,6 +13,7 @@ import pyspark
 
 from streaming.spark.jars import COORDINATES, jars_folder
 from streaming.spark.java import java_launcher
+from streaming.spark.sketches import sketches_jar
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
@@ -35,7 +36,7 @@ def archive_path(class_path: str = "") -> Path | None:
     launcher = Path(java).resolve()
     spark = f"{Path(pyspark.__file__).parent} {pyspark.__version__}"
     # Java uses an archive only with the class path that it was made with.
-    identity = f"{launcher} {launcher.stat().st_mtime_ns} {spark} {COORDINATES} on the class path"
+    identity = f"{launcher} {launcher.stat().st_mtime_ns} {spark} {COORDINATES} {sketches_jar().name} on the class path"
     if class_path:
         identity += f" {class_path}"
     return jars_folder() / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"

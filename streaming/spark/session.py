@@ -18,7 +18,7 @@ from streaming.spark.gateway import spare_calls
 from streaming.spark.jar_groups import S3
 from streaming.spark.jars import are_there, jars_of, spark_jars
 from streaming.spark.java import require_java
-from streaming.spark.sketches import silence_sketches
+from streaming.spark.sketches import silence_sketches, sketches_jar
 from streaming.spark.user_lists import CLASS_PATH, joined_lists, users_lists
 from streaming.tables import s3
 
@@ -88,7 +88,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         # small steps a sixth dearer. Here a shuffle has one part a core, so that there is nothing to gain by it.
         conf["spark.sql.adaptive.enabled"] = "false"
         # Classes of `spark.jars` come from no class archive. Hadoop, too, looks for its own only where Spark's are.
-        conf[CLASS_PATH] = os.pathsep.join(map(str, (*delta, local_files)))
+        conf[CLASS_PATH] = os.pathsep.join(map(str, (*delta, local_files, sketches_jar())))
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
     if settings.scratch is not None:
         conf["spark.local.dir"] = str(settings.scratch)

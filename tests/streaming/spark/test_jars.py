@@ -14,6 +14,7 @@ from streaming.lake.settings import Settings
 from streaming.spark.jar_groups import GROUPS, KAFKA, S3, JarGroup
 from streaming.spark.jars import COORDINATES, are_there, jars_of, spark_jars
 from streaming.spark.session import spark_conf
+from streaming.spark.sketches import sketches_jar
 
 NAMES = [
     "delta-spark_4.2_2.13-4.4.0.jar",
@@ -59,7 +60,7 @@ def test_the_projects_jars_are_there_in_the_order_of_their_coordinates() -> None
 def test_delta_is_on_the_class_path_of_one_machine_and_is_sent_to_the_workers_of_a_cluster() -> None:
     *delta, local_files = map(str, spark_jars())
     here, cluster = (spark_conf(Settings(master=master)) for master in ("local[2]", "spark://127.0.0.1:7077"))
-    assert here["spark.driver.extraClassPath"].split(os.pathsep) == [*delta, local_files]
+    assert here["spark.driver.extraClassPath"].split(os.pathsep) == [*delta, local_files, str(sketches_jar())]
     # Who has fetched the client of S3 has it in both.
     assert not {*delta} & {*here.get("spark.jars", "").split(",")}
     assert cluster["spark.jars"].split(",")[: len(delta)] == delta

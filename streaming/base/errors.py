@@ -23,7 +23,7 @@ class SettingsError(StreamingError):
 
 
 class JavaError(StreamingError):
-    """Java is missing or older than Spark needs."""
+    """Java is missing, or one on which Spark does not start."""
 
 
 class JarError(StreamingError):

@@ -25,15 +25,15 @@ def resolve(
     Raises:
         JarError: none of an entry's coordinates can be had.
     """
-    from pyspark.conf import SparkConf
     from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
+
+    from streaming.spark.launch import launch
 
     # An Ivy folder of its own: a damaged shared cache cannot get in the way.
-    conf = SparkConf(loadDefaults=False).set("spark.jars.ivy", str(scratch / "ivy"))
+    conf = {"spark.jars.ivy": str(scratch / "ivy")}
     with (scratch / "resolver.log").open("w+") as log:
         try:
-            gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
+            gateway = launch(conf, log)
         except PySparkRuntimeError as error:
             log.seek(0)
             last_words = "; ".join(log.read().strip().splitlines()[-3:]) or "it said nothing"

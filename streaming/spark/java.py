@@ -16,6 +16,8 @@ from pathlib import Path
 
 OLDEST_JAVA = 17
 """The oldest major version of Java on which Spark 4.2 starts."""
+NEWEST_JAVA = 25
+"""The newest one: Spark 4.2.0 names a class of Java's own, `jdk.internal.ref.Cleaner`, that 26 no longer has."""
 
 _SPARK_MODULE = "jdk.incubator.vector"
 _ADVICE = (
@@ -31,13 +33,15 @@ class Java:
 
     launcher: Path
     major: int
+    has_vectors: bool = True
+    """Whether it has the module `jdk.incubator.vector`, which Spark's own scripts ask for."""
 
 
 def require_java() -> Java:
     """Return the Java that Spark will start.
 
-    Raises JavaError, one sentence with the install commands, when there is none, when it is older than
-    ``OLDEST_JAVA`` or when it lacks the module that Spark needs.
+    Raises JavaError, one sentence with the install commands, when there is none or when its version is not one of
+    ``OLDEST_JAVA`` to ``NEWEST_JAVA``.
     """
     java = _look_for_java()
     if isinstance(java, Java):
@@ -62,7 +66,7 @@ def java_launcher() -> str | None:
 
 def _look_for_java() -> Java | str:
     """Return the Java, or the sentence that says what is wrong with it."""
-    need = f"Tidemark needs Java {OLDEST_JAVA} or newer"
+    need = f"Tidemark needs Java {OLDEST_JAVA} to {NEWEST_JAVA}"
     home = os.environ.get("JAVA_HOME")
     launcher = java_launcher()
     if launcher is None:
@@ -76,11 +80,9 @@ def _look_for_java() -> Java | str:
     major = major_version(version_text)
     if major is None:
         return f"{need}, and {launcher!r} does not say which version it is: {_ADVICE}"
-    if major < OLDEST_JAVA:
+    if not OLDEST_JAVA <= major <= NEWEST_JAVA:
         return f"{need}, and {launcher!r} is Java {major}: {_ADVICE}"
-    if not complete:
-        return f"{need} with the module {_SPARK_MODULE}, which {launcher!r} (Java {major}) lacks: {_ADVICE}"
-    return Java(Path(launcher), major)
+    return Java(Path(launcher), major, complete)
 
 
 def _run(*command: str) -> tuple[bool, str]:

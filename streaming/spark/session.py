@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from streaming.base import LOOPBACK
@@ -17,7 +17,7 @@ from streaming.spark.class_sharing import archive_options
 from streaming.spark.gateway import spare_calls
 from streaming.spark.jar_groups import S3
 from streaming.spark.jars import are_there, jars_of, spark_jars
-from streaming.spark.java import require_java
+from streaming.spark.launch import launch
 from streaming.spark.sketches import silence_sketches, sketches_jar
 from streaming.spark.user_lists import CLASS_PATH, joined_lists, users_lists
 from streaming.tables import s3
@@ -113,11 +113,10 @@ def start_session(settings: Settings | None = None) -> SparkSession:
     """The running session, or a new one.
 
     Raises:
-        JavaError: Java is missing or older than 17.
+        JavaError: Java is missing, or of a version on which Spark does not start.
         JarError: a jar is neither there nor to be had.
         SettingsError: an override cannot be read.
     """
-    require_java()
     settings = settings or Settings()
     # Python workers run `python3` of the PATH unless told otherwise; on other machines Python may lie elsewhere.
     if _is_local(settings.master) or "PYSPARK_PYTHON" not in os.environ:
@@ -138,10 +137,9 @@ def _start_java(conf: Mapping[str, str]) -> None:
 
     They are on its command line, which every user of the machine can read; others are told to the JVM once it runs.
     """
-    launched = SparkConf(loadDefaults=False)
-    for key, value in conf.items():
-        launched.set(key, value)
-    SparkContext._ensure_initialized(conf=launched)
+    with SparkContext._lock:
+        if SparkContext._gateway is None:
+            SparkContext._ensure_initialized(gateway=launch(conf))
 
 
 def mark_tasks(spark: SparkSession, query: str, batch: int) -> None:

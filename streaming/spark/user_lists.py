@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyspark
+from pyspark.find_spark_home import _find_spark_home
 
 from streaming.lake import Settings
 
 CLASS_PATH = "spark.driver.extraClassPath"
 _BETWEEN = {CLASS_PATH: os.pathsep, "spark.jars": ",", "spark.sql.extensions": ","}
+_ENTRY = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*)")
+"""A line of a properties file of Java."""
 
 
 def users_lists(settings: Settings) -> dict[str, str]:
@@ -20,7 +23,7 @@ def users_lists(settings: Settings) -> dict[str, str]:
     Raises:
         SettingsError: the conf file cannot be read.
     """
-    given = {**_spark_defaults(), **settings.spark_overrides()}
+    given = {**spark_defaults(), **settings.spark_overrides()}
     return {key: given[key] for key in _BETWEEN if given.get(key)}
 
 
@@ -33,15 +36,17 @@ def joined_lists(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str
     }
 
 
-def _spark_defaults() -> dict[str, str]:
+def spark_defaults() -> dict[str, str]:
     """The entries of `spark-defaults.conf`, which Spark itself overrides by what it is told at its start."""
-    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
-    folder = os.environ.get("SPARK_CONF_DIR") or Path(home, "conf")
     try:
-        lines = Path(folder, "spark-defaults.conf").read_text().splitlines()
+        text = (conf_folder() / "spark-defaults.conf").read_text()
     except OSError:
         return {}
-    entries = (
-        line.strip().replace("=", " ", 1).split(maxsplit=1) for line in lines if not line.lstrip().startswith("#")
-    )
-    return {entry[0]: entry[1] for entry in entries if len(entry) == 2}
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    entries = (entry.groups() for entry in map(_ENTRY.match, lines) if entry)
+    return {key: re.sub(r"\\(.)", r"\1", value).strip() for key, value in entries}
+
+
+def conf_folder() -> Path:
+    """Where Spark looks for its files of settings."""
+    return Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))

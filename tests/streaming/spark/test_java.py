@@ -11,6 +11,7 @@ from streaming.lake.settings import Settings
 from streaming.spark import java
 from streaming.spark.java import major_version, require_java
 from streaming.spark.session import JVM_OPTIONS, spark_conf
+from tests.support.javas import java_that_says
 
 MODULE_FILE = Path(java.__file__)
 INSTALL_COMMANDS = (
@@ -18,16 +19,6 @@ INSTALL_COMMANDS = (
     "sudo dnf install java-21-openjdk-devel",
     "brew install openjdk@17",
 )
-
-
-def java_that_says(folder: Path, version: str, *, has_spark_module: bool = True) -> Path:
-    """Make a JAVA_HOME whose launcher prints this version, and return it."""
-    launcher = folder / "bin" / "java"
-    launcher.parent.mkdir(parents=True)
-    refuse = "" if has_spark_module else 'case "$1" in --add-modules) exit 1;; esac\n'
-    launcher.write_text(f"#!/bin/sh\n{refuse}echo 'openjdk version \"{version}\" 2025-01-01' >&2\n")
-    launcher.chmod(0o755)
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -45,21 +36,26 @@ def test_major_version_reads_what_java_prints(text: str, major: int | None) -> N
 
 
 def test_the_java_of_this_machine_will_do() -> None:
-    assert require_java().major >= java.OLDEST_JAVA
+    assert java.OLDEST_JAVA <= require_java().major <= java.NEWEST_JAVA
 
 
-def test_java_home_wins_over_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = java_that_says(tmp_path / "jdk", "21.0.1")
+@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21.0.1", 21), ("25", 25)])
+@pytest.mark.parametrize("has_spark_module", [True, False])
+def test_java_home_wins_over_the_path(
+    version: str, major: int, has_spark_module: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = java_that_says(tmp_path / "jdk", version, has_spark_module=has_spark_module)
     monkeypatch.setenv("JAVA_HOME", str(home))
-    assert require_java() == java.Java(home / "bin" / "java", 21)
+    assert require_java() == java.Java(home / "bin" / "java", major, has_spark_module)
 
 
 @pytest.mark.parametrize(
     ("version", "has_spark_module", "complaint"),
     [
         ("1.8.0_292", False, "is Java 8"),
+        ("11.0.13", True, "is Java 11"),
         ("16.0.2", True, "is Java 16"),
-        ("17.0.15", False, "jdk.incubator.vector"),
+        ("26.0.1", True, "is Java 26"),
         ("unheard of", True, "does not say which version"),
     ],
 )
@@ -102,7 +98,7 @@ def test_the_check_runs_as_a_script_with_the_standard_library_alone(tmp_path: Pa
     unfit = subprocess.run(command, env={"PATH": ""}, capture_output=True, text=True, check=False)
     assert (fit.returncode, fit.stdout, fit.stderr) == (0, "", "")
     assert unfit.returncode == 1
-    assert unfit.stderr.startswith("Tidemark needs Java 17 or newer")
+    assert unfit.stderr.startswith("Tidemark needs Java 17 to 25")
     assert unfit.stderr.count("\n") == 1
 
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import dagster as dg
 
 from streaming import Pipeline, Stream, Table
-from streaming.declare import CORRECTIONS, CURRENT, LATE, Delivery, Operator
+from streaming.declare import CORRECTIONS, CURRENT, FAILED, LATE, Delivery, Operator
 
 
 def source_key(stream: Stream) -> dg.AssetKey:
@@ -59,6 +59,11 @@ def late_key(operator: Operator) -> dg.AssetKey:
     return table_key(operator, LATE)
 
 
+def failed_key(operator: Operator) -> dg.AssetKey:
+    """What an operator cannot be computed for, where that is a read of its logs."""
+    return table_key(operator, FAILED)
+
+
 def corrections_key(operator: Operator) -> dg.AssetKey:
     """The corrections of an operator."""
     return table_key(operator, CORRECTIONS)
@@ -92,6 +97,7 @@ def streamed_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
         *(key(stream) for stream in pipeline.streams for key in (log_key, rejected_key)),
         *(table_key(operator, table.suffix) for operator in pipeline.operators for table in operator.streamed),
         *(late_key(operator) for operator in pipeline.operators if operator.tells_late),
+        *(failed_key(operator) for operator in pipeline.operators if operator.tells_failed),
     ]
 
 

@@ -13,7 +13,7 @@ from platform_assets.events.backlog import backlog_metadata
 from platform_assets.events.metadata import counted
 from platform_assets.partitions import add_days
 from streaming import Lake, Stream, Windowed, plan
-from streaming.declare import LATE, Operator
+from streaming.declare import FAILED, LATE, Operator
 from streaming.log import head, read_batches, read_log, rejected
 from streaming.operators import runtime_of
 from streaming.tables import days_of, delta
@@ -37,6 +37,20 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
         "dagster/uri": dg.MetadataValue.path(lake.log(stream)),
         "reasons": counted("rule", reasons),
         "rejected_share": total / read if read else 0.0,
+    }
+
+
+def count_failed(spark: SparkSession, lake: Lake, operator: Operator) -> dict[str, Any]:
+    """What the operator cannot be computed for, as metadata: how much, and how much of it by each error."""
+    errors: dict[str, int] = {}
+    if all(delta.exists(lake.log(stream)) for stream in operator.reads):
+        rows = runtime_of(operator, lake).readable[FAILED](spark)
+        told = rows.groupBy("error").count().orderBy(F.desc("count"), "error")
+        errors = {row["error"]: row["count"] for row in told.collect()}
+    return {
+        "dagster/row_count": sum(errors.values()),
+        "dagster/uri": dg.MetadataValue.path(lake.log(operator.reads[0])),
+        "errors": counted("error", errors),
     }
 
 

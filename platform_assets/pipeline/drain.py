@@ -8,7 +8,7 @@ from rich.console import Console
 
 from platform_assets import keys
 from platform_assets.events.alerts import report_alerts
-from platform_assets.events.counts import count_late, count_rejected
+from platform_assets.events.counts import count_failed, count_late, count_rejected
 from platform_assets.events.current import report_current
 from platform_assets.events.delivered import report_deliveries
 from platform_assets.events.metadata import filter_metadata, position_metadata, table_metadata, watermark_metadata
@@ -20,7 +20,7 @@ from platform_assets.resources import LakeResource, SparkResource
 from platform_assets.specs import asset_spec
 from streaming import Pipeline, Windowed
 from streaming.base import utc_now
-from streaming.declare import CURRENT, LATE, Joined, Keyed, Operator, TableSpec, log_columns
+from streaming.declare import CURRENT, FAILED, LATE, Joined, Keyed, Operator, TableSpec, log_columns
 from streaming.service import drain_unpaused, ingest_query, look, shown_on
 
 _FATE = {
@@ -46,7 +46,7 @@ class DrainConfig(dg.Config):
 def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     """Log, rejected, and per view first results and late pairs: one step, because one process owns both tables.
 
-    Rejected rows and late pairs are reads of the log, so here they are counted, not copied.
+    Rejected rows, late pairs, and what views leave out are reads of the log, so here they are counted, not copied.
     """
 
     @dg.multi_asset(name=drain_step(pipeline), specs=list(_specs(pipeline)), can_subset=False)
@@ -89,6 +89,10 @@ def drain_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             if operator.tells_late:
                 late = count_late(context.instance, session, where, operator)
                 yield dg.MaterializeResult(asset_key=keys.late_key(operator), metadata=late)
+        for operator in stepped:
+            if operator.tells_failed:
+                metadata = count_failed(session, where, operator)
+                yield dg.MaterializeResult(asset_key=keys.failed_key(operator), metadata=metadata)
         for operator in stepped:
             report_current(context, session, where, operator)
         report_not_due(context.instance, where, pipeline)
@@ -153,6 +157,18 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
                 keys.late_key(operator),
                 "side_outputs",
                 f"{_about_late(operator)} {read}",
+                {"spark"},
+                [keys.log_key(stream) for stream in operator.reads],
+                columns,
+                lineage_from_logs(pipeline, columns),
+            )
+        if operator.tells_failed:
+            columns = operator.columns_of(FAILED)
+            yield asset_spec(
+                pipeline,
+                keys.failed_key(operator),
+                "side_outputs",
+                f"What {operator.kind_name} {operator.name} cannot be computed for, with the error. {read}",
                 {"spark"},
                 [keys.log_key(stream) for stream in operator.reads],
                 columns,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
 
 from streaming.base.errors import DeclarationError
 
@@ -114,6 +116,18 @@ def names_in(expression: str) -> frozenset[str]:
             f"{expression!r} is {'no' if trees == [None] else 'more than one'} expression; write one, as Spark SQL."
         )
     return frozenset(column.parts[0].name for column in trees[0].find_all(exp.Column))
+
+
+def replaced(expression: str, columns: Mapping[str, str]) -> str:
+    """The SQL `expression` with other SQL in place of top-level columns, by their names."""
+    text, before = "", None
+    at = 0
+    for token in sqlglot.tokenize(expression, dialect="spark"):
+        is_column = token.token_type in (TokenType.VAR, TokenType.IDENTIFIER) and before != TokenType.DOT
+        if is_column and token.text in columns:
+            text, at = f"{text}{expression[at : token.start]}{columns[token.text]}", token.end + 1
+        before = token.token_type
+    return text + expression[at:]
 
 
 def check_names(what: str, expression: str, valid: tuple[str, ...]) -> None:

@@ -19,6 +19,7 @@ from streaming.base import (
     signed_interval,
 )
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.failed_columns import failed_of_sides
 from streaming.declare.input_side import JoinKind, SideName
 from streaming.declare.join_keys import check_keys_meet_exactly, check_keys_there, keys_of
 from streaming.declare.joined_checks import (
@@ -36,11 +37,11 @@ from streaming.declare.joined_columns import (
     late_columns,
     selected_columns,
 )
-from streaming.declare.on_error import OnError, check_pauses
+from streaming.declare.on_error import OnError, check_on_error
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CURRENT, LATE, UNMATCHED
+from streaming.declare.suffixes import CURRENT, FAILED, LATE, UNMATCHED
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ class Joined(Operator):
     clock of their stream. `kind="left"` also tells, in the table `<name>_unmatched`, of left rows that have no pair
     once the clocks of both streams have passed the last instant at which a right row could be their partner in time;
     `"outer"` of right ones too. A pair that comes afterwards takes its rows out of what is current.
+
+    `on_error="side"` makes no pair of two rows for which `where`, or a column that is selected, cannot be computed, and
+    tells of no row alone for which it cannot; the side output `failed` tells them.
 
     Raises:
         DeclarationError: an unknown column, keys that cannot be compared, bounds in the wrong order, or names that
@@ -85,7 +89,7 @@ class Joined(Operator):
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
         check_joined_types(vars(self))
-        check_pauses(self.kind_name, self.name, self.on_error)
+        check_on_error(self.kind_name, self.name, self.on_error)
         check_words(self.name, self.kind, self.late)
         check_sides(self.name, self.left, self.right)
         object.__setattr__(self, "on", FrozenMapping(dict(self.keys)))
@@ -157,7 +161,12 @@ class Joined(Operator):
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
         """Also of a join that tells of pairs alone, so that its kind can be changed."""
-        return (UNMATCHED, LATE, CURRENT)
+        return (UNMATCHED, LATE, CURRENT, *([FAILED] if self.diverts else []))
+
+    @property
+    def tells_failed(self) -> bool:
+        """The pairs, and rows alone, for which it cannot be computed."""
+        return self.diverts
 
     @property
     def selected(self) -> Mapping[str, str]:
@@ -191,6 +200,8 @@ class Joined(Operator):
             "late rows": self.late,
             "where": self.where,
             "columns": Side(self.select).fingerprint,
+            # Tables from before there was a choice are of the other.
+            **({"on error": self.on_error} if self.diverts else {}),
         }
 
     @property
@@ -202,6 +213,8 @@ class Joined(Operator):
         """What is selected, then which rows it is of; rows without a partner have null in place of one."""
         if suffix == LATE:
             return tuple(late_columns(self.reads))
+        if suffix == FAILED and self.diverts:
+            return tuple(failed_of_sides(self.reads, windowed=False))
         if suffix not in ("", UNMATCHED, CURRENT) or (suffix and not self.outer_sides):
             return ()
         return (*selected_columns(self.pair, self.selected, self.types), *added_columns(len(self.reads)))

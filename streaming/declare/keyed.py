@@ -148,7 +148,7 @@ class Keyed(Operator):
         return (
             TableSpec("", f"Results of keyed function {self.name}{about}"),
             *(TableSpec(side, f"Side output {side} of keyed function {self.name}") for side in self.sides),
-            *([self._failed_table] if self.on_error == "side" else []),
+            *([self._failed_table] if self.diverts else []),
             TableSpec(STATE, f"State and timers of keyed function {self.name}", is_result=False, is_state=True),
             *(self._corrections_table(to) for to in self._emitted if self.order == "event" and self.idle is not None),
         )
@@ -245,5 +245,5 @@ class Keyed(Operator):
     @property
     def _emitted(self) -> dict[str, str]:
         """The same as DDL."""
-        failed = {FAILED: FAILED_COLUMNS} if self.on_error == "side" else {}
+        failed = {FAILED: FAILED_COLUMNS} if self.diverts else {}
         return {"": self.result, **self.sides, **failed}

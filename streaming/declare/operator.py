@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.on_error import OnError
 from streaming.declare.stream import Stream
 
 
@@ -43,6 +44,8 @@ class Operator(ABC):
     """What people call one of its kind."""
     every: str | None = None
     """How often a running pipeline steps it at most, as an interval; None: after each commit of what it reads."""
+    on_error: OnError = "pause"
+    """What becomes of a row for which it cannot be computed."""
 
     @property
     @abstractmethod
@@ -104,6 +107,16 @@ class Operator(ABC):
     @property
     def tells_late(self) -> bool:
         """Whether its late rows can be read, which is what the name with the suffix LATE stands for."""
+        return False
+
+    @property
+    def diverts(self) -> bool:
+        """True where what it cannot be computed for goes to the side output FAILED, and it does not pause."""
+        return self.on_error == "side"
+
+    @property
+    def tells_failed(self) -> bool:
+        """Whether the side output FAILED is a read of its logs, and no table."""
         return False
 
     @property

@@ -115,11 +115,6 @@ class Selected(Operator):
         return {"": Side(self.select, self.where, self.explode), **self.sides}
 
     @property
-    def diverts(self) -> bool:
-        """True where rows that cannot be computed go to a side output."""
-        return self.on_error == "side"
-
-    @property
     def tables(self) -> tuple[TableSpec, ...]:
         """Its own, one for each side output, and one for rows that cannot be computed where that is declared."""
         about = f": {self.description}" if self.description else ""

@@ -15,7 +15,7 @@ PENDING = "pending"
 """Rows of an enrichment that wait for an answer."""
 
 FAILED = "failed"
-"""Rows for which a function raised, or that a lookup did not answer."""
+"""What an operator cannot be computed for (rows, pairs, windows), or rows that a lookup did not answer."""
 
 UNMATCHED = "unmatched"
 """Rows of a join that had no partner in time."""

@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from streaming.base import check_name, interval
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.failed_columns import failed_of_sides
 from streaming.declare.input_side import InputSide
 from streaming.declare.join_keys import keys_of
-from streaming.declare.on_error import OnError, check_pauses
+from streaming.declare.on_error import OnError, check_on_error
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, STATE
+from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, LATE, STATE
 from streaming.declare.two_sided_checks import check_late, check_meeting, check_result_names, check_two_sided_types
 from streaming.declare.two_sided_columns import two_sided_columns
 from streaming.windows import Window
@@ -30,6 +31,9 @@ class TwoSided(Operator):
 
     `on` names the keys, such as `("id",)`, or maps the left stream's to the right one's where they are called
     differently; results have them under the left one's names. Both sides may be the same stream.
+
+    With `on_error="side"` pairs for which a column cannot be computed, windows for which a function raises, and rows of
+    which the window cannot be computed have no results; the side output `failed` tells them.
     """
 
     name: str
@@ -47,7 +51,7 @@ class TwoSided(Operator):
     def _check_inputs(self) -> None:
         check_name(self.kind_name, self.name)
         check_two_sided_types(self.kind_name, vars(self))
-        check_pauses(self.kind_name, self.name, self.on_error)
+        check_on_error(self.kind_name, self.name, self.on_error)
         object.__setattr__(self, "on", self.sides_on)
         check_meeting(f"of {self.kind_name} {self.name!r}", self.sides_on, self.left, self.right, self.window)
         check_late(f"{self.kind_name} {self.name!r}", self.late)
@@ -102,6 +106,11 @@ class TwoSided(Operator):
         return True
 
     @property
+    def tells_failed(self) -> bool:
+        """The pairs, windows and rows for which it cannot be computed."""
+        return self.diverts
+
+    @property
     def joins_clocks(self) -> bool:
         """Those of both streams."""
         return True
@@ -113,8 +122,8 @@ class TwoSided(Operator):
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
-        """Those of its tables, and of its late rows and current results, which are reads."""
-        return (CORRECTIONS, LATE, STATE, CURRENT)
+        """Those of its tables, and of its late and failed rows and current results, which are reads."""
+        return (CORRECTIONS, LATE, STATE, CURRENT, *([FAILED] if self.diverts else []))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -125,10 +134,14 @@ class TwoSided(Operator):
             "event time": [self.left.event_time, self.right.event_time],
             "on": dict(self.sides_on),
             "window": self.window.fingerprint,
+            # Tables from before there was a choice are of the other.
+            **({"on error": self.on_error} if self.diverts else {}),
         }
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """Keys, window, values, then what the table with this suffix adds."""
+        if suffix == FAILED and self.diverts:
+            return tuple(failed_of_sides(self.reads, windowed=True))
         return two_sided_columns(self.sides, self.window, self.value_columns(), suffix)
 
     @property

@@ -16,12 +16,13 @@ from streaming.base import (
 )
 from streaming.declare.aggregates import Aggregate
 from streaming.declare.columns import ColumnSpec
+from streaming.declare.failed_columns import failed_of_view
 from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import LatePolicy, check_policy
-from streaming.declare.on_error import OnError, check_pauses
+from streaming.declare.on_error import OnError, check_on_error
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, LATE, OPEN, STATE, UPDATES
+from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, LATE, OPEN, STATE, UPDATES
 from streaming.declare.view_checks import check_keys, check_view_expressions, check_view_types
 from streaming.declare.view_columns import view_columns
 from streaming.windows import Window
@@ -40,6 +41,10 @@ class Windowed(Operator):
     `every` (an interval of processing time, such as `"10 seconds"`): how often a running pipeline steps the view at
     most; left out, after each batch. `fresh_within`: how old the watermark may be before the running view counts as
     late.
+
+    `on_error="side"` leaves out the rows for which `where`, the window or an aggregate's expression cannot be computed,
+    as if they had never come, and the windows for which `function` raises; the side output `failed` tells them. What
+    fails for a window as a whole, such as a sum that is too large, pauses the view all the same.
 
     Raises:
         DeclarationError: unknown column, reserved or repeated name, nothing to compute, or a policy that cannot be.
@@ -66,7 +71,7 @@ class Windowed(Operator):
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
         check_view_types(vars(self))
-        check_pauses(self.kind_name, self.name, self.on_error)
+        check_on_error(self.kind_name, self.name, self.on_error)
         object.__setattr__(self, "aggregates", FrozenMapping(self.aggregates))
         if bool(self.aggregates) == (self.function is not None):
             raise DeclarationError(
@@ -115,6 +120,8 @@ class Windowed(Operator):
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """Keys, window, aggregates or the function's results, then what the table with this suffix adds."""
+        if suffix == FAILED and self.diverts:
+            return tuple(failed_of_view(self.of))
         return view_columns(self.of, self.window, self.by, self.aggregates, self.function, suffix)
 
     @property
@@ -135,12 +142,14 @@ class Windowed(Operator):
             "function": None if function is None else f"{function.name} version {function.version}",
             "function's results": None if function is None else function.returns,
             "allowed lateness": None if self.allowed_lateness is None else str(self.lateness),
+            # Tables from before there was a choice are of the other.
+            **({"on error": self.on_error} if self.diverts else {}),
         }
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
-        """Those of its tables, and of its late pairs and current results, which are reads."""
-        return (CORRECTIONS, UPDATES, OPEN, LATE, STATE, CURRENT)
+        """Those of its tables, and of its late pairs, failed rows and current results, which are reads."""
+        return (CORRECTIONS, UPDATES, OPEN, LATE, STATE, CURRENT, *([FAILED] if self.diverts else []))
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -151,6 +160,11 @@ class Windowed(Operator):
     def tells_late(self) -> bool:
         """The pairs of row and window that came after their window was closed."""
         return True
+
+    @property
+    def tells_failed(self) -> bool:
+        """The rows that it leaves out, and the windows for which its function raised."""
+        return self.diverts
 
     @property
     def result_key(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streaming.base import told
-from streaming.declare import UNMATCHED, Joined
+from streaming.declare import FAILED, UNMATCHED, Joined
 from streaming.lake import Lake
 from streaming.log import head, require_log
 from streaming.operators import Reached, built_anew
@@ -24,6 +24,7 @@ def explain(lake: Lake, joined: Joined) -> dict[str, str]:
         "the logs only files near the event times of new rows are read",
         "without a pair": _unmatched(joined),
         "late rows": "join like all others" if joined.late == "join" else "are left out; `late` shows them",
+        "errors": f"go to the side output {FAILED!r}" if joined.diverts else "pause the join",
         "steps": "after each batch of either log" if joined.every is None else f"at most every {joined.every}",
         "position": _position(lake, joined),
     }

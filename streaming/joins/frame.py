@@ -12,9 +12,12 @@ from pyspark.sql import functions as F
 
 from streaming.base import AT, BATCH, DAY, MICROSECOND, ORIGIN, STAMP, WRITTEN_AT, constant
 from streaming.declare import LEFT_AT, RIGHT_AT, Joined
+from streaming.spark import first_failure, holds
 
 Side = Literal["left", "right"]
 OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
+ERROR = "_error"
+"""The column with what cannot be computed, beside columns that users have named."""
 _AT = {"left": LEFT_AT, "right": RIGHT_AT}
 _KEPT = 50_000
 """Rows that one task keeps in memory at most, each of them twice, where no key has more of them at one time."""
@@ -45,11 +48,42 @@ def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, count: i
     `count`: how many of these there are at most. Each task then keeps no more than `_KEPT` of them in memory, while the
     others stream by; without it both sides are sorted, on disk if need be.
     """
+    return _met(joined, left, right, new, _is_pair(joined), count)
+
+
+def failed_pairs(joined: Joined, left: DataFrame, right: DataFrame) -> DataFrame:
+    """What would be pairs, with `_error`, if the condition and what is selected of them could be computed."""
+    met = _met(joined, left, right, "left", _meets(joined)).withColumn(ERROR, failure(joined))
+    return met.where(F.col(ERROR).isNotNull())
+
+
+def failed_alone(joined: Joined, rows: DataFrame) -> DataFrame:
+    """The `rows` that `alone` gives, with `_error`, of which what is selected cannot be computed."""
+    return rows.withColumn(ERROR, failure(joined, is_pair=False)).where(F.col(ERROR).isNotNull())
+
+
+def failure(joined: Joined, *, is_pair: bool = True) -> Column:
+    """What of a pair, or of a row alone, cannot be computed, in words; null where all can.
+
+    Of a pair for which the condition does not hold nothing else is computed.
+    """
+    parts, kept = [], F.lit(True)
+    if is_pair and joined.where is not None:
+        kept = F.expr(f"({joined.where}\n)")
+        parts.append(("where", joined.where, kept))
+    computed = ((name, sql) for name, sql in joined.selected.items() if sql.strip("`") not in joined.pair.types)
+    parts += [(f"column {name!r}", sql, F.when(kept, F.expr(f"({sql}\n)"))) for name, sql in computed]
+    return first_failure(parts, LEFT_AT)
+
+
+def _met(
+    joined: Joined, left: DataFrame, right: DataFrame, new: Side, condition: Column, count: int | None = None
+) -> DataFrame:
+    """The pairs of rows of both sides for which the condition is true."""
     frames = {"left": left, "right": right}
     old = OTHER[new]
     looking, candidates = _near(joined, new, frames[new], old, frames[old])
-    met = candidates.join(_kept(joined, new, looking, count), _is_pair(joined))
-    return met.drop("_left_near", "_right_near")
+    return candidates.join(_kept(joined, new, looking, count), condition).drop("_left_near", "_right_near")
 
 
 def batch_of(side: Side) -> str:
@@ -116,7 +150,9 @@ def alone(joined: Joined, side: Side, rows: DataFrame, other: DataFrame) -> Data
 def results(joined: Joined, rows: DataFrame, batch: int, now: datetime) -> DataFrame:
     """What is stored of pairs, or of rows alone: the columns that are selected, and where each is from."""
     at = F.greatest(LEFT_AT, RIGHT_AT)
-    return rows.select(
+    # Of pairs they all can.
+    computed = rows.where(failure(joined, is_pair=False).isNull()) if joined.diverts else rows
+    return computed.select(
         *(F.expr(f"({sql}\n)").alias(name) for name, sql in joined.selected.items()),
         LEFT_AT,
         RIGHT_AT,
@@ -154,12 +190,20 @@ def _stretch(micros: Column, width: int) -> Column:
 
 
 def _is_pair(joined: Joined) -> Column:
-    """Whether keys are equal, event times lie within the bounds, to the microsecond, and the condition holds."""
+    """Whether two rows meet and the condition holds; where pairs may fail, also whether all of it can be computed."""
+    if joined.diverts:
+        condition = [] if joined.where is None else [holds(F.expr(f"({joined.where}\n)"), LEFT_AT)]
+        return reduce(and_, (_meets(joined), *condition, failure(joined).isNull()))
+    condition = [] if joined.where is None else [F.expr(f"({joined.where}\n)")]
+    return reduce(and_, (_meets(joined), *condition))
+
+
+def _meets(joined: Joined) -> Column:
+    """Whether keys are equal, and event times lie within the bounds, to the microsecond."""
     equal = [left == right for left, right in zip(*(_meeting_at(joined, side) for side in OTHER), strict=True)]
     later_by = F.unix_micros(RIGHT_AT) - F.unix_micros(LEFT_AT)
     within = later_by.between(_micros(joined.lower), _micros(joined.upper))
-    condition = [] if joined.where is None else [F.expr(f"({joined.where}\n)")]
-    return reduce(and_, (*equal, within, *condition))
+    return reduce(and_, (*equal, within))
 
 
 def _meeting_at(joined: Joined, side: Side) -> list[Column]:

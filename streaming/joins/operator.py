@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 
 from streaming.base import AT, BATCH, EPOCH, FIRST_INSTANT, MICROSECOND, ORIGIN, STAMP, from_micros
 from streaming.clocks import latest
-from streaming.declare import CURRENT, LATE, UNMATCHED, Joined, Stream
+from streaming.declare import CURRENT, FAILED, LATE, UNMATCHED, Joined, Stream
 from streaming.joins.current import current_rows
 from streaming.joins.explained import explain
+from streaming.joins.failures import failed
 from streaming.joins.frame import Side, pairs, reach, results, side_rows
 from streaming.joins.laws import audit_joined
 from streaming.joins.steps import JoinedSteps
@@ -27,10 +28,12 @@ from streaming.operators import (
     PinnedTables,
     Reached,
     SteppedRuntime,
+    can_be_compared,
     require_table,
     rows_by_batch,
     runtime_of,
     version_read,
+    whole_since,
 )
 from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta, shifted
@@ -74,9 +77,12 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
+        sides: dict[str, Callable[[SparkSession], DataFrame]] = {LATE: self._late}
+        if self.operator.diverts:
+            sides[FAILED] = self._failed
         if not self.operator.outer_sides:
-            return {CURRENT: self._pairs, LATE: self._late}
-        return {CURRENT: self._current, "pairs": self._pairs, UNMATCHED: self._unmatched, LATE: self._late}
+            return {CURRENT: self._pairs, **sides}
+        return {CURRENT: self._current, "pairs": self._pairs, UNMATCHED: self._unmatched, **sides}
 
     def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
         pairs = delta.read(spark, self.lake.table(self.operator), versions[""])
@@ -132,6 +138,14 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         since = due(self.operator, side, Reached.of(self.operator, None), at, ()).before
         late = self.operator.late == "join"
         return LogFiles(self.lake, stream).count_since(since or FIRST_INSTANT, at.through[stream.name], late=late)
+
+    def _failed(self, spark: SparkSession) -> DataFrame:
+        logs = {stream.name: read_log(spark, self.lake, stream) for stream in self.operator.reads}
+        as_read = Reached.now if self.lake.cut is None else Reached.at_heads
+        rows = failed(self.operator, logs, as_read(self.lake, self.operator))
+        return rows.where(can_be_compared(whole_since(self.lake, self.operator))).orderBy(
+            "_left_batch", "_right_batch", ORIGIN
+        )
 
     def _late(self, spark: SparkSession) -> DataFrame:
         return self._late_of({stream.name: read_log(spark, self.lake, stream) for stream in self.operator.reads})

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import DAY, RETRACTED, WINDOW, ViewError, date_literal, literal
-from streaming.declare import CORRECTIONS, CoGrouped, TwoSided
+from streaming.declare import CORRECTIONS, CoGrouped, TwoSided, WindowJoined
 from streaming.joins.windows_late import logs_of
 from streaming.joins.windows_plan import is_closed, late_days, until
-from streaming.joins.windows_results import finish
+from streaming.joins.windows_results import failed_pairs, finish
 from streaming.joins.windows_rows import LATE, group, pairs
 from streaming.lake import Lake
 from streaming.operators import (
@@ -97,8 +97,18 @@ def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at:
     # The rows of a fixed window only become more, so that a join that had a result there has one again.
     if merges or isinstance(operator, CoGrouped):
         results = retract_others(results, late, operator, _LATE_ROWS)
+    elif isinstance(operator, WindowJoined) and operator.diverts and operator.kind != "inner":
+        # But for a row without a partner in place of which come pairs that fail.
+        results = retract_others(results, _with_failed_pairs(late, operator), operator, _LATE_ROWS)
     through = {f"_through_{side.name}": F.lit(at.through[side.stream.name]).cast("bigint") for side in operator.sides}
     return results.withColumns(through).select(*operator.columns, _LATE_ROWS, RETRACTED, *through, DAY)
+
+
+def _with_failed_pairs(groups: DataFrame, operator: WindowJoined) -> DataFrame:
+    failing = failed_pairs(groups, operator).select(*operator.identity).distinct()
+    same = [groups[key].eqNullSafe(failing[key]) for key in operator.by]
+    same += [F.col(f"{WINDOW}.{bound}") == failing[f"window_{bound}"] for bound in ("start", "end")]
+    return groups.join(failing, same, "left_semi")
 
 
 def read_corrections(

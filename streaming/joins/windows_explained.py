@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streaming.base import told
-from streaming.declare import STATE, CoGrouped, TwoSided, described
+from streaming.declare import FAILED, STATE, CoGrouped, TwoSided, described
 from streaming.lake import Lake
 from streaming.log import require_log
 from streaming.operators import Reached, built_anew
@@ -32,6 +32,7 @@ def explain(lake: Lake, operator: TwoSided) -> dict[str, str]:
         if state is None
         else f"{delta.size(lake.table(operator, STATE)):,} bytes in {operator.table_name(STATE)}",
         "late rows": "are dropped from the results; they stay in the logs" if operator.late == "drop" else waits,
+        "errors": f"go to the side output {FAILED!r}" if operator.diverts else f"pause the {operator.kind_name}",
         "steps": "after each batch of either log" if operator.every is None else f"at most every {operator.every}",
         "position": _position(Reached.now(lake, operator), Reached.at_heads(lake, operator)),
     }

@@ -51,13 +51,16 @@ def counts(operator: TwoSided, stream: Stream) -> OperatorCounts:
     """What each commit of the stream's log counts: its late pairs, on both sides where it is both."""
     window, time = operator.window, F.col(f"`{stream.event_time}`")
     sides = [side for side in operator.sides if side.stream == stream]
-    late = reduce(add, (F.when(is_counted(side), window.late_windows(time, F.col("_watermark"))) for side in sides))
-    return OperatorCounts(
-        late=late, unassigned=F.when(is_counted(sides[0]), window.has_no_window(time)), by=counted_by(operator, stream)
-    )
+    counted = [is_counted(side, operator) for side in sides]
+    late = reduce(add, (F.when(each, window.late_windows(time, F.col("_watermark"))) for each in counted))
+    unassigned = F.when(counted[0], window.has_no_window(time))
+    return OperatorCounts(late=late, unassigned=unassigned, by=counted_by(operator, stream))
 
 
 def counted_by(operator: TwoSided, stream: Stream) -> str:
     """A short text that is the same for declarations by which the same pairs of the stream's log are late."""
     sides = sum(side.stream == stream for side in operator.sides)
-    return hashlib.sha256(f"{stream.event_time} {operator.window.fingerprint} {sides}".encode()).hexdigest()[:8]
+    rules = f"{stream.event_time} {operator.window.fingerprint} {sides}"
+    if operator.diverts and operator.window.expressions:
+        rules += " but for rows without a window"
+    return hashlib.sha256(rules.encode()).hexdigest()[:8]

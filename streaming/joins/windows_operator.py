@@ -8,10 +8,11 @@ from datetime import date, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WINDOW, ViewError, earlier, from_micros, literal
-from streaming.declare import CORRECTIONS, Stream, TwoSided
+from streaming.base import ORIGIN, WINDOW, ViewError, earlier, from_micros, literal
+from streaming.declare import CORRECTIONS, FAILED, Stream, TwoSided
 from streaming.joins.windows_corrections import correct, numbered, read_corrections
 from streaming.joins.windows_explained import explain
+from streaming.joins.windows_failures import failed
 from streaming.joins.windows_first import read_first
 from streaming.joins.windows_late import counts, late_pairs, logs_of
 from streaming.joins.windows_laws import audit_two_sided
@@ -72,6 +73,7 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
             "first": lambda spark: read_first(spark, self.lake, self.operator).orderBy("window_start", *self._by),
             "late": lambda spark: late_pairs(self.operator, logs_of(spark, self.lake, self.operator)),
             "corrections": self._corrections,
+            **({FAILED: self._failed} if self.operator.diverts else {}),
         }
 
     def first_at(self, spark: SparkSession, version: int) -> DataFrame:
@@ -136,6 +138,12 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
 
     def _current(self, spark: SparkSession) -> DataFrame:
         return self.current_at(spark, self.pin(spark).versions).orderBy("window_start", *self._by)
+
+    def _failed(self, spark: SparkSession) -> DataFrame:
+        as_read = Reached.now if self.lake.cut is None else Reached.at_heads
+        logs = logs_of(spark, self.lake, self.operator)
+        rows = failed(logs, self.lake, self.operator, as_read(self.lake, self.operator))
+        return rows.orderBy("_left_batch", "_right_batch", ORIGIN, "window_start", "row")
 
     def _corrections(self, spark: SparkSession) -> DataFrame:
         corrections = read_corrections(spark, self.lake, self.operator)

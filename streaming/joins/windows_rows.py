@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import END_OF_EVENT_TIMES, EVENT_TIME, FIRST_EVENT_TIME, ORDER, ORIGIN, WINDOW, literal
+from streaming.base import DAY, END_OF_EVENT_TIMES, EVENT_TIME, FIRST_EVENT_TIME, ORDER, ORIGIN, WINDOW, literal
 from streaming.declare import InputSide, TwoSided
+from streaming.spark import first_failure
 from streaming.views import kind_of
 
 LEFT, RIGHT, SIDE, LATE = "_left", "_right", "_side", "_late"
@@ -34,17 +35,34 @@ def group(of: DataFrame, operator: TwoSided, **extra: Column) -> DataFrame:
     return kind_of(operator).group(of, operator.by, [*rows, *extras])
 
 
-def is_counted(side: InputSide) -> Column:
-    """True for the valid rows of a side's log at a time around which there are days; false or null for all others."""
+def is_counted(side: InputSide, operator: TwoSided) -> Column:
+    """True for the valid rows of a side's log at a time around which there are days; false or null for all others.
+
+    Where rows of which the window cannot be computed go to a side output, it is false for these.
+    """
+    fails = failure(side, operator)
+    return _is_timed(side) if fails is None else _is_timed(side) & fails.isNull()
+
+
+def failure(side: InputSide, operator: TwoSided) -> Column | None:
+    """Why the window of a row of a side's log cannot be computed, in words, null where it can; None where all can."""
+    window, event_time = operator.window, F.col(f"`{side.stream.event_time}`")
+    if not operator.diverts or not window.expressions:
+        return None
+    bounds = F.when(_is_timed(side), window.bounds(event_time))
+    return first_failure([("window", ", ".join(window.expressions), bounds)], DAY)
+
+
+def _is_timed(side: InputSide) -> Column:
     event_time = F.col(f"`{side.stream.event_time}`")
     timed = (event_time >= literal(FIRST_EVENT_TIME)) & (event_time < literal(END_OF_EVENT_TIMES))
-    return F.col("_day").isNotNull() & timed
+    return F.col(DAY).isNotNull() & timed
 
 
 def _of_side(side: InputSide, operator: TwoSided, rows: DataFrame) -> DataFrame:
     event_time = F.col(f"`{side.stream.event_time}`")
     # Not over every row: what made a row rejected may make a window overflow.
-    windows = F.explode(F.when(is_counted(side), operator.window.bounds(event_time)))
+    windows = F.explode(F.when(is_counted(side, operator), operator.window.bounds(event_time)))
     row = F.struct(
         *(f"`{name}`" for name in side.stream.columns),
         event_time.alias(EVENT_TIME),

@@ -18,7 +18,7 @@ def counts_as(keyed: Keyed, makes: dict[str, Any]) -> dict[str, Any]:
     declared = keyed.fingerprint
     if added_outputs(keyed, makes):
         makes = {**makes, _OUTPUTS: declared[_OUTPUTS]}
-    if keyed.on_error == "side" and not keyed.corrected:
+    if keyed.diverts and not keyed.corrected:
         # A row that failed was never passed before, so that the output for such rows lacks none.
         makes = {**makes, _ON_ERROR: declared[_ON_ERROR]}
     if is_migrated(keyed, makes):

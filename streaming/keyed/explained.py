@@ -27,7 +27,7 @@ def explain(lake: Lake, keyed: Keyed) -> dict[str, str]:
         "state": _state(lake, keyed),
         **({"migrated": ", ".join(migrated)} if (migrated := migrations_of(lake, keyed)) else {}),
         "late rows": _late(keyed),
-        "errors": "go to the side output 'failed'" if keyed.on_error == "side" else "pause the function",
+        "errors": "go to the side output 'failed'" if keyed.diverts else "pause the function",
         "steps": "after each batch of a log" if keyed.every is None else f"at most every {keyed.every}",
         "position": _position(lake, keyed),
     }

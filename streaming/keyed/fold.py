@@ -48,7 +48,7 @@ class Fold:
         self._timers = dict(keyed.timers)
         self._by_event_time = keyed.order == "event"
         self._idle = keyed.idle_micros
-        self._call = self._call_or_divert if keyed.on_error == "side" else self._call_or_raise
+        self._call = self._call_or_divert if keyed.diverts else self._call_or_raise
         self._state_encoders = [(field.name, encoder(field.type, exact=True)) for field in keyed.state_schema]
         normalizers = ((field.name, normalizer(field.type)) for field in keyed.state_schema)
         self._normalizers = [(name, *normal) for name, normal in normalizers if normal is not None]

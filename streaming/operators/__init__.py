@@ -12,6 +12,7 @@ from streaming.operators.declaration import (
     has_published,
     recorded_declaration,
 )
+from streaming.operators.failed import as_json
 from streaming.operators.filtered import FilterCounts
 from streaming.operators.finding import Finding
 from streaming.operators.generations import (
@@ -59,6 +60,7 @@ __all__ = [
     "Step",
     "SteppedRuntime",
     "Written",
+    "as_json",
     "built_anew",
     "can_be_compared",
     "check_can_rebuild",

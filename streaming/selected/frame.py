@@ -11,7 +11,8 @@ from pyspark.sql.types import StructType
 
 from streaming.base import AT, BATCH, DAY, ORIGIN
 from streaming.declare import ELEMENT, FAILED, Selected, Side, Stream
-from streaming.spark import guarded
+from streaming.operators import as_json
+from streaming.spark import first_failure, guarded
 
 _FROM = "_from"
 
@@ -48,15 +49,11 @@ def _failed(selected: Selected, stream: Stream, fails: Column) -> Column:
 
     Null where all can, unless a function may still raise for it.
     """
-    parts = [part for to, side in selected.outputs.items() for part in _parts(to, side, stream)]
-    errors = [
-        F.when(guarded(computed, BATCH).isNull(), F.lit(f"{what} cannot be computed: {sql}"))
-        for what, sql, computed in parts
-    ]
+    parts = (part for to, side in selected.outputs.items() for part in _parts(to, side, stream))
     unnamed = F.lit("an element of what is exploded cannot be computed")
-    row = F.to_json(F.struct(*(F.col(f"`{name}`") for name in stream.columns)), {"ignoreNullFields": "false"})
+    row = as_json(F.col(f"`{name}`") for name in stream.columns)
     whole = F.struct(
-        F.when(fails, F.coalesce(*errors, unnamed)).alias("error"),
+        F.when(fails, F.coalesce(first_failure(parts, BATCH), unnamed)).alias("error"),
         row.alias("row"),
         AT,
         BATCH,

@@ -19,11 +19,12 @@ from streaming.spark.checkpoint_copy import copy_checkpoint, rename_taken
 from streaming.spark.checkpoint_made import make_checkpoint
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.files import FileInfo, exists, is_visible, size_of, visible_files
-from streaming.spark.guard import guarded, holds, refusal
+from streaming.spark.guard import first_failure, guarded, holds, refusal
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, S3, JarGroup
 from streaming.spark.jars import add_jars, add_storage, are_there, jars_folder, jars_of, spark_jars, storage_jars
 from streaming.spark.java import require_java
 from streaming.spark.ordered_files import ordered
+from streaming.spark.row_values import row_values
 from streaming.spark.session import lenient_session, mark_tasks, start_session
 from streaming.spark.session_memory import remembered
 from streaming.spark.user_lists import CLASS_PATH, users_lists
@@ -48,6 +49,7 @@ __all__ = [
     "copy_checkpoint",
     "exists",
     "failed_expression",
+    "first_failure",
     "forget_after",
     "function_errors",
     "guarded",
@@ -72,6 +74,7 @@ __all__ = [
     "remembered",
     "rename_taken",
     "require_java",
+    "row_values",
     "size_of",
     "spark_jars",
     "start_session",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark import SparkContext
@@ -23,15 +24,36 @@ def guarded(value: Column, beside: str) -> Column:
     # an error could be caught. It must not know that the condition always holds.
     always = F.col(beside).isNull().isin(True, False)
     computed = F.when(always, F.struct(value.alias("value")))
+    java = java_classes()
+    return column_of(getattr(java, _TRY)(getattr(java, _COLUMNS).expression(computed._jc)))
+
+
+def column_of(expression: Any) -> Column:
+    """The column that an expression of Spark's own is."""
+    return Column(getattr(java_classes(), _COLUMNS).column(expression))
+
+
+def java_classes() -> Any:
+    """The classes of the JVM that runs Spark."""
     context: Any = SparkContext._active_spark_context
-    java = context._jvm
-    columns = getattr(java, _COLUMNS)
-    return Column(columns.column(getattr(java, _TRY)(columns.expression(computed._jc))))
+    return context._jvm
 
 
 def holds(condition: Column, beside: str) -> Column:
     """True for the rows for which `condition` is true, false for all others; never null, and raises for none."""
     return F.coalesce(guarded(condition, beside)["value"], F.lit(False))
+
+
+def first_failure(parts: Iterable[tuple[str, str, Column]], beside: str) -> Column:
+    """Which of the `parts` cannot be computed for a row, in words; null where all can.
+
+    Each is what it is, its SQL, and the column. The first that fails is named.
+    """
+    failures = (
+        F.when(guarded(value, beside).isNull(), F.lit(f"{what} cannot be computed: {sql}"))
+        for what, sql, value in parts
+    )
+    return F.coalesce(*failures, F.lit(None).cast("string"))
 
 
 def refusal(error: AnalysisException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from streaming.base import told
-from streaming.declare import STATE, Windowed
+from streaming.declare import FAILED, STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles, head, require_log
 from streaming.operators import built_anew
@@ -30,6 +30,7 @@ def explain(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, str]:
         "computed": _computed(spark, lake, view, Position.of(first), Position.of(state)),
         "state": "none" if state is None else f"{delta.size(lake.table(view, STATE)):,} bytes in {view.name}_{STATE}",
         "late rows": _late(view),
+        "errors": f"go to the side output {FAILED!r}" if view.diverts else "pause the view",
         "steps": "after each batch of the log" if view.every is None else f"at most every {view.every}",
         "position": _position(lake, view, Position.of(first)),
     }

@@ -2,53 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import localcontext
 from typing import Any, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from streaming.base import DECIMALS, WINDOW, FunctionError, python_values, raised
 from streaming.base import instant_of as instant
 from streaming.declare import WindowFunction
 from streaming.views.frames import arrow_columns, pandas_frame
 
+ERROR = "_error"
+"""The column with why a function gives no results, beside columns that users have named."""
 
-def apply_function(view: str, function: WindowFunction, members: DataFrame, keys: Sequence[str]) -> DataFrame:
+
+def apply_function(
+    view: str, function: WindowFunction, members: DataFrame, keys: Sequence[str], *, leaves_out: bool = False
+) -> DataFrame:
     """The results per group of `members` that agree in `keys`: `keys`, then the function's columns.
 
     A task that calls the function raises FunctionError, with the names of view, key and window, where the function
-    raises or gives what is not declared.
+    raises or gives what is not declared; but where it `leaves_out` such groups: then these have no results.
     """
-    apply, name = function.apply, function.name
-    inputs = [name for name in members.columns if name not in ("_order", "_copy", *keys)]
-    given = [name for name in inputs if name != "_position"] + [name for name in keys if not name.startswith("_")]
+    name = function.name
     results = cast(StructType, StructType.fromDDL(function.returns))
     returned = to_arrow_schema(results, timezone="UTC")
+    called = _caller(function, members, keys, returned)
 
     def compute(rows: pa.Table) -> pa.Table:
+        values, error = called(rows)
+        if error is not None and not leaves_out:
+            raise FunctionError(_told(view, name, rows, keys, error))
+        # Keys travel beside the function, because pandas has no type for a window, which is a struct.
+        of_group = rows.select(list(keys)).take(pa.array([0] * len(values[0]), pa.int64()))
+        return pa.table([*of_group.columns, *values], names=[*keys, *returned.names])
+
+    return _by_group(members, keys).applyInArrow(compute, _with_keys(members, keys, results))
+
+
+def errors_of(function: WindowFunction, members: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The groups of `members` for which the function fails: `keys`, and `_error`."""
+    returned = to_arrow_schema(cast(StructType, StructType.fromDDL(function.returns)), timezone="UTC")
+    called = _caller(function, members, keys, returned)
+
+    def compute(rows: pa.Table) -> pa.Table:
+        _, error = called(rows)
+        group = rows.select(list(keys)).slice(0, 0 if error is None else 1)
+        return group.append_column(ERROR, pa.array([] if error is None else [error], pa.string()))
+
+    told = StructType([StructField(ERROR, StringType())])
+    return _by_group(members, keys).applyInArrow(compute, _with_keys(members, keys, told))
+
+
+def _caller(
+    function: WindowFunction, members: DataFrame, keys: Sequence[str], returned: pa.Schema
+) -> Callable[[pa.Table], tuple[list[pa.Array], str | None]]:
+    """Calls the function with the rows of a group; gives the columns of its results, and why there are none."""
+    apply = function.apply
+    inputs = [name for name in members.columns if name not in ("_order", "_copy", *keys)]
+    given = [name for name in inputs if name != "_position"] + [name for name in keys if not name.startswith("_")]
+
+    def call(rows: pa.Table) -> tuple[list[pa.Array], str | None]:
+        nothing = [pa.array([], field.type) for field in returned]
         ordered = rows.sort_by("_position").select(given)
         try:
             with localcontext(DECIMALS):
                 computed = apply(pandas_frame(ordered))
-        # Whatever a user's function raises is told with the key and window that it was called for.
+        # Whatever a user's function raises is told.
         except Exception as error:
-            raise FunctionError(_told(view, name, rows, keys, raised(error))) from error
+            return nothing, raised(error)
         try:
-            values = arrow_columns(computed, returned)
+            return arrow_columns(computed, returned), None
         except ValueError as error:
-            raise FunctionError(_told(view, name, rows, keys, str(error).replace("\n", " "))) from error
-        # Keys travel beside the function, because pandas has no type for a window, which is a struct.
-        of_group = rows.select(list(keys)).take(pa.array([0] * len(computed), pa.int64()))
-        return pa.table([*of_group.columns, *values], names=[*keys, *returned.names])
+            return nothing, str(error).replace("\n", " ")
 
-    key_fields = [members.schema[name] for name in keys]
-    return (
-        members.drop("_order", "_copy").groupBy(*keys).applyInArrow(compute, StructType([*key_fields, *results.fields]))
-    )
+    return call
+
+
+def _by_group(members: DataFrame, keys: Sequence[str]) -> GroupedData:
+    return members.drop("_order", "_copy").groupBy(*keys)
+
+
+def _with_keys(members: DataFrame, keys: Sequence[str], columns: StructType) -> StructType:
+    return StructType([*(members.schema[name] for name in keys), *columns.fields])
 
 
 def _told(view: str, function: str, rows: pa.Table, keys: Sequence[str], why: str) -> str:

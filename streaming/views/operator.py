@@ -9,10 +9,10 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ViewError, from_micros
-from streaming.declare import CORRECTIONS, UPDATES, Stream, Windowed
+from streaming.base import BATCH, ORIGIN, ViewError, from_micros
+from streaming.declare import CORRECTIONS, FAILED, UPDATES, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, LogFiles, OperatorCounts, batches_after, read_log
+from streaming.log import Batch, LogFiles, OperatorCounts, batches_after, head, read_log
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -30,6 +30,7 @@ from streaming.tables import delta
 from streaming.views.corrections import correct, plan, read_corrections
 from streaming.views.current import current_results
 from streaming.views.explained import explain
+from streaming.views.failures import failed
 from streaming.views.first_results import read_first
 from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
@@ -126,6 +127,7 @@ class WindowedRuntime(OperatorRuntime):
             "corrections": self._corrections,
             "updates": self._updates,
             "open": lambda spark: read_open(spark, self.lake, view).orderBy("window_start", *view.by),
+            **({FAILED: self._failed} if view.diverts else {}),
             "unassigned": lambda spark: unassigned(read_log(spark, self.lake, view.of), view),
             "duplicates": lambda spark: duplicates(read_log(spark, self.lake, view.of), view).orderBy(
                 "window_start", *view.by
@@ -209,6 +211,14 @@ class WindowedRuntime(OperatorRuntime):
         view = self.operator
         columns = ("window_start", "window_end", "_watermark", "_batch", *view.of.columns)
         return late_pairs(read_log(spark, self.lake, view.of), view).select(*columns)
+
+    def _failed(self, spark: SparkSession) -> DataFrame:
+        view, newest = self.operator, head(self.lake, self.operator.of)
+        at = Position.of(delta.open_table(self.lake.first(view)))
+        if self.lake.cut is not None:
+            at = Position() if newest is None else Position().after(newest)
+        rows = failed(read_log(spark, self.lake, view.of), self.lake, view, at)
+        return rows.orderBy(BATCH, ORIGIN, "window_start", "row")
 
     def _updates(self, spark: SparkSession) -> DataFrame:
         view, updates = self.operator, read_updates(spark, self.lake, self.operator)

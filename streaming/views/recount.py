@@ -143,6 +143,8 @@ class Recount:
             raise Unsupported("rows that count once" if view.distinct else "what a function makes of a window")
         if others := [key for key in view.by if self._types.get(key) not in _DISCRETE]:
             raise Unsupported(f"the key {others[0]!r}")
+        if view.diverts:
+            raise Unsupported("rows but for those that cannot be computed")
         window = view.window
         if not isinstance(window, Tumbling | Sliding) and not (
             isinstance(window, SessionWindow) and window.gap is not None

@@ -15,20 +15,24 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streaming.base import (
+    BATCH,
+    DAY,
     END_OF_EVENT_TIMES,
     EVENT_TIME,
     FIRST_EVENT_TIME,
     ORDER,
+    ORIGIN,
     RETRACTED,
     WINDOW,
     constant,
     date_literal,
     earlier,
     literal,
+    replaced,
 )
 from streaming.declare import Windowed
 from streaming.log import Batch, LogFiles
-from streaming.spark import remembered
+from streaming.spark import first_failure, holds, remembered, row_values
 from streaming.views.functions import apply_function
 from streaming.views.kinds import OfWindows, kind_of
 
@@ -37,13 +41,42 @@ ROWS = "_rows"
 
 def counted_rows(view: Windowed) -> Column:
     """True for the valid rows that the view counts, false or null for all others."""
-    valid = F.col("_day").isNotNull()
-    return valid if view.where is None else valid & F.expr(view.where)
+    valid = F.col(DAY).isNotNull()
+    if view.where is not None:
+        valid = valid & (holds(_where(view), DAY) if view.diverts else F.expr(view.where))
+    fails = failure(view)
+    return valid if fails is None else valid & fails.isNull()
+
+
+def failure(view: Windowed) -> Column | None:
+    """What of a row the view cannot compute, in words, null where it can; None where no row can fail, or one pauses it.
+
+    Of a row that its condition leaves out nothing else is computed.
+    """
+    if not view.diverts:
+        return None
+    time = f"`{view.of.event_time}`"
+    counted = F.lit(True) if view.where is None else _where(view)
+    parts = [] if view.where is None else [("where", view.where, counted)]
+    if view.window.expressions:
+        bounds = F.when(counted & has_days(F.col(time)), view.window.bounds(F.col(time)))
+        parts.append(("window", ", ".join(view.window.expressions), bounds))
+    added = {EVENT_TIME: time, ORDER: f"struct({time} as at, {BATCH}, {ORIGIN})"}
+    for name, aggregate in view.aggregates.items():
+        if values := row_values(replaced(aggregate.sql, added)):
+            parts.append((f"aggregate {name!r}", aggregate.sql, F.when(counted, F.struct(*values))))
+    return first_failure(parts, DAY) if parts else None
+
+
+def _where(view: Windowed) -> Column:
+    return F.expr(f"({view.where}\n)")
 
 
 def counted_by(view: Windowed) -> str:
     """A short text that is the same for declarations by which the same pairs are late."""
     rules = f"{view.of.event_time} {view.window.fingerprint} {view.where}"
+    if view.diverts:
+        rules += f" but for rows that fail for one of {[each.sql for each in view.aggregates.values()]}"
     return hashlib.sha256(rules.encode()).hexdigest()[:8]
 
 
@@ -84,8 +117,12 @@ def has_windows(view: Windowed) -> Column:
 
     Logs of older versions may hold valid rows at other times; those are in no window.
     """
-    event_time = F.col(view.of.event_time)
-    return counted_rows(view) & (event_time >= literal(FIRST_EVENT_TIME)) & (event_time < literal(END_OF_EVENT_TIMES))
+    return counted_rows(view) & has_days(F.col(view.of.event_time))
+
+
+def has_days(event_time: Column) -> Column:
+    """Whether there are days around the instant; null where it is."""
+    return (event_time >= literal(FIRST_EVENT_TIME)) & (event_time < literal(END_OF_EVENT_TIMES))
 
 
 def assign(rows: DataFrame, view: Windowed) -> DataFrame:
@@ -130,7 +167,7 @@ def finish(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
         firsts = members(groups, view, *extra).where(F.col("_copy") == 1)
         keys = (*view.by, WINDOW, *extra)
         if view.function is not None:
-            results = apply_function(view.name, view.function, firsts, keys)
+            results = apply_function(view.name, view.function, firsts, keys, leaves_out=view.diverts)
         else:
             results = firsts.groupBy(*keys).agg(
                 *(aggregate.column().alias(name) for name, aggregate in view.aggregates.items())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import dagster as dg
 from pyspark.sql import SparkSession
 
+from platform_assets.keys import failed_key
 from platform_assets.pipeline.builder import pipeline_definitions
 from platform_assets.pipeline.jobs import corrections_config
 from platform_assets.resources import default_resources
@@ -62,3 +65,20 @@ def test_a_drain_and_a_backfill_bring_on_all_that_they_can_and_name_what_they_ca
     reason = run("parts_corrections", corrections_config(pipeline, {"shares": []}))
     assert f"1 day of view 'shares' cannot be corrected, 2 others are: {days[1]}: [DIVIDE_BY_ZERO]" in reason
     assert materialized("shares_corrections") == {days[0], days[2]}
+
+
+def test_rows_that_a_view_leaves_out_are_an_asset_with_their_number_and_errors(
+    spark: SparkSession, lake: Lake, instance: dg.DagsterInstance
+) -> None:
+    diverting = replace(shares, on_error="side")
+    platform = dg.Definitions.merge(
+        pipeline_definitions(Pipeline(parts, (diverting,))),
+        dg.Definitions(resources=default_resources(lake.root), executor=dg.in_process_executor),
+    )
+    land_all(lake, parts, readings((1, 7), (2, 0), (20, 1)))
+    assert platform.resolve_job_def("parts_drain").execute_in_process(instance=instance).success
+    (record,) = instance.fetch_materializations(failed_key(diverting), limit=2).records
+    assert record.asset_materialization is not None
+    metadata = record.asset_materialization.metadata
+    assert metadata["dagster/row_count"].value == 1
+    assert "aggregate 'share' cannot be computed: sum(60 div value) | 1" in str(metadata["errors"].value)

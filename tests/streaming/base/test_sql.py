@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streaming.base.errors import DeclarationError
-from streaming.base.sql import Column, columns_of, names_in
+from streaming.base.sql import Column, columns_of, names_in, replaced
 
 
 def test_a_schema_is_names_types_and_what_is_required() -> None:
@@ -84,3 +84,10 @@ def test_a_column_may_say_that_it_may_be_null_and_what_it_means() -> None:
 def test_names_within_a_type_keep_their_case() -> None:
     (column,) = columns_of("address STRUCT<zipCode: STRING NOT NULL, `Street: Nr`: ARRAY<STRUCT<aB DECIMAL(4, 1)>>>")
     assert column.type == "struct<zipCode: string not null, `Street: Nr`: array<struct<aB: decimal(4, 1)>>>"
+
+
+def test_columns_are_replaced_where_they_are_columns() -> None:
+    sql = "min_by(a, struct(_order._batch, `_order`, x._order, '_order', _ordered))"
+    assert replaced(sql, {"_order": "struct(a as at)", "b": "c"}) == (
+        "min_by(a, struct(struct(a as at)._batch, struct(a as at), x._order, '_order', _ordered))"
+    )

@@ -14,17 +14,12 @@ from pyspark.sql import SparkSession
 from streaming import (
     BoundedOutOfOrderness,
     Files,
-    Joined,
     Json,
     Pipeline,
     RowFunction,
     Selected,
     Side,
     Stream,
-    Tumbling,
-    Windowed,
-    WindowJoined,
-    agg,
     drain,
 )
 from streaming.audit.laws import audit
@@ -139,17 +134,3 @@ def test_a_choice_that_there_is_not_and_a_name_that_is_taken_are_refused() -> No
 def test_tables_of_a_selection_that_pauses_are_those_of_one_that_never_said_so() -> None:
     assert "on error" not in replace(plain, on_error="pause").fingerprint
     assert plain.fingerprint["on error"] == "side"
-
-
-@pytest.mark.parametrize(
-    "declare",
-    [
-        lambda **more: Windowed("w", readings, Tumbling("1 hour"), {"n": agg.count()}, **more),
-        lambda **more: Joined("j", readings, readings, ("id",), ("0 seconds", "1 second"), **more),
-        lambda **more: WindowJoined("wj", readings, readings, ("id",), Tumbling("1 hour"), **more),
-    ],
-)
-def test_an_operator_without_a_side_output_for_rows_pauses_and_says_so_where_another_is_asked_for(declare: Any) -> None:
-    assert declare(on_error="pause") == declare() and declare(on_error="pause").fingerprint == declare().fingerprint
-    with pytest.raises(DeclarationError, match=r"on_error='side' of .* only a selection and a keyed function have"):
-        declare(on_error="side")

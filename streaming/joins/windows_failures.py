@@ -27,7 +27,9 @@ def failed(logs: Mapping[str, DataFrame], lake: Lake, operator: TwoSided, at: Re
     late ones are corrected.
     """
     rows = until(logs, at)
-    origins = {side.name: rows[side.stream.name].schema[ORIGIN].dataType for side in operator.sides}
+    origins: dict[str, DataType] = {
+        side.name: rows[side.stream.name].schema[ORIGIN].dataType for side in operator.sides
+    }
     parts = [_rows(side, operator, rows[side.stream.name], origins) for side in operator.sides]
     counted = pairs(operator, rows)
     for part in (counted.where("not _late"), *([counted] if operator.corrected else [])):

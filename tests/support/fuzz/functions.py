@@ -71,16 +71,16 @@ class OfRow:
 
 @dataclass(frozen=True)
 class OnRow:
-    """A keyed function: a count and the last value of a key, and a timer that tells both."""
+    """A keyed function that has changed state, timer and output before it computes what may fail."""
 
     of: Callable[[Any], int]
 
     def __call__(self, key: Any, row: Any) -> None:
-        value = self.of(row)
         key.seen = (key.seen or 0) + 1
-        key.last = value
-        key.emit(n=key.seen, value=value, uid=row.uid)
         key.timer("quiet", key.at + 5_000_000)
+        key.emit(n=key.seen, uid=row.uid)
+        key.last = self.of(row)
+        key.emit(n=key.seen, value=key.last, uid=row.uid)
 
 
 def on_quiet(key: Any) -> None:

@@ -9,6 +9,7 @@ import os
 import secrets
 import sys
 import time
+from itertools import count
 from typing import Annotated
 
 import typer
@@ -37,26 +38,23 @@ def main(
     spark = start_session()
     first = secrets.randbelow(1_000_000) if seed is None else seed
     tally, began = Tally(), time.monotonic()
-    number = 0
-    while True:
-        tried = case if case is not None else first * 1_000_000 + number
-        start = time.monotonic()
-        for fault in try_case(spark, tried, tally):
-            console.print(str(fault), markup=False)
-        number += 1
-        passed = time.monotonic() - began
-        console.print(
-            f"{passed:6.0f} s  case {tried} took {time.monotonic() - start:.1f} s; {tally.rows} rows, "
-            f"{len(tally.faults)} faults"
-        )
-        if case is not None or (number >= cases if minutes is None else passed >= 60 * minutes):
-            break
-    console.print(f"seed {first}: {tally.cases} pipelines, {tally.rows} hostile rows, {passed:,.0f} s")
-    for what, counted in (
-        ("operators", tally.operators),
-        ("hostility", tally.hostilities),
-        ("outcome", tally.outcomes),
-    ):
+    try:
+        for number in count():
+            tried = case if case is not None else first * 1_000_000 + number
+            start = time.monotonic()
+            for fault in try_case(spark, tried, tally):
+                console.print(str(fault), markup=False)
+            now = time.monotonic()
+            said = f"{tally.rows} hostile rows, {len(tally.faults)} faults so far"
+            console.print(f"{now - began:6.0f} s  case {tried} took {now - start:.1f} s; {said}")
+            if case is not None or (number + 1 >= cases if minutes is None else now - began >= 60 * minutes):
+                break
+    except KeyboardInterrupt:
+        console.print("interrupted")
+    passed = time.monotonic() - began
+    console.print(f"seed {first}: {tally.cases} pipelines, {tally.rows} hostile rows in {passed:,.0f} s")
+    counts = {"operators": tally.operators, "hostile": tally.hostilities, "outcomes": tally.outcomes}
+    for what, counted in counts.items():
         console.print(f"{what}: {', '.join(f'{name} {number}' for name, number in sorted(counted.items()))}")
     console.print(f"faults: {len(tally.faults)}")
     spark.stop()

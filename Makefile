@@ -40,8 +40,9 @@ test: jars archive ## Run every test on all cores, or in WORKERS processes; CI d
 test-fast: jars archive ## Run the tests that start no processes of their own: no killed streams, no runs launched by Dagster
 	@$(PARALLEL) -m 'not processes'
 
-prove: jars archive ## Try the laws on 500 cases of every kind of window, on 100 pipelines of streams that meet, and on 100 of keyed functions; takes hours
+prove: jars archive ## Try the laws on 500 cases of every kind of window, on 100 pipelines of streams that meet, and on 100 of keyed functions; then hostile rows for MINUTES (60); takes hours
 	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws $(LAWS)
+	@$(BIN)/python -m tests.support.fuzz --minutes $(or $(MINUTES),60)
 
 mutate: packages ## Break what decides without Spark, one change at a time; print the share that the tests catch
 	@$(BIN)/mutmut run

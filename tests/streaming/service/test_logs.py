@@ -6,7 +6,6 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,14 +18,10 @@ from streaming.service.status import ControlFolder
 from tests.streaming.service.streams import STREAM, supervised, until
 from tests.support.feeds import land
 from tests.support.instants import at
-from tests.support.pipelines.beats import pipeline
+from tests.support.pipelines.beats import land_damaged, pipeline
 from tidemark.pytest_plugin import JVM_OPTIONS
 
 ROWS = 2_000
-
-
-def beats(second: float, value: int, rows: int = 1) -> list[dict[str, Any]]:
-    return [{"id": "a", "at": at(second).isoformat(), "value": value} for _ in range(rows)]
 
 
 @pytest.mark.processes
@@ -40,11 +35,11 @@ def test_o18_every_line_names_pipeline_run_and_batch_and_none_is_of_a_record(
     monkeypatch.setenv("TIDEMARK_LOG_LEVEL", "debug")
     monkeypatch.setenv("TIDEMARK_LOG_FORMAT", "json")
     landing = Path(STREAM.source.location(lake))
-    land(landing, beats(0, 1, ROWS), name="0.json")
+    land(landing, [{"id": "a", "at": at(0).isoformat(), "value": 1}] * ROWS, name="0.json")
     output = ControlFolder(lake, pipeline).output
     with supervised(lake) as supervisor:
         until(lambda: output.is_file() and "rows committed" in output.read_text(), "committed", lake)
-        land(landing, beats(10, 0), name="1.json")
+        land_damaged(landing, "1")
         until(lambda: supervisor.status.state == "failed", "failed", lake)
 
     output_lines = output.read_text().splitlines()
@@ -63,7 +58,7 @@ def test_o18_every_line_names_pipeline_run_and_batch_and_none_is_of_a_record(
     # Spark's own word on it is a line too, with the batch of the task and the whole trace.
     spark = [line for line in lines if line["logger"].endswith(".Executor")]
     assert spark and {(line["query"], line["batch"]) for line in spark} == {("log", 1)}
-    assert all("DIVIDE_BY_ZERO" in line["trace"] for line in spark)
+    assert all("FAILED_READ_FILE" in line["trace"] for line in spark)
     assert len(lines) < 100
 
 

@@ -36,6 +36,8 @@ def main(
     for name, value in INTERPRETED.items():
         os.environ.setdefault(f"TIDEMARK_SPARK_{name}", value)
     spark = start_session()
+    # What pauses an operator is expected, and Spark would tell each time at length.
+    spark.sparkContext.setLogLevel("OFF")
     first = secrets.randbelow(1_000_000) if seed is None else seed
     tally, began = Tally(), time.monotonic()
     try:

@@ -166,7 +166,8 @@ def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_
     feeder.beat()
     with pytest.raises(SupervisorError, match=r"'beats' is not running in the lake '.+'. `tidemark up beats`"):
         request(lake, pipeline, "pause", "0", utc_now())
-    with supervised(lake, replace(pipeline, hangs_after="15 seconds")) as supervisor:
+    # The first batch of a process takes a quarter of a minute where the machine has much else to do.
+    with supervised(lake, replace(pipeline, hangs_after="45 seconds")) as supervisor:
         until(lambda: ingested(lake) == 1, "ingested", lake)
         request(lake, pipeline, "pause", "1", utc_now())
         until(lambda: supervisor.status.state == "paused", "paused", lake)

@@ -286,5 +286,6 @@ def test_what_a_function_raises_is_told_with_its_key_and_window(
     lake = only_logs_of(logged, tmp_path / "raises")
     failing = CoGrouped("failing", ours, theirs, ON, Tumbling("1 day"), "n bigint", raises)
     steps = runtime_of(failing, lake).steps(spark, lambda: NOW)
-    with pytest.raises(FunctionError, match=r"raises failed for \(k='[pq]'\) and the window from 2025-12-31 .*: no \("):
+    told = r"raises of co-group 'failing' failed for \(k='[pq]'\) and the window from 2025-12-31 .*: ValueError: no \("
+    with pytest.raises(FunctionError, match=told):
         [step.run() for step in steps]

@@ -45,7 +45,7 @@ class LandingWriter:
         missing = Counter(lines)
         try:
             while target.exists():
-                missing -= Counter(target.read_text(encoding="utf-8").splitlines())
+                missing -= Counter(target.read_text(encoding="utf-8").split("\n"))
                 part += 1
                 target = self.folder / f"{wanted.stem}-{part}{wanted.suffix}"
             if missing:

@@ -29,7 +29,7 @@ def rename_taken(checkpoint: str, renamed: Callable[[str], str]) -> None:
         entry = f"{checkpoint}/sources/0/{name}"
         # The first line names the format.
         version, _, lines = (storage.read_text(entry) or "").partition("\n")
-        files = [json.loads(line) for line in lines.splitlines()]
+        files = [json.loads(line) for line in lines.split("\n") if line]
         text = "\n".join([version, *(json.dumps({**file, "path": renamed(file["path"])}) for file in files)])
         # Hadoop keeps a checksum beside each file of a local disk, and checks what it reads where there is one.
         storage.remove(f"{checkpoint}/sources/0/.{name}.crc")

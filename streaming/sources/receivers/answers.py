@@ -80,7 +80,8 @@ class AnswerForm:
         elif whole is not None:
             rows = [text.strip()]
         else:
-            rows = [line for line in text.splitlines() if line.strip()]
+            # Not `splitlines`, for which a line ends at characters, too, that JSON may have within a text.
+            rows = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
         cursor = None if self.cursor_in is None else whole.get(self.cursor_in)
         if self.cursor_of_row is not None and rows:
             cursor = json.loads(rows[-1])[self.cursor_of_row]

@@ -383,7 +383,8 @@ class Judge:
         return Counter(
             json.dumps({name: value for name, value in json.loads(line).items() if name not in _OF_A_RUN})
             for each in files
-            for line in each.read_text().splitlines()
+            for line in each.read_text().split("\n")
+            if line
         )
 
     def _audit(self) -> None:

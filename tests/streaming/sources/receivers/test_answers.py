@@ -43,6 +43,8 @@ def read(body: str, form: AnswerForm, before: Place | None = None, **headers: st
         ('{"a":\n 1}\n', [b'{"a":  1}']),
         ('{"a": 1}\n{"a": 2}\r\n\n', [b'{"a": 1}', b'{"a": 2}']),
         ("", []),
+        # JSON may have these within a text, where Python ends a line.
+        ('{"a": "\u2028"}\n{"a": "\x85"}', ['{"a": "\u2028"}'.encode(), '{"a": "\x85"}'.encode()]),
     ],
 )
 def test_a_row_is_an_element_of_an_array_or_an_object_or_a_line(body: str, rows: list[bytes]) -> None:

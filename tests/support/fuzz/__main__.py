@@ -54,7 +54,9 @@ def main(
     except KeyboardInterrupt:
         console.print("interrupted")
     passed = time.monotonic() - began
-    console.print(f"seed {first if case is None else case}: {tally.cases} pipelines, {tally.rows} hostile rows in {passed:,.0f} s")
+    console.print(
+        f"seed {first if case is None else case}: {tally.cases} pipelines, {tally.rows} hostile rows in {passed:,.0f} s"
+    )
     counts = {"operators": tally.operators, "hostile": tally.hostilities, "outcomes": tally.outcomes}
     for what, counted in counts.items():
         console.print(f"{what}: {', '.join(f'{name} {number}' for name, number in sorted(counted.items()))}")

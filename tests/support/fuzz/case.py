@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -26,12 +26,13 @@ from streaming.declare import Operator
 from streaming.service.drain import drain_unpaused
 from tests.support.fuzz.drawing import HOSTILE, Drawn, Fuzzed, draw
 from tests.support.fuzz.feeds import Batches, HostileRow, as_stored, batches, hostile_row
-from tests.support.fuzz.values import ordinary
+from tests.support.fuzz.values import Value, ordinary
 from tests.support.instants import NOW
 from tidemark.testing import correct, land
 
 ROWS = 3
 """Hostile rows that are tried with one pipeline."""
+_TRIES = 300
 _KEPT = ("_at", "_retracted", "_element", "_error")
 _OF_A_RUN = ("origin", "ingested_at", "_result_id")
 """Columns of what is delivered that tell where the files of a run lie, or when it was."""
@@ -90,7 +91,7 @@ def try_case(spark: SparkSession, seed: int, tally: Tally, rows_tried: int = ROW
     key = fuzzed.sources[0].types["k"]
     keys = [ordinary(random, key) for _ in range(3)]
     feeds = {source.stream.name: batches(random, source, keys) for source in fuzzed.sources}
-    rows = [hostile_row(random, fuzzed.sources, keys) for _ in range(rows_tried)]
+    rows = [_hostile(random, fuzzed, keys) for _ in range(rows_tried)]
     tally.cases += 1
     faults: list[Fault] = []
 
@@ -119,6 +120,24 @@ def try_case(spark: SparkSession, seed: int, tally: Tally, rows_tried: int = ROW
                     fault(variant, _told(error), row)
     tally.faults += faults
     return faults
+
+
+def _hostile(random: Random, fuzzed: Fuzzed, keys: Sequence[Value]) -> HostileRow:
+    """Any hostile row, or as often one that the log takes and for which some operator may fail."""
+    row = hostile_row(random, fuzzed.sources, keys)
+    if random.random() < 0.5:
+        return row
+    for _ in range(_TRIES):
+        other = hostile_row(random, fuzzed.sources, keys)
+        if other.reason is None and any(_may_fail(drawn, other) for drawn in fuzzed.operators):
+            return other
+    return row
+
+
+def _may_fail(drawn: Drawn, row: HostileRow) -> bool:
+    assert row.row is not None
+    reads = row.stream in {stream.name for stream in drawn.operator.reads}
+    return reads and drawn.fails(row.stream, row.row) is not False
 
 
 def _told(error: Exception) -> str:

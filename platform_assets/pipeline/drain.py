@@ -150,25 +150,18 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
                 freshness_policy=_FRESH if is_watched else None,
             )
     for operator in pipeline.operators:
+        about = {}
         if operator.tells_late:
-            columns = operator.columns_of(LATE)
-            yield asset_spec(
-                pipeline,
-                keys.late_key(operator),
-                "side_outputs",
-                f"{_about_late(operator)} {read}",
-                {"spark"},
-                [keys.log_key(stream) for stream in operator.reads],
-                columns,
-                lineage_from_logs(pipeline, columns),
-            )
+            about[LATE] = _about_late(operator)
         if operator.tells_failed:
-            columns = operator.columns_of(FAILED)
+            about[FAILED] = f"What {operator.kind_name} {operator.name} cannot be computed for, with the error."
+        for suffix, text in about.items():
+            columns = operator.columns_of(suffix)
             yield asset_spec(
                 pipeline,
-                keys.failed_key(operator),
+                keys.table_key(operator, suffix),
                 "side_outputs",
-                f"What {operator.kind_name} {operator.name} cannot be computed for, with the error. {read}",
+                f"{text} {read}",
                 {"spark"},
                 [keys.log_key(stream) for stream in operator.reads],
                 columns,

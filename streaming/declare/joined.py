@@ -164,11 +164,6 @@ class Joined(Operator):
         return (UNMATCHED, LATE, CURRENT, *([FAILED] if self.diverts else []))
 
     @property
-    def tells_failed(self) -> bool:
-        """The pairs, and rows alone, for which it cannot be computed."""
-        return self.diverts
-
-    @property
     def selected(self) -> Mapping[str, str]:
         """The columns of a result, each with its SQL."""
         return Side(self.select).selected(tuple(self.pair.selectable))
@@ -200,8 +195,7 @@ class Joined(Operator):
             "late rows": self.late,
             "where": self.where,
             "columns": Side(self.select).fingerprint,
-            # Tables from before there was a choice are of the other.
-            **({"on error": self.on_error} if self.diverts else {}),
+            **self._diverted,
         }
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.on_error import OnError
 from streaming.declare.stream import Stream
+from streaming.declare.suffixes import FAILED
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,12 @@ class Operator(ABC):
     @property
     def tells_failed(self) -> bool:
         """Whether the side output FAILED is a read of its logs, and no table."""
-        return False
+        return self.diverts and all(table.suffix != FAILED for table in self.tables)
+
+    @property
+    def _diverted(self) -> dict[str, str]:
+        """The choice as part of a fingerprint; tables from before there was one are of the other."""
+        return {"on error": self.on_error} if self.diverts else {}
 
     @property
     def joins_clocks(self) -> bool:

@@ -135,8 +135,7 @@ class Selected(Operator):
             "side output": {to: side.fingerprint for to, side in self.sides.items()},
             "function": None if function is None else f"{function.name} version {function.version}",
             "function's rows": None if function is None else function.returns,
-            # Tables from before there was a choice are of the other.
-            **({"on error": self.on_error} if self.diverts else {}),
+            **self._diverted,
         }
 
     @property

@@ -106,11 +106,6 @@ class TwoSided(Operator):
         return True
 
     @property
-    def tells_failed(self) -> bool:
-        """The pairs, windows and rows for which it cannot be computed."""
-        return self.diverts
-
-    @property
     def joins_clocks(self) -> bool:
         """Those of both streams."""
         return True
@@ -134,8 +129,7 @@ class TwoSided(Operator):
             "event time": [self.left.event_time, self.right.event_time],
             "on": dict(self.sides_on),
             "window": self.window.fingerprint,
-            # Tables from before there was a choice are of the other.
-            **({"on error": self.on_error} if self.diverts else {}),
+            **self._diverted,
         }
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:

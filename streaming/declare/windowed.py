@@ -142,8 +142,7 @@ class Windowed(Operator):
             "function": None if function is None else f"{function.name} version {function.version}",
             "function's results": None if function is None else function.returns,
             "allowed lateness": None if self.allowed_lateness is None else str(self.lateness),
-            # Tables from before there was a choice are of the other.
-            **({"on error": self.on_error} if self.diverts else {}),
+            **self._diverted,
         }
 
     @property
@@ -160,11 +159,6 @@ class Windowed(Operator):
     def tells_late(self) -> bool:
         """The pairs of row and window that came after their window was closed."""
         return True
-
-    @property
-    def tells_failed(self) -> bool:
-        """The rows that it leaves out, and the windows for which its function raised."""
-        return self.diverts
 
     @property
     def result_key(self) -> tuple[str, ...]:

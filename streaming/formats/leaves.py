@@ -249,7 +249,7 @@ def _instant_of(text: str) -> int:
 
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_TIME_WORDS = "ISO-8601 text with an offset, such as 2026-01-01T00:00:00Z"
+_TIME_WORDS = "ISO-8601 text with an offset, of the years 1 to 9999 in UTC, such as 2026-01-01T00:00:00Z"
 _DATE_WORDS = "text such as 2026-01-01"
 _OTHERS = {
     _Type.TEXT: Leaf(_string, _string, "a JSON string", "text"),

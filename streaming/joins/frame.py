@@ -191,11 +191,10 @@ def _stretch(micros: Column, width: int) -> Column:
 
 def _is_pair(joined: Joined) -> Column:
     """Whether two rows meet and the condition holds; where pairs may fail, also whether all of it can be computed."""
+    conditions = [] if joined.where is None else [F.expr(f"({joined.where}\n)")]
     if joined.diverts:
-        condition = [] if joined.where is None else [holds(F.expr(f"({joined.where}\n)"), LEFT_AT)]
-        return reduce(and_, (_meets(joined), *condition, failure(joined).isNull()))
-    condition = [] if joined.where is None else [F.expr(f"({joined.where}\n)")]
-    return reduce(and_, (_meets(joined), *condition))
+        conditions = [*(holds(each, LEFT_AT) for each in conditions), failure(joined).isNull()]
+    return reduce(and_, (_meets(joined), *conditions))
 
 
 def _meets(joined: Joined) -> Column:

@@ -141,8 +141,7 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def _failed(self, spark: SparkSession) -> DataFrame:
         logs = {stream.name: read_log(spark, self.lake, stream) for stream in self.operator.reads}
-        as_read = Reached.now if self.lake.cut is None else Reached.at_heads
-        rows = failed(self.operator, logs, as_read(self.lake, self.operator))
+        rows = failed(self.operator, logs, Reached.as_read(self.lake, self.operator))
         return rows.where(can_be_compared(whole_since(self.lake, self.operator))).orderBy(
             "_left_batch", "_right_batch", ORIGIN
         )

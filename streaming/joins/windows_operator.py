@@ -140,9 +140,8 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
         return self.current_at(spark, self.pin(spark).versions).orderBy("window_start", *self._by)
 
     def _failed(self, spark: SparkSession) -> DataFrame:
-        as_read = Reached.now if self.lake.cut is None else Reached.at_heads
         logs = logs_of(spark, self.lake, self.operator)
-        rows = failed(logs, self.lake, self.operator, as_read(self.lake, self.operator))
+        rows = failed(logs, self.lake, self.operator, Reached.as_read(self.lake, self.operator))
         return rows.orderBy("_left_batch", "_right_batch", ORIGIN, "window_start", "row")
 
     def _corrections(self, spark: SparkSession) -> DataFrame:

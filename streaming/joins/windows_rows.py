@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, END_OF_EVENT_TIMES, EVENT_TIME, FIRST_EVENT_TIME, ORDER, ORIGIN, WINDOW, literal
+from streaming.base import DAY, EVENT_TIME, ORDER, ORIGIN, WINDOW
 from streaming.declare import InputSide, TwoSided
 from streaming.spark import first_failure
-from streaming.views import kind_of
+from streaming.views import has_days, kind_of
 
 LEFT, RIGHT, SIDE, LATE = "_left", "_right", "_side", "_late"
 ROWS = {"left": LEFT, "right": RIGHT}
@@ -54,9 +54,7 @@ def failure(side: InputSide, operator: TwoSided) -> Column | None:
 
 
 def _is_timed(side: InputSide) -> Column:
-    event_time = F.col(f"`{side.stream.event_time}`")
-    timed = (event_time >= literal(FIRST_EVENT_TIME)) & (event_time < literal(END_OF_EVENT_TIMES))
-    return F.col(DAY).isNotNull() & timed
+    return F.col(DAY).isNotNull() & has_days(F.col(f"`{side.stream.event_time}`"))
 
 
 def _of_side(side: InputSide, operator: TwoSided, rows: DataFrame) -> DataFrame:

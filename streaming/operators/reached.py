@@ -65,6 +65,11 @@ class Reached:
         newest = {stream.name: head(lake, stream, at.get(stream.name)) for stream in operator.follows}
         return cls.of(operator, None).after({name: [batch] for name, batch in newest.items() if batch is not None})
 
+    @classmethod
+    def as_read(cls, lake: Lake, operator: Operator) -> Self:
+        """Where the operator is for whoever reads the lake, which at a cut of the logs has followed all of them."""
+        return cls.now(lake, operator) if lake.cut is None else cls.at_heads(lake, operator)
+
     @property
     def watermark(self) -> datetime | None:
         """The joint clock: the least of the streams' watermarks, null while one of them has none."""

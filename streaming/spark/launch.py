@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,6 +48,8 @@ _SAFE = (
     "-Dderby.connection.requireAuthentication=false",
 )
 _LOOKS_EVERY = 0.02
+_ONE_AT_A_TIME = threading.Lock()
+"""PySpark is told by the environment of the process where its JVM listens, which all threads share."""
 
 
 def launch(conf: Mapping[str, str], output: IO[str] | None = None) -> Any:
@@ -59,6 +62,11 @@ def launch(conf: Mapping[str, str], output: IO[str] | None = None) -> Any:
             ask for.
         PySparkRuntimeError: the JVM ends before it listens.
     """
+    with _ONE_AT_A_TIME:
+        return _launch(conf, output)
+
+
+def _launch(conf: Mapping[str, str], output: IO[str] | None) -> Any:
     spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return launch_gateway(spark_conf)

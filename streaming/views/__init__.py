@@ -17,7 +17,7 @@ from streaming.views.laws import PinnedView
 from streaming.views.operator import WindowedRuntime
 from streaming.views.position import Position
 from streaming.views.publishing import publish
-from streaming.views.results import aggregate, assign, ends_within, group, pairs, retract_others
+from streaming.views.results import aggregate, assign, ends_within, group, has_days, pairs, retract_others
 from streaming.views.sessions import merged_sessions
 from streaming.views.updates import read_updates, updated_through
 
@@ -36,6 +36,7 @@ __all__ = [
     "ended_since",
     "ends_within",
     "group",
+    "has_days",
     "keep_days",
     "kind_of",
     "late_pairs",

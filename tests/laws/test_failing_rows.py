@@ -147,11 +147,19 @@ def choice(condition: Expression, one: Expression, other: Expression) -> Express
     return Expression(f"case when {condition.sql} then {one.sql} else {other.sql} end", reads, of)
 
 
-def condition(random: Random, depth: int = 2) -> Expression:
-    """A condition in which the same numbers occur again and again, as Spark computes what is common only once."""
+def condition(random: Random) -> Expression:
+    """A condition in which the same numbers occur again and again, as Spark computes what is common only once.
+
+    No two are compared with the same, as Spark leaves out a comparison that decides nothing where it occurs twice, and
+    with it what it fails for: of `case when c then x else x end` the `c`.
+    """
+    return nested(random, 2, random.sample(range(-6, 7), 9))
+
+
+def nested(random: Random, depth: int, thresholds: list[int]) -> Expression:
     if depth == 0:
-        return compared(number(random), random.choice((-5, 0, 3)))
-    parts = [condition(random, depth - 1) for _ in range(3)]
+        return compared(number(random), thresholds.pop())
+    parts = [nested(random, depth - 1, thresholds) for _ in range(3)]
     how = random.randrange(4)
     if how == 0:
         return conjunction(parts[0], parts[1])

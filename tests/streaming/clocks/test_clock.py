@@ -251,26 +251,40 @@ def test_an_event_may_lie_in_any_year_from_100_to_9899_and_what_lies_outside_sto
         "0099-12-31T23:59:59.999999Z",
         "9900-01-01T00:00:00Z",
         "0001-01-01T00:00:00Z",  # the zero date of Go and .NET
+        "9999-12-31T23:59:59.999999Z",
+    )
+    no_instants = (
         "0001-01-01T00:00:00+01:00",  # an hour before the year 1 in UTC
         "-0001-01-01T00:00:00Z",
         "9999-12-31T23:59:59.999999-00:01",
         "10000-01-01T00:00:00Z",
         "294247-01-10T04:00:54.775807Z",  # the last instant that Spark knows
     )
-    payloads = [(line({"event_timestamp": text}), number) for number, text in enumerate((*valid, *outside))]
+    texts = (*valid, *outside, *no_instants)
+    payloads = [(line({"event_timestamp": text}), number) for number, text in enumerate(texts)]
     raw = spark.createDataFrame(payloads, "_raw binary, _origin bigint")
     validated = RowValidator(patient)(patient.format.parse(raw), NOW).orderBy("_origin")
-    reason = "event_time: event_timestamp lies outside the years 100 to 9899"
+    reasons = [
+        *["event_time: event_timestamp lies outside the years 100 to 9899"] * len(outside),
+        *(
+            "type: event_timestamp is not ISO-8601 text with an offset, of the years 1 to 9999 in UTC, such as "
+            f'2026-01-01T00:00:00Z, got "{text}"'
+            for text in no_instants
+        ),
+    ]
     rows = validated.select("_rejected", "event_timestamp").toArrow().to_pylist()
-    assert [row["_rejected"] for row in rows] == [None] * 3 + [[reason]] * 8
-    assert [row["event_timestamp"] is None for row in rows] == [False] * 3 + [True] * 8
+    assert [row["_rejected"] for row in rows] == [None] * len(valid) + [[reason] for reason in reasons]
+    assert [row["event_timestamp"] is None for row in rows] == [False] * len(valid) + [True] * len(reasons)
 
     # As a file of a stream; its clock calls the last year the future.
-    run(spark, lake, pipeline, [{"event_timestamp": text} for text in (valid[-1], *outside)])
+    run(spark, lake, pipeline, [{"event_timestamp": text} for text in (valid[-1], *outside, *no_instants)])
     logged = read_log(spark, lake, pipeline.stream)
     stored = tuples(logged.where("_origin is not null").selectExpr("unix_micros(event_timestamp)", "_rejected[0]"))
     ahead = "max_ahead: event_timestamp is more than 1 day after its ingestion"
-    assert stored == [(None, reason)] * 8 + [(to_micros(END_OF_EVENT_TIMES - MICROSECOND), ahead)]
+    assert stored == [
+        *((None, reason) for reason in sorted(reasons)),
+        (to_micros(END_OF_EVENT_TIMES - MICROSECOND), ahead),
+    ]
 
 
 def test_the_group_of_a_files_path_names_its_partition(spark: SparkSession) -> None:

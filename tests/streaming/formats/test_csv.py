@@ -110,7 +110,10 @@ def test_a_value_is_judged_by_its_type_and_the_reason_shows_it() -> None:
         {
             "n": "type: n is not a whole number within int, got 1.5",
             "d": "type: d is not a number within decimal(10,2), got 1.005",
-            "t": ("type: t is not ISO-8601 text with an offset, such as 2026-01-01T00:00:00Z, got 2026-01-01T00:00:00"),
+            "t": (
+                "type: t is not ISO-8601 text with an offset, of the years 1 to 9999 in UTC, such as "
+                "2026-01-01T00:00:00Z, got 2026-01-01T00:00:00"
+            ),
             "b": f"type: b is not true or false, got {'y' * 50}...",
         },
     )

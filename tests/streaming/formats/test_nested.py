@@ -81,7 +81,8 @@ WRONG = {
     '"by":[]': "type: by is not a JSON object, got []",
     '"at":{}': "required: at.since is missing",
     '"at":{"since":"2026-01-01T00:00:00"}': (
-        'type: at.since is not ISO-8601 text with an offset, such as 2026-01-01T00:00:00Z, got "2026-01-01T00:00:00"'
+        "type: at.since is not ISO-8601 text with an offset, of the years 1 to 9999 in UTC, such as "
+        '2026-01-01T00:00:00Z, got "2026-01-01T00:00:00"'
     ),
     '"at":{"Street. Nr":5,"since":"2026-01-01T00:00Z"}': "type: at.Street. Nr is not a JSON string, got 5",
     '"at":"{}"': 'type: at is not a JSON object, got "{}"',

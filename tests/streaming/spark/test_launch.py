@@ -36,6 +36,26 @@ spark.driver.defaultJavaOptions   -Da=1 \\
   spark.driver.memory = 3g
 spark.jars.ivySettings:/no/such/file
 """
+STARTED_AT_ONCE = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from streaming.spark import launch
+
+connect, others = launch.launch_gateway, threading.Barrier(3)
+
+def connect_when_all_listen(conf):
+    try:
+        others.wait(5)
+    except threading.BrokenBarrierError:
+        pass
+    return connect(conf)
+
+launch.launch_gateway = connect_when_all_listen
+with ThreadPoolExecutor(3) as threads:
+    gateways = list(threads.map(launch.launch, [{}] * 3))
+reached = [gateway.jvm.ProcessHandle.current().pid() for gateway in gateways]
+print(reached == [gateway.proc.pid for gateway in gateways], len(set(reached)))
+"""
 ON_JAVA_25 = """
 import json
 import sys
@@ -174,6 +194,19 @@ def test_the_jvm_ends_with_the_process_that_started_it_however_that_ends_and_ign
         assert int(ignored, 16) >> 1 & 1, "SIGINT"
         python.kill()
         until(lambda: not jvm.is_running() or jvm.status() == psutil.STATUS_ZOMBIE, "the end of the JVM", 60)
+
+
+@pytest.mark.processes
+def test_threads_that_start_jvms_at_once_reach_each_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STARTED_AT_ONCE],
+        cwd=PROJECT,
+        env=os.environ | short_lived(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == "True 3\n", done.stderr
 
 
 @pytest.mark.processes

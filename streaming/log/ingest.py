@@ -73,7 +73,8 @@ class Ingest:
     def __call__(self, parsed: DataFrame, query_batch: int, head: Batch | None) -> Batch | None:
         """Append the rows that the format has `parsed` as the batch after `head`; None where the log holds them."""
         stream = self._stream
-        reading = Reading(self._lake, self._lake.checkpoint(stream, QUERY), {} if head is None else head.source)
+        memory = {} if head is None else head.source
+        reading = Reading(self._lake, self._lake.checkpoint(stream, QUERY), memory, self._origins)
         query = query_id(stream.source.checkpoint(reading.checkpoint, reading.memory))
         if query is None:
             raise CheckpointError(f"the checkpoint of {stream.name!r} vanished while its query runs; stop and restart.")
@@ -100,6 +101,10 @@ class Ingest:
             taken.remember,
             self._pinned(),
         )
+
+    def _origins(self) -> DataFrame | None:
+        log = self._lake.log(self._stream)
+        return delta.read(self._spark, log).select("_origin") if delta.exists(log) else None
 
 
 def append_validated(

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,6 +15,7 @@ from streaming.base import DeclarationError, SourceError, check_number, to_micro
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.file_bounds import FileBounds
+from streaming.sources.file_contents import CONTENT, content_of, logged_contents, without_copies
 from streaming.sources.file_payloads import Payloads, check_payloads, cut_files, is_read_whole
 from streaming.sources.files_backlog import FilesBacklog, undecoded_warning
 from streaming.sources.files_comparison import compare_files
@@ -44,11 +45,17 @@ _OF_ONE_TASK = 2 * 2**20
 class Files(Source):
     """Text files that are moved into `path` whole, taken in order of modification time, and then of path.
 
-    A file's identity is its path: write under a hidden name (leading `.` or `_`) and rename. `path` is relative to
-    the lake's root unless it is absolute or a URI. Files in its sub-folders are read too, those in hidden ones are
-    not; so a file that was taken may be moved into a hidden folder such as `_done`, but nowhere else below `path`.
+    Write a file under a hidden name (leading `.` or `_`) and rename it: it is read once. `path` is relative to the
+    lake's root unless it is absolute or a URI. Files in its sub-folders are read too, those in hidden ones are not; so
+    a file that was taken may be moved into a hidden folder such as `_done`, but nowhere else below `path`.
     Links are followed; a file below has its own path, whatever links lead there as well. One whose name is not UTF-8 is
     left out, and told of.
+
+    `identity`: by what a file is known that was taken before. `"path"`: one that is there again under another path is
+    read again, and its rows count twice. `"content"`: one with the same bytes is not, and the log of the process says
+    so; two files that are equal by chance are one, then. Each file is read once more for it, by the driver, and a
+    process that begins reads which files the log has: those that retention has dropped are not known any more, nor
+    those that were read before this was declared.
 
     `names`: patterns of the names of files that are read, such as `"*.json"` or `("*.json", "*.jsonl")`; others are
     left alone. `*` stands for any text, `?` for one character.
@@ -86,8 +93,8 @@ class Files(Source):
     encoding: str = "utf-8"
     longest_line: int = 64_000_000
     largest_unpacked: int = 10_000_000_000
+    identity: Literal["path", "content"] = "path"
 
-    origin: ClassVar[str] = "struct<path: string, modified: timestamp, size: bigint, position: bigint>"
     can_remake_checkpoint: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -105,8 +112,16 @@ class Files(Source):
             check_number(f"{name}={getattr(self, name)!r}", getattr(self, name), "number of bytes")
         if self.partition is not None:
             _check_pattern(self.partition)
+        if self.identity not in ("path", "content"):
+            raise DeclarationError(f"identity={self.identity!r} of Files is unknown; write 'path' or 'content'.")
         object.__setattr__(self, "names", checked_names(self.names))
         check_payloads(self.payloads, self.encoding)
+
+    @property
+    def origin(self) -> str:
+        """Path, modification time and size of the file, the place within it, and what its bytes are known by."""
+        content = f", {CONTENT}: string" if self.identity == "content" else ""
+        return f"struct<path: string, modified: timestamp, size: bigint, position: bigint{content}>"
 
     @property
     def jars(self) -> tuple[JarGroup, ...]:
@@ -194,17 +209,19 @@ class Files(Source):
         sizes = sizes_of_planned(spark, reading.checkpoint, query_batch, self.location(reading.lake), self.bounds)
         if len(sizes) > 1 and sum(sizes) <= _OF_ONE_TASK:
             rows = rows.coalesce(1)
-        return Taken(
-            rows.withColumn("_origin", F.col("_origin").withField("position", F.monotonically_increasing_id()))
-        )
+        rows = rows.withColumn("_origin", F.col("_origin").withField("position", F.monotonically_increasing_id()))
+        if self.identity == "path":
+            return Taken(rows)
+        # Files without a byte have no rows, and are all the same.
+        paths = [path for path, size in zip(planned(reading.checkpoint, query_batch), sizes, strict=True) if size]
+        own_path = _decoded(F.col("_origin.path"))
+        return without_copies(spark, reading, self.location(reading.lake), paths, rows, own_path)
 
     def partition_of(self, origin: Column) -> Column:
         """What the group of `partition` matches in the file's path."""
         if self.partition is None:
             return F.lit("")
-        # Spark tells paths URL-encoded, and its decoder would take a plus for a space.
-        path = F.try_url_decode(F.replace(origin["path"], F.lit("+"), F.lit("%2B")))
-        return F.coalesce(F.regexp_extract(path, self.partition, 1), F.lit(""))
+        return F.coalesce(F.regexp_extract(_decoded(origin["path"]), self.partition, 1), F.lit(""))
 
     def order_of(self, origin: Column) -> Column:
         """Modification time, path, and the place within the file."""
@@ -235,7 +252,11 @@ class Files(Source):
 
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
         """Files changed after they were ingested, and files that are not ingested yet."""
-        return compare_files(spark, self.location(lake), origins, self.names)
+        landing = self.location(lake)
+        contents = {} if self.identity == "path" else logged_contents(origins)
+        return compare_files(
+            spark, landing, origins, self.names, lambda path: bool(contents) and content_of(landing, path) in contents
+        )
 
     def move(self, checkpoint: str, recorded: str, there: Lake, to: Lake) -> int:
         """A folder in the lake goes with it: the files that no batch has taken are copied, and it returns their number.
@@ -256,6 +277,12 @@ class Files(Source):
     def recorded(self, checkpoint: str, lake: Lake) -> str | None:
         """The folder of the files that were taken, where the lake was moved since."""
         return recorded_folder(checkpoint, self.path, self.location(lake))
+
+
+def _decoded(path: Column) -> Column:
+    """The path that Spark tells URL-encoded."""
+    # Spark's decoder would take a plus for a space.
+    return F.try_url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))
 
 
 def _cause(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,18 +14,20 @@ from streaming.sources.source import SourceChange, SourceComparison
 from streaming.spark import FileInfo, visible_files
 
 
-def compare_files(spark: SparkSession, landing: str, origins: DataFrame, names: Sequence[str] = ()) -> SourceComparison:
+def compare_files(
+    spark: SparkSession, landing: str, origins: DataFrame, names: Sequence[str], is_copy: Callable[[str], bool]
+) -> SourceComparison:
     """How the files of `landing` differ from what `origins` (column `_origin`) say of them, ordered by path.
 
-    A file that is gone is no change: it may be removed once it is in the log. Neither is an empty one, or
-    one whose name is none of `names`.
+    A file that is gone is no change: it may be removed once it is in the log. Neither is an empty one, one whose name
+    is none of `names`, or one whose path the log does not have, but the bytes of which it has (`is_copy`).
     """
     ingested, is_meant = _ingested(origins), matcher(names)
     changes = [SourceChange("waiting", name, undecoded_warning([name])) for name in undecoded_names(landing)]
     files = (file for file in visible_files(spark, landing) if is_meant(file.path))
     for file in sorted(files, key=lambda info: info.path):
         versions = ingested.get(_identity(file.path), [])
-        if not versions and file.size:
+        if not versions and file.size and not is_copy(file.path):
             text = f"{file.path} ({file.size} bytes) is not in the log yet; run the pipeline."
             changes.append(SourceChange("waiting", file.path, text))
         elif versions and all((file.size, file.modified) != (info.size, info.modified) for info in versions):

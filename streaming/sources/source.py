@@ -46,13 +46,22 @@ class SourceComparison:
         return [change for change in self.changes if change.kind == "changed"]
 
 
+def _no_origins() -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Reading:
-    """A query that reads a source: the lake, the stream's checkpoint, and what the source remembers by now."""
+    """A query that reads a source: the lake, the stream's checkpoint, and what the source remembers by now.
+
+    `origins` gives the column `_origin` of every row that the log holds, for which all of it is read; None while there
+    is no log.
+    """
 
     lake: Lake
     checkpoint: str
     memory: Memory = field(default_factory=dict)
+    origins: Callable[[], DataFrame | None] = _no_origins
 
 
 def _nothing(written: DataFrame, counts: Mapping[str, int]) -> Memory:

@@ -216,7 +216,12 @@ class Then(Source):
 
 def _within(reading: Reading, name: str) -> Reading:
     """What one of the two is told: its own part of everything."""
-    return Reading(reading.lake, f"{reading.checkpoint}/{name}", reading.memory.get(name) or {})
+
+    def origins() -> DataFrame | None:
+        rows = reading.origins()
+        return None if rows is None else _origins_of(rows, name)
+
+    return Reading(reading.lake, f"{reading.checkpoint}/{name}", reading.memory.get(name) or {}, origins)
 
 
 def _origins_of(origins: DataFrame, name: str) -> DataFrame:

@@ -8,7 +8,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from deltalake import DeltaTable
@@ -20,17 +20,18 @@ from streaming import CsvRecords, Files, Pipeline, drain
 from streaming.base.errors import DeclarationError
 from streaming.examples import late_counts
 from streaming.lake.lake import Lake
-from streaming.log import read_batches
+from streaming.log import read_batches, read_log
 from streaming.sources import Source, files
 from streaming.spark import planned
 from tests.streaming.sources.contract import Reader, SourceCase, SourceContract
+from tests.support.crash import Point, armed
 from tests.support.feeds import land, readings
 from tests.support.instants import NOW
 
 
 class FilesCase(SourceCase):
-    def __init__(self, lake: Lake) -> None:
-        self.source = Files("landing", files_per_batch=2)
+    def __init__(self, lake: Lake, identity: Literal["path", "content"] = "path") -> None:
+        self.source = Files("landing", files_per_batch=2, identity=identity)
         self._landing = Path(self.source.location(lake))
 
     def deliver(self, *payloads: bytes) -> str:
@@ -51,6 +52,12 @@ class TestFiles(SourceContract):
     @pytest.fixture
     def case(self, lake: Lake) -> FilesCase:
         return FilesCase(lake)
+
+
+class TestFilesByContent(SourceContract):
+    @pytest.fixture
+    def case(self, lake: Lake) -> FilesCase:
+        return FilesCase(lake, "content")
 
 
 @pytest.mark.parametrize(("bytes_of_one_task", "files_of_the_log"), [(2**20, 1), (0, 2)])
@@ -142,6 +149,87 @@ def test_files_come_by_time_then_path_through_links_and_only_those_that_are_mean
     assert [bytes(row["_raw"]).decode() for row in origins.orderBy(order).collect()] == paths
     changes = source.compare(spark, lake, origins.select("_origin")).changes
     assert [(change.kind, change.text) for change in changes] == [("waiting", NOT_UTF8)]
+
+
+def by_content(lake: Lake, files: dict[str, str], identity: Literal["path", "content"] = "content") -> Pipeline:
+    """The pipeline, once the files have landed: a text is the time and key of one reading (see `readings`)."""
+    source = Files("landing", files_per_batch=4, identity=identity)
+    landed(lake, source, {name: json.dumps(readings(text)[0]).encode() for name, text in files.items()})
+    stream = replace(late_counts.readings, source=source)
+    return Pipeline(stream, (replace(late_counts.count_by_sensor, of=stream),))
+
+
+def ids(lake: Lake, pipeline: Pipeline) -> list[str]:
+    return sorted(DeltaTable(lake.log(pipeline.stream)).to_pyarrow_table()["id"].to_pylist())
+
+
+def test_bytes_that_are_there_again_under_another_path_are_in_the_log_once(
+    spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ("first.json", "a b+é%.json", "sub/again.json")
+    pipeline = by_content(lake, {"first.json": "a@1", "other.json": "b@1", "z.json": "b@1"})
+    drain(spark, lake, pipeline)
+    assert ids(lake, pipeline) == ["a", "b"], "of two that land together the first counts"
+    by_content(lake, {names[1]: "a@1", names[2]: "a@1", "new.json": "c@1"})
+    drain(spark, lake, pipeline)
+    assert ids(lake, pipeline) == ["a", "b", "c"]
+    warning = "Not read again, as the same bytes were read before: "
+    folder = f"file://{pipeline.stream.source.location(lake)}"
+    assert f"{warning}{folder}/z.json (as {folder}/other.json)." in "\n".join(caplog.messages)
+    assert f"{folder}/{names[1]} (as {folder}/first.json), {folder}/{names[2]} (as" in "\n".join(caplog.messages)
+    compared = pipeline.stream.source.compare(spark, lake, read_log(spark, lake, pipeline.stream).select("_origin"))
+    assert (compared.changes, compared.ingested) == ((), 3)
+
+    by_content(lake, {"waits.json": "d@1", "copy.json": "c@1"})
+    compared = pipeline.stream.source.compare(spark, lake, read_log(spark, lake, pipeline.stream).select("_origin"))
+    assert [change.name.rpartition("/")[2] for change in compared.changes] == ["waits.json"]
+
+
+def test_a_file_whose_batch_was_not_committed_is_no_copy_of_itself(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    pipeline = by_content(lake, {"a.json": "a@1"})
+    drain(spark, lake, pipeline)
+    by_content(lake, {"b.json": "b@1"})
+
+    def die() -> None:
+        raise RuntimeError("the process dies")
+
+    commit = Point("", "deltalake:DeltaTable", "create_write_transaction", 1, "/log")
+    with armed(commit, die), pytest.raises(Exception, match="the process dies"):
+        drain(spark, lake, pipeline)
+    assert ids(lake, pipeline) == ["a"]
+    drain(spark, lake, pipeline)
+    assert ids(lake, pipeline) == ["a", "b"]
+
+
+def test_a_file_that_only_a_later_state_of_the_lake_has_read_is_read_by_one_that_was_put_back(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    pipeline = by_content(lake, {"a.json": "a@1"})
+    drain(spark, lake, pipeline)
+    shutil.copytree(lake.root, tmp_path / "backup")
+    by_content(lake, {"b.json": "b@1"})
+    drain(spark, lake, pipeline)
+    shutil.rmtree(lake.root)
+    shutil.copytree(tmp_path / "backup", lake.root)
+    by_content(lake, {"c.json": "b@1", "d.json": "a@1"})
+    drain(spark, lake, pipeline)
+    assert ids(lake, pipeline) == ["a", "b"]
+
+
+def test_a_log_of_files_that_were_known_by_their_path_goes_on_with_their_content(
+    spark: SparkSession, lake: Lake
+) -> None:
+    pipeline = by_content(lake, {"a.json": "a@1"}, identity="path")
+    drain(spark, lake, pipeline)
+    pipeline = by_content(lake, {"again.json": "a@1", "b.json": "b@1"})
+    drain(spark, lake, pipeline)
+    by_content(lake, {"c.json": "b@1"})
+    drain(spark, lake, pipeline)
+    assert ids(lake, pipeline) == ["a", "a", "b"], "what was read before has no content in the log"
+    with pytest.raises(DeclarationError, match="identity='bytes' of Files is unknown; write 'path' or 'content'"):
+        Files("landing", identity="bytes")  # type: ignore[arg-type]
 
 
 NOT_UTF8 = r"Not read, as its name is not UTF-8: bad\xff.json. Rename it; the other files are read meanwhile."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -128,6 +129,12 @@ def test_a_value_that_its_column_cannot_keep_is_refused_and_shown(
         ("shop.State repeated", text(b"\0\3"), ["OPEN", "PAID"]),
         ("STRING", text("ü".encode()), "ü"),
         ("INT32", v(1) + v(2), 2),
+        ("google.protobuf.Timestamp", text(v(5)), datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)),
+        (
+            "google.protobuf.Timestamp",
+            text(v(5) + raw_field(2, 0, varint(10**9 - 1000))),
+            datetime(1970, 1, 1, 0, 0, 5, 999_999, tzinfo=UTC),
+        ),
         ("google.protobuf.BoolValue", text(v(1)), True),
         ("google.protobuf.Int32Value", text(b""), 0),
         ("google.protobuf.ListValue", text(text(text(b"x", 3)) + text(b"")), '["x", null]'),

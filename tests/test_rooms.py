@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -59,8 +60,13 @@ MODULES = sorted(
 )
 
 
-def imported(source: str) -> Iterator[str]:
+@cache
+def imported(source: str) -> tuple[str, ...]:
     """The name of every module that the source imports anywhere, inside functions too."""
+    return tuple(_imported(source))
+
+
+def _imported(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -152,9 +158,9 @@ def test_rooms_import_from_the_rooms_below_them(top: str, order: tuple[str, ...]
     assert {name: names for name, names in wrong.items() if names} == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
-def test_a_room_is_entered_through_its_front(path: Path) -> None:
-    assert around_the_front(dotted(path), path.read_text()) == set()
+def test_a_room_is_entered_through_its_front() -> None:
+    wrong = {relative(path): around_the_front(dotted(path), path.read_text()) for path in MODULES}
+    assert {path: names for path, names in wrong.items() if names} == {}
 
 
 def test_no_modules_import_one_another_in_a_circle() -> None:
@@ -169,14 +175,16 @@ def test_modules_are_short_enough_to_be_read_at_once() -> None:
     assert {path: number for path, number in lines.items() if number > MOST_LINES} == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
-def test_imports_name_their_room(path: Path) -> None:
-    assert [name for name in imported(path.read_text()) if name.startswith(".")] == []
+def test_imports_name_their_room() -> None:
+    relatives = {
+        relative(path): [name for name in imported(path.read_text()) if name.startswith(".")] for path in MODULES
+    }
+    assert {path: names for path, names in relatives.items() if names} == {}
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=relative)
-def test_a_packages_init_only_re_exports(path: Path) -> None:
-    assert only_re_exports(path.read_text())
+def test_a_packages_init_only_re_exports() -> None:
+    fronts = [path for path in MODULES if path.name == "__init__.py"]
+    assert [relative(path) for path in fronts if not only_re_exports(path.read_text())] == []
 
 
 @pytest.mark.parametrize(

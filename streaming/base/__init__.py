@@ -73,7 +73,7 @@ from streaming.base.intervals import (
     utc_now,
 )
 from streaming.base.names import can_be_name, check_column_name, check_name, check_not_reserved
-from streaming.base.raised import raised, written
+from streaming.base.raised import raised, said, written
 from streaming.base.retry_after import retry_after
 from streaming.base.sql import Column, check_names, columns_of, names_in, replaced
 from streaming.base.sql_types import Kind, Types, check_aggregate, check_condition, check_kind, check_value, kind_of
@@ -207,6 +207,7 @@ __all__ = [
     "read_back",
     "replaced",
     "retry_after",
+    "said",
     "shown",
     "signed_interval",
     "sql",

@@ -16,10 +16,18 @@ def raised(error: BaseException) -> str:
     The first frame of the traceback is that of whoever called the function and caught the error. Of the others the last
     one counts that is no library's, because there the function can be corrected.
     """
-    text = " | ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    text = " | ".join(line.strip() for line in said(error).splitlines() if line.strip())
     told = f"{type(error).__name__}: {text}" if text else type(error).__name__
     place = _place(error.__traceback__)
     return written(f"{told} ({place})" if place else told)
+
+
+def said(error: BaseException) -> str:
+    """The text of an error; empty where a class of a user's own cannot tell one."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def written(text: str) -> str:

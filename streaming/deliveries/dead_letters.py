@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import write_deltalake
 
+from streaming.base import written
 from streaming.declare import DEAD, Delivery
 from streaming.deliveries.outbox import Cursor
 from streaming.deliveries.recorded import recorded_by
@@ -68,7 +69,7 @@ class DeadLetters:
                 "batch": batch.number,
                 "position": row.position,
                 "payload": payload.decode(),
-                "error": row.error,
+                "error": written(row.error),
                 "attempt": tried[row.position] + 1,
                 "origin": {"unit": places[row.position].unit, "row": places[row.position].row},
                 "at": self._now(),

@@ -56,7 +56,7 @@ class _PerWindow:
                 raise ValueError("it gave None in place of a result")
             return [encode(each) for each in given]
         # Whatever a user's function raises is told with the key and window that it was called for.
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             values = ", ".join(f"{name}={value!r}" for name, value in zip(self.keys, key, strict=True))
             failed = FunctionError(
                 f"function {described(self.function)} of co-group {self.name!r} failed for ({values}) and the window "

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streaming.base import FunctionError, encoder, normalizer, raised, written
+from streaming.base import FunctionError, encoder, normalizer, raised, said, written
 from streaming.declare import FAILED, Keyed
 from streaming.keyed.key import FOREVER, NEVER, Key, Output, key_class
 from streaming.keyed.rows import as_dict
@@ -155,7 +155,8 @@ class Fold:
         try:
             function(key, *row)
             self._normalize(key)
-        except Exception as error:
+        # A function that ends its process would end a worker of Spark, and with it the step of all keys.
+        except (Exception, SystemExit) as error:
             batch = f", batch {self._batch} of stream {key.stream!r}" if timer is None else ""
             raise FunctionError(
                 f"keyed function {self._name!r} raised in {_what(timer)} of key {key.key!r} at {key.at}{batch}: "
@@ -172,7 +173,7 @@ class Fold:
             self._normalize(key)
             # Found at the end of a step, it would be no row's fault any more.
             self.kept(key)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             for name, value in state.items():
                 setattr(key, name, value)
             key._timers.clear()
@@ -185,7 +186,7 @@ class Fold:
                     FAILED,
                     key.key,
                     key.at,
-                    (_told(error, written(f"{type(error).__name__}: {error}")), timer, held, as_json(state)),
+                    (_told(error, written(f"{type(error).__name__}: {said(error)}")), timer, held, as_json(state)),
                 )
             )
 
@@ -208,7 +209,7 @@ def _what(timer: str | None) -> str:
     return "on_row" if timer is None else f"timer {timer!r}"
 
 
-def _told(error: Exception, text: str) -> str:
+def _told(error: BaseException, text: str) -> str:
     return str(error) if isinstance(error, FunctionError) else f"{text}."
 
 

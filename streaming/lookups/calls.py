@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import DECIMALS, encoder, to_micros, written
+from streaming.base import DECIMALS, encoder, said, to_micros, written
 from streaming.declare import Enriched
 from streaming.lookups.caller import Caller
 from streaming.lookups.coroutines import Coroutines
@@ -116,4 +116,4 @@ def _wait_before(attempts: int) -> float:
 def _told(error: Exception) -> tuple[Any, str]:
     if isinstance(error, CallError):
         return error.kind, written(str(error))
-    return "timeout" if isinstance(error, TimeoutError) else "error", written(f"{type(error).__name__}: {error}")
+    return "timeout" if isinstance(error, TimeoutError) else "error", written(f"{type(error).__name__}: {said(error)}")

@@ -71,7 +71,7 @@ class Applied:
                 raise ValueError("it gave None in place of a row")
             return [self._encode(each) for each in given]
         # Whatever a user's function raises is told with the row that it was called for.
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             values = ", ".join(f"{name}={value!r}" for name, value in zip(row.columns_, row, strict=True))
             batch, origin = (python_values(rows.column(name).slice(place, 1))[0] for name in (BATCH, ORIGIN))
             raise FunctionError(

@@ -77,11 +77,16 @@ def explained(operator: Operator | Delivery) -> Iterator[None]:
     """What goes wrong in a step of `operator`, or in a delivery, in the words of whoever has to act on it.
 
     Raises:
-        QueryFailed: instead of Spark's errors; others are raised as they are.
+        QueryFailed: instead of Spark's errors, and of what nobody foresaw: a target of a user's own may raise anything.
+            The errors of this platform, and those of the process, are raised as they are.
     """
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except (StreamingError, StopRequested):
+        raise
+    except Exception as error:
+        if not isinstance(error, PySparkException | Py4JJavaError) and ends_the_process(error):
+            raise
         raise QueryFailed(_explanation(operator, error)) from error
 
 

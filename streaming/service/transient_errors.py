@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -29,6 +31,9 @@ _CAUSES = {
     ): "the storage or a service does not answer: bring it back",
 }
 
+_OF_A_VALUE = re.compile(r"SQLSTATE: (22|P0)")
+"""Spark's errors that a value is to blame for (SQL:2016, class 22: data exception; P0: raised by the expression)."""
+
 
 def transient_cause(error: BaseException) -> str | None:
     """What the matter is and what to do, for an error that no batch is to blame for; None for any other.
@@ -38,6 +43,9 @@ def transient_cause(error: BaseException) -> str | None:
     if isinstance(error, SourceError | StoreError | RewrittenError):
         return str(error)
     text = str(error)
+    # Such a text quotes the value, which may be any text.
+    if _OF_A_VALUE.search(text):
+        return None
     for signs, cause in _CAUSES.items():
         for sign in signs:
             if sign in text:
@@ -62,6 +70,8 @@ def ends_the_process(error: BaseException) -> bool:
     What a user's function raised is its operator's own, also where that is a connection that was refused.
     """
     if isinstance(error, FunctionError) or raised_in_workers(str(error)) is not None:
+        return False
+    if _OF_A_VALUE.search(str(error)):
         return False
     if isinstance(error, _OF_THE_PROCESS) or transient_cause(error) is not None:
         return True

@@ -22,13 +22,13 @@ _LEAST_STATUS, _GREATEST_STATUS = 200, 599
 class Rest(Target):
     """POSTs to `url`, each a JSON array of `batch` rows; fewer once rows have waited for `flush`, or the input ended.
 
-    2xx means that the rows are there, and so does a status in `done`, such as 409 of a server that has them already. A
-    status in `refused` is about the rows: the array is halved until a refused row is alone, which becomes a dead
-    letter. Every other answer, and none at all within `timeout`, means that the target is away: it is waited for, at
-    least as long as `Retry-After` says. Redirects are not followed. Statuses that may as well be about the address or
-    the server, which are all but 400, 409, 413 and 422, are about the rows only while an empty array, which is posted
-    to find out, is not answered in the same way. A server that answers 500 for a row that it stumbles over needs
-    `refused=(*Rest.refused, 500)`.
+    2xx means that all rows of a request are there, and so does a status in `done`, such as 409 of a server that has
+    them already; where it means that one of them was there, let `batch` be 1. A status in `refused` is about the
+    rows: the array is halved until a refused row is alone, which becomes a dead letter. Every other answer, and none
+    at all within `timeout`, means that the target is away: it is waited for, at least as long as `Retry-After` says.
+    Redirects are not followed. Statuses that may as well be about the address or the server, which are all but 400,
+    409, 413 and 422, are about the rows only while an empty array, which is posted to find out, is not answered in
+    the same way. A server that answers 500 for a row that it stumbles over needs `refused=(*Rest.refused, 500)`.
 
     `item_errors` reads answers that tell rows apart, such as 207 or a body with `"errors": true`: a function of status,
     body and rows, called for each answer that is done, which returns why rows are refused, by their position in what

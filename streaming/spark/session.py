@@ -22,6 +22,8 @@ from streaming.spark.sketches import silence_sketches, sketches_jar
 from streaming.spark.user_lists import CLASS_PATH, joined_lists, users_lists
 from streaming.tables import s3
 
+_DEEP = "-Xss16m"
+"""Java's regular expressions recurse with each character that a group repeats, and where the stack ends Spark ends."""
 JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Variables of the environment from which Java or Spark take options of the JVM."""
 _LOGGING = {"text": "log4j2.properties", "json": "log4j2-json.properties"}
@@ -79,7 +81,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.ui.explainMode": "simple",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"{_collector()} -Dlog4j2.configurationFile={logging} {archive}",
+        "spark.driver.extraJavaOptions": f"{_collector()} {_DEEP} -Dlog4j2.configurationFile={logging} {archive}",
     }
     if _is_local(settings.master):
         # Spark's driver listens for executors, though there are none; by itself where every machine reaches it.

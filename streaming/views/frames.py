@@ -91,14 +91,16 @@ def arrow_columns(frame: object, schema: pa.Schema) -> list[pa.Array]:
             f"its frame lacks {', '.join(map(repr, missing))}; it has "
             f"{', '.join(map(str, frame.columns)) or 'no column'}"
         )
+    if twice := [name for name in schema.names if [*frame.columns].count(name) > 1]:
+        raise ValueError(f"its frame has {', '.join(map(repr, twice))} more than once")
     return [_of_column(frame[field.name], field) for field in schema]
 
 
 def _of_column(series: Any, field: pa.Field) -> pa.Array:
     try:
         return _array(series, field.type)
-    # Also Arrow's own errors, which are ValueErrors or TypeErrors.
-    except (ValueError, TypeError, OverflowError) as error:
+    # A frame may hold anything, and pandas and Arrow may raise anything for it.
+    except Exception as error:
         raise ValueError(f"column {field.name!r}: {error}") from error
 
 

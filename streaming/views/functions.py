@@ -72,8 +72,8 @@ def _caller(
         try:
             with localcontext(DECIMALS):
                 computed = apply(pandas_frame(ordered))
-        # Whatever a user's function raises is told.
-        except Exception as error:
+        # Whatever a user's function raises is told, also that it wants to end its process.
+        except (Exception, SystemExit) as error:
             return nothing, raised(error)
         try:
             return arrow_columns(computed, returned), None

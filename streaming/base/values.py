@@ -8,6 +8,7 @@ Out: a value comes out as it was given, or it is refused.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -234,7 +235,9 @@ def encoder(kind: pa.DataType, exact: bool = False) -> Encoder:
     if pa.types.is_struct(kind):
         return _struct_encoder({entry.name: encoder(entry.type, exact) for entry in kind}, exact)
     if pa.types.is_floating(kind):
-        return _scalar_encoder((float,), "double; write 1.0 for 1") if exact else _float
+        if exact:
+            return _scalar_encoder((float,), "double; write 1.0 for 1")
+        return _single if pa.types.is_float32(kind) else _float
     if pa.types.is_integer(kind):
         return _integer_encoder(kind)
     if pa.types.is_decimal(kind):
@@ -312,6 +315,22 @@ def _float(value: Any) -> Any:
             f"{value!r} cannot be kept in a double, the nearest is {same!r}; declare a bigint or a decimal"
         )
     return same
+
+
+def _single(value: Any) -> Any:
+    """A number of a `float` column, which has less digits and a smaller range than Python's."""
+    double = _float(value)
+    if double is None or not math.isfinite(double):
+        return double
+    try:
+        single = struct.unpack("<f", struct.pack("<f", double))[0]
+    except OverflowError:
+        raise ValueError(f"{value!r} is greater than any float; declare a double") from None
+    if isinstance(value, int) and single != value:
+        raise ValueError(
+            f"{value!r} cannot be kept in a float, the nearest is {single!r}; declare a bigint, a decimal or a double"
+        )
+    return double
 
 
 def _text(value: Any) -> Any:

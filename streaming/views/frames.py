@@ -133,6 +133,8 @@ def _of_doubles(values: Any, kind: pa.DataType) -> pa.Array:
         _check_whole(float(np.abs(values[~is_nan]).max(initial=0.0)))
         return pa.array(values, mask=is_nan).cast(kind)
     marked = (values.view(integer) & integer(_SIGNLESS[values.itemsize])) == integer(mark)
+    if kind == pa.float32() and values.itemsize > kind.bit_width // 8:
+        _check_singles(values[np.isfinite(values)])
     plain = np.where(marked, values.dtype.type(NAN), values)
     return pa.array(plain, kind, mask=is_nan & ~marked)
 
@@ -165,9 +167,17 @@ def _preparation(kind: pa.DataType) -> Any:
         if is_exact and isinstance(value, float) and value.is_integer():
             _check_whole(abs(value))
             return int(value)
-        return float(value) if pa.types.is_floating(kind) and isinstance(value, Decimal) else value
+        if pa.types.is_floating(kind) and isinstance(value, Decimal):
+            return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+        return value
 
     return prepare
+
+
+def _check_singles(values: Any) -> None:
+    """Refuse what a `float` column would make infinite."""
+    greatest = float(np.abs(values).max(initial=0.0))
+    encoder(pa.float32())(greatest)
 
 
 def _check_whole(greatest: float) -> None:

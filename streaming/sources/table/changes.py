@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from streaming.base import EPOCH, MILLISECOND, SourceError, canonical
+from streaming.base import EPOCH, MILLISECOND, SourceError, canonical, python_values
 from streaming.sources.offsets import OffsetReader, Offsets
 from streaming.sources.table.row_order import batches
 from streaming.sources.table.units import origin_fields
@@ -105,7 +105,7 @@ class ChangeReader(OffsetReader):
         for name in names:
             if name not in there:
                 rows = rows.append_column(name, pa.nulls(rows.num_rows))
-        keys = list(zip(*(rows[name].to_pylist() for name in self._key), strict=True))
+        keys = list(zip(*(python_values(rows[name]) for name in self._key), strict=True))
         order = sorted(range(rows.num_rows), key=lambda place: [_rank(value) for value in keys[place]])
         return _taken(rows.select(names), order)
 
@@ -116,7 +116,7 @@ class ChangeReader(OffsetReader):
             SourceError: a key repeats.
         """
         # A NaN that stays one is no change.
-        columns = {name: [canonical(value) for value in rows[name].to_pylist()] for name in rows.column_names}
+        columns = {name: [canonical(value) for value in python_values(rows[name])] for name in rows.column_names}
         keys = zip(*(columns[name] for name in self._key), strict=True)
         rows_by_key: dict[tuple[Any, ...], tuple[int, tuple[Any, ...]]] = {}
         for place, (key, row) in enumerate(zip(keys, zip(*columns.values(), strict=True), strict=True)):

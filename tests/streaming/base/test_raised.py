@@ -55,6 +55,15 @@ def test_an_error_of_whoever_calls_has_no_place() -> None:
     assert raised(ValueError("never raised")) == "ValueError: never raised"
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no text")
+
+
+def test_an_error_that_has_no_text_is_told_by_its_class() -> None:
+    assert raised(Unspeakable()) == "Unspeakable"
+
+
 def test_an_error_within_a_library_is_told_with_its_last_line_where_there_is_no_other() -> None:
     try:
         json.loads("{")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pickle
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date
@@ -68,6 +69,19 @@ def keep_text(key: Key, row: Any) -> None:
 
 def keep_elsewhere(key: Key, row: Any) -> None:
     key.cals = 1
+
+
+def end_the_process(key: Key, row: Any) -> None:
+    sys.exit(3)
+
+
+def raise_what_has_no_text(key: Key, row: Any) -> None:
+    raise Unspeakable
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no text")
 
 
 def keep_mixed(key: Key, row: Any) -> None:
@@ -138,6 +152,14 @@ def test_rows_and_errors_of_whatever_values_can_be_told() -> None:
     assert json.loads(told) == {"by_day": {"2026-01-02": [{"0.10": "b'x'"}]}, "text": "\udcff", "pairs": [[[1, 2], 3]]}
     done = played(trying(say_bytes, on_error="side"), "a@1=1")
     assert done.outputs["failed"][0][2] == r"ValueError: caf\udce9 é."
+
+
+@pytest.mark.parametrize("on_row", [end_the_process, raise_what_has_no_text])
+def test_whatever_a_function_raises_is_the_matter_of_its_row(on_row: Callable[..., None]) -> None:
+    done = played(trying(on_row, on_error="side"), "a@1=1")
+    assert done.outputs["failed"][0][2] in ("SystemExit: 3.", "Unspeakable: .")
+    with pytest.raises(FunctionError, match="raised in on_row of key"):
+        played(trying(on_row), "a@1=1")
 
 
 def say_bytes(key: Key, row: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -131,6 +132,17 @@ def test_what_a_clock_or_an_operator_asks_of_a_row_keeps_no_row_from_the_log(spa
     # All but `text`, which none of them can ask; of the last one the gap is 99 minutes, in microseconds no int.
     assert batch.late == {"of_where": 3, "of_gap": 3, "of_windows": 3}
     assert batch.unassigned == {"of_where": 0, "of_gap": 0, "of_windows": 0}
+
+
+def test_a_regular_expression_over_a_long_text_ends_no_process(spark: SparkSession) -> None:
+    stream = replace(orders, derived={}, rules=(Rule("words", "code rlike '^(\\\\w|\\\\s)*$'"),))
+    payloads = [
+        (json.dumps({"id": "a", "at": AT.format(0), "code": text}).encode(), place)
+        for place, text in enumerate(("y" * 12_000, "y" * 12_000 + "!"))
+    ]
+    raw = spark.createDataFrame(payloads, "_raw binary, _origin bigint")
+    judged = RowValidator(stream)(stream.format.parse(raw), NOW).orderBy("_origin").collect()
+    assert [row["_rejected"] is None for row in judged] == [True, False]
 
 
 def test_a_derived_time_that_python_cannot_read_rejects_its_row_at_every_depth(spark: SparkSession) -> None:

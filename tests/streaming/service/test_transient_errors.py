@@ -35,7 +35,14 @@ def test_a_cause_outside_of_the_batch_is_told_with_what_to_do(error: Exception, 
     assert message in str(transient_cause(error))
 
 
-@pytest.mark.parametrize("error", [ValueError("division by zero"), LogError("the column has another type")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("division by zero"),
+        LogError("the column has another type"),
+        PySparkException("[CAST_INVALID_INPUT] The value 'Connection refused' is no INT. SQLSTATE: 22018"),
+    ],
+)
 def test_what_the_batch_is_to_blame_for_is_none(error: Exception) -> None:
     assert transient_cause(error) is None
 
@@ -73,6 +80,11 @@ def test_what_is_no_matter_of_one_operator_is_raised_as_it_is(error: Exception) 
             QueryFailed,
             "No space left on device",
         ),
+        *(
+            (PySparkException(f"[CAST_INVALID_INPUT] The value '{text}' is no INT. SQLSTATE: 22018"), QueryFailed, text)
+            for text in ("Connection refused", "No space left on device", "java.lang.OutOfMemoryError")
+        ),
+        (PySparkException("[USER_RAISED_EXCEPTION] Permission denied SQLSTATE: P0001"), QueryFailed, "Permission"),
         (ValueError("year 10000 is out of range"), QueryFailed, "failed: ValueError: year 10000 is out of range. Noth"),
         (
             PySparkException(

@@ -96,6 +96,8 @@ def test_a_function_tells_from_the_answer_which_rows_are_refused(server: HttpSer
     server.answer = lambda posted: (207, {}, json.dumps({"errors": True, "items": [None, "is a duplicate", None]}))
     assert send(target, 7, 8, 9) == [RefusedRow(1, "207: 8 is a duplicate")]
     assert len(server.posted) == 1
+    server.answer = lambda posted: (200, {}, json.dumps({"items": ["half a \ud83d"]}))
+    assert send(target, 7) == [RefusedRow(0, "200: 7 half a \ud83d")]
     server.answer = lambda posted: (200, {}, "no JSON")
     with pytest.raises(
         SinkError, match=r"'of_items' in item_errors raised JSONDecodeError: .* for status 200 and 'no J"

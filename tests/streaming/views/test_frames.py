@@ -154,6 +154,9 @@ def test_a_function_may_change_its_frame() -> None:
         ([{"a": 1}], "map<string, bigint>", [{"a": 1}]),
         ([[("a", 1), ("a", 2)]], "map<string, bigint>", [[("a", 1), ("a", 2)]]),
         ([Row(a=1, b=None)], "struct<a: bigint, b: string>", [{"a": 1, "b": None}]),
+        ([1.5, float("inf"), None], "float", [1.5, float("inf"), None]),
+        ([2**24, 2**30], "float", [float(2**24), float(2**30)]),
+        ([Decimal("1.5"), Decimal(2**53)], "double", [1.5, float(2**53)]),
     ],
 )
 def test_what_functions_give_is_taken_as_it_is_meant(values: Any, ddl: str, kept: list[Any]) -> None:
@@ -180,6 +183,13 @@ def test_what_functions_give_is_taken_as_it_is_meant(values: Any, ddl: str, kept
         ([pd.Timestamp("2026-01-01T12:00")], "date", "an instant within a day is no date"),
         ([pd.Timestamp("2026-01-01")], "string", "instants are no string"),
         ([[1, "a"]], "array<bigint>", "'a' is a str"),
+        ([1.0, 1e300], "float", "1e.300 is greater than any float"),
+        ([None, -1e300], "float", "1e.300 is greater than any float"),
+        ([2**24 + 1], "float", "16777217 cannot be kept in a float, the nearest is 16777216.0"),
+        ([[1e300]], "array<float>", "1e.300 is greater than any float"),
+        ([Decimal(2**53 + 1)], "double", "9007199254740993 cannot be kept in a double"),
+        ([{1}], "struct<a: bigint>", "is a set"),
+        ([1, "a"], "decimal(3, 1)", "'a' is a str"),
     ],
 )
 def test_what_would_be_changed_is_refused_with_its_column(values: Any, ddl: str, why: str) -> None:
@@ -192,5 +202,7 @@ def test_what_is_no_frame_or_lacks_a_column_is_refused() -> None:
         arrow_columns({"v": [1]}, arrow_schema("v int"))
     with pytest.raises(ValueError, match="its frame lacks 'v', 'w'; it has a, b"):
         arrow_columns(pd.DataFrame({"a": [], "b": []}), arrow_schema("v int, w int"))
+    with pytest.raises(ValueError, match="its frame has 'v' more than once"):
+        arrow_columns(pd.DataFrame([[1, 2, 3]], columns=["v", "w", "v"]), arrow_schema("v int, w int"))
     with pytest.raises(ValueError, match="it has no column"):
         arrow_columns(pd.DataFrame(), arrow_schema("v int"))

@@ -82,7 +82,7 @@ def explained(operator: Operator | Delivery) -> Iterator[None]:
     """
     try:
         yield
-    except (StreamingError, StopRequested):
+    except (StreamingError, Paused, StopRequested):
         raise
     except Exception as error:
         if not isinstance(error, PySparkException | Py4JJavaError) and ends_the_process(error):

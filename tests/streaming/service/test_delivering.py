@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
+from typing import ClassVar
 
 import pytest
 from pyspark.sql import SparkSession
 
 from streaming import Lake, Pipeline, drain
-from streaming.base.errors import SinkError
+from streaming.base.errors import QueryFailed, SinkError
 from streaming.base.intervals import utc_now
 from streaming.declare.delivery import Delivery
 from streaming.deliveries.runtime import DeliveryRuntime
@@ -24,6 +25,7 @@ from streaming.service.status import ProcessStatus
 from streaming.sinks.files import JsonLines
 from streaming.sinks.postgres import Postgres
 from streaming.sinks.rest import Rest
+from streaming.sinks.sink import Delivered, Guarantee, NumberedBatch, PutAside, Sink, Target
 from tests.support.delivering import ingested, pipeline, reading, readings
 from tests.support.disks import fill, mounted
 from tests.support.feeds import land_all
@@ -45,6 +47,43 @@ def run_until(
     statuses: list[ProcessStatus],
 ) -> None:
     Continuous(spark, lake, of, utc_now, lambda measures: None, statuses.append).run(ending, Event())
+
+
+@dataclass(frozen=True)
+class Broken(Target):
+    """A target of a user's own that nobody has tried."""
+
+    kind: ClassVar[str] = "broken"
+    guarantee: ClassVar[Guarantee] = "at least once"
+
+    @property
+    def address(self) -> str:
+        return "nowhere"
+
+    def connect(self, lake: Lake, delivered: Delivered) -> Sink:
+        return BrokenSink()
+
+
+class BrokenSink(Sink):
+    def delivered_through(self, generation: int) -> None:
+        return None
+
+    def deliver(self, batch: NumberedBatch, put_aside: PutAside) -> None:
+        raise KeyError("no such cell")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_target_that_raises_whatever_it_likes_pauses_its_own_delivery_alone(spark: SparkSession, lake: Lake) -> None:
+    of = pipeline(
+        Delivery("broken", readings, Broken(), select=("value",)),
+        Delivery("files", readings, JsonLines("out"), select=("value",)),
+    )
+    land_all(lake, readings, [reading("a", 1, 1)])
+    with pytest.raises(QueryFailed, match="delivery 'broken' failed: KeyError: 'no such cell'"):
+        drain(spark, lake, of)
+    assert written(lake) == [1]
 
 
 def test_a_target_that_is_away_waits_and_tells_while_others_get_theirs_and_goes_on_by_itself(

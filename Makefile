@@ -23,7 +23,7 @@ LAWS = $(wildcard tests/streaming/keyed/test_*laws.py) tests/streaming/joins/tes
 IS_311 := import sys; sys.exit(sys.version_info[:2] != (3, 11))
 PYTHON := $(shell for p in python3.11 python3; do "$$p" -c '$(IS_311)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
-.PHONY: help demo demo-kafka test test-fast prove mutate live soak kills kills-kafka cluster backlog bench bench-full ui check lock audit-deps clean python java packages jars archive
+.PHONY: help demo demo-kafka test test-all test-fast prove mutate live soak kills kills-kafka cluster backlog bench bench-full ui check lock audit-deps clean python java packages jars archive
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,11 +34,14 @@ demo: jars ## Feed a week of real flights, run the whole path through Dagster, p
 demo-kafka: jars ## The same from a Kafka broker into a Postgres, both started for it on this machine
 	@$(BIN)/tidemark demo --kafka
 
-test: jars archive ## Run every test on all cores, or in WORKERS processes; CI does the same
+test: jars archive ## Run all tests but those that take minutes each, on all cores, or in WORKERS processes; CI does the same
+	@$(PARALLEL) -m 'not long'
+
+test-all: jars archive ## Run every test, also each kill, a cluster, brokers that change their leader, and all commands of the guide
 	@$(PARALLEL)
 
 test-fast: jars archive ## Run the tests that start no processes of their own: no killed streams, no runs launched by Dagster
-	@$(PARALLEL) -m 'not processes'
+	@$(PARALLEL) -m 'not processes and not long'
 
 prove: jars archive ## Try the laws on 500 cases of every kind of window, on 100 pipelines of streams that meet, and on 100 of keyed functions; then hostile rows for MINUTES (60); takes hours
 	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws $(LAWS)

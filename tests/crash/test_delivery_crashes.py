@@ -42,6 +42,7 @@ PREPARED = "select count(*) from pg_prepared_xacts where gid like 'tidemark:%'"
 """Of the whole server."""
 
 
+@pytest.mark.long
 def test_every_row_arrives_once_wherever_a_process_is_killed(
     spark: SparkSession, tmp_path: Path, postgres: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +108,7 @@ def test_x9_killed_in_mid_batch_all_ids_arrive_and_a_reader_of_committed_rows_se
     assert [json.loads(letter["payload"])["value"] for letter in letters] == dead
 
 
+@pytest.mark.long
 def test_a_row_is_in_both_databases_or_in_neither_wherever_a_process_is_killed(
     spark: SparkSession, tmp_path: Path, postgres_running: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_row_is_in_both_databases_or_in_neither_wherever_a_process_is_killed(
     assert [finding.broken for finding in reconcile(spark, lake, of.deliveries[0])] == [0, 0, 0]
 
 
+@pytest.mark.long
 def test_a_day_that_is_delivered_again_is_whole_and_has_no_row_twice_wherever_a_process_is_killed(
     spark: SparkSession, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def results(spark: SparkSession, lake: Lake) -> dict[str, list[tuple[object, ...
     }
 
 
+@pytest.mark.long
 def test_an_erasure_over_two_streams_and_their_joins_that_was_killed_is_finished_and_forgets_nothing_it_removed(
     spark: SparkSession, tmp_path: Path
 ) -> None:

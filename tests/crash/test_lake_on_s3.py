@@ -119,6 +119,7 @@ def test_a_lake_on_s3_whose_stream_was_killed_goes_on_and_keeps_every_law(
     assert SECRET_OF_LAKES not in died[1] and SECRET_OF_LAKES.encode() not in objects
 
 
+@pytest.mark.long
 def test_a_savepoint_there_is_read_restored_in_place_and_forked_to_any_storage(
     session: SparkSession, lake: Lake, bucket_of_lake: Bucket, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_savepoint_there_is_read_restored_in_place_and_forked_to_any_storage(
     assert broken(session, lake) == []
 
 
+@pytest.mark.long
 def test_what_is_damaged_there_is_named_and_healed_and_a_person_is_erased(
     session: SparkSession, lake: Lake, bucket_of_lake: Bucket
 ) -> None:

@@ -78,6 +78,7 @@ class Sender:
             self.sent += rows
 
 
+@pytest.mark.long
 def test_a_leader_that_changes_in_mid_batch_or_in_mid_delivery_loses_and_doubles_no_row(
     spark: SparkSession, lake: Lake, cluster: Cluster
 ) -> None:

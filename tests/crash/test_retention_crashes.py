@@ -26,6 +26,7 @@ from tests.support.retention_crash import LATER, NOTED, POINTS, calls, keep_tidy
 pytestmark = pytest.mark.processes
 
 HOT, WARM = 95.0, 20.0
+first, *others = POINTS
 READINGS = (
     [("a", 0, 1, WARM), ("h", 0, 5, HOT)],  # h is rejected, and repaired afterwards
     [("a", 1, 1, WARM), ("b", 0, 2, WARM)],  # b is late
@@ -146,7 +147,7 @@ def killed(spark: SparkSession, kept: Kept, point: str) -> Lake:
     return lake
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", [first, *(pytest.param(point, marks=pytest.mark.long) for point in others)])
 def test_every_law_holds_after_a_kill_and_the_next_run_ends_as_if_there_had_been_none(
     spark: SparkSession, kept: Kept, point: str
 ) -> None:

@@ -107,6 +107,7 @@ class Shipped:
         return read(spark, self.lake, self.declared.counted, "current", "id", "_at", "beats")
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_driver_ships_what_executors_need_and_a_worker_killed_in_mid_batch_changes_no_result(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -125,6 +126,7 @@ def test_a_driver_ships_what_executors_need_and_a_worker_killed_in_mid_batch_cha
     assert shipped.counted(spark) == [(name, at(number), number + 1) for name in "ab" for number in range(len(FILES))]
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_what_a_driver_ships_reaches_the_containers_of_yarn(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -167,6 +167,7 @@ def test_a_stream_is_launched_kept_and_ended_from_dagster(dagster: Dagster) -> N
     assert record.asset_materialization.metadata["state"].value == "stopped"
 
 
+@pytest.mark.long
 def test_late_data_are_corrected_and_the_report_follows_without_anybody_asking(
     spark: SparkSession, dagster: Dagster
 ) -> None:
@@ -193,6 +194,7 @@ def test_late_data_are_corrected_and_the_report_follows_without_anybody_asking(
     assert {verdict.run_id for verdict in verdicts.values()} <= workers
 
 
+@pytest.mark.long
 def test_a_run_that_delivers_days_again_is_killed_in_mid_batch_launched_again_and_each_row_is_there_once(
     spark: SparkSession, dagster: Dagster
 ) -> None:

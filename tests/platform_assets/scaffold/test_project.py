@@ -70,6 +70,7 @@ def typist(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
         yield typist
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_every_command_of_the_guide_prints_what_the_guide_says(
     environment: dict[str, str], typist: Typist, tmp_path: Path
@@ -88,6 +89,7 @@ def test_every_command_of_the_guide_prints_what_the_guide_says(
     guide.run_each(snippets, folder, environment)
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_pieces_that_are_added_to_a_project_run_as_they_were_written(
     environment: dict[str, str], typist: Typist, tmp_path: Path

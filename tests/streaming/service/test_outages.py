@@ -26,6 +26,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.long
 def test_a_full_disk_and_a_lost_permission_are_told_waited_out_and_lose_nothing(
     spark: SparkSession, disk: Path
 ) -> None:

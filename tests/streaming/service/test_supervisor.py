@@ -129,6 +129,7 @@ def test_o13_a_pipeline_that_is_flooded_gets_stuck_and_is_killed_holds_up_no_oth
         assert look(lake, pipeline).state == "running"
 
 
+@pytest.mark.long
 def test_a_process_that_others_than_its_supervisor_tell_to_stop_is_gone_within_the_deadline_of_a_stop(
     lake: Lake, tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_process_that_others_than_its_supervisor_tell_to_stop_is_gone_within_t
     )
 
 
+@pytest.mark.long
 def test_a_stream_does_what_is_asked_and_fails_for_good_on_a_batch_that_crashes_again_and_again(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

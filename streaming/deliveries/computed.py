@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streaming.base import names_in
 from streaming.declare import Delivery
 from streaming.sinks import CHANGE, DELETE, FAILURE
-from streaming.spark import first_failure, guarded, named_values
+from streaming.spark import failure_of, guarded
 
 
 def chosen_rows(rows: DataFrame, delivery: Delivery, beside: str) -> DataFrame:
@@ -50,20 +49,12 @@ def _failures(frame: DataFrame, delivery: Delivery, beside: str) -> Iterator[Col
     # Of a deleted result nothing but what identifies it counts.
     is_there = F.col(CHANGE) != DELETE
     if delivery.where is not None and may_fail(delivery.where, delivery):
-        why = _why(frame, "where", delivery.where, _condition(delivery.where), beside)
+        why = failure_of(frame, "where", delivery.where, _condition(delivery.where), beside)
         yield F.when(is_there, why) if changes else why
     for name, sql in delivery.selected.items():
         if may_fail(sql, delivery):
-            why = _why(frame, f"column {name!r}", sql, F.expr(sql), beside)
+            why = failure_of(frame, f"column {name!r}", sql, F.expr(sql), beside)
             yield F.when(is_there, why) if changes and name not in delivery.identity else why
-
-
-def _why(frame: DataFrame, what: str, sql: str, value: Column, beside: str) -> Column:
-    """Why the row is one that cannot be computed, with the values that the SQL reads; null where it can."""
-    failure = first_failure([(what, sql, value)], beside)
-    read = sorted(names_in(sql) & {*frame.columns})
-    texts = {name for name, type_ in frame.dtypes if type_ == "string"}
-    return F.concat(failure, F.lit(", of "), named_values(read, texts)) if read else failure
 
 
 def _condition(sql: str) -> Column:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from streaming.base import names_in
+from streaming.spark.guard import first_failure
 
 _LONGEST_VALUE = 200
 
@@ -14,6 +17,17 @@ def named_values(names: Sequence[str], texts: Collection[str]) -> Column:
     """Columns with their values, such as `a=1, code='x', b=null`; those that are `texts` in quotes, and cut."""
     values = (F.concat(F.lit(f"{name}="), _value(name, "'" if name in texts else "")) for name in names)
     return F.concat_ws(", ", *values)
+
+
+def failure_of(frame: DataFrame, what: str, sql: str, value: Column, beside: str) -> Column:
+    """Why `value`, which is `what` and made by the SQL, cannot be computed for a row of `frame`; null where it can.
+
+    With the values of the columns that the SQL reads.
+    """
+    failure = first_failure([(what, sql, value)], beside)
+    read = sorted(names_in(sql) & {*frame.columns})
+    texts = {name for name, type_ in frame.dtypes if type_ == "string"}
+    return F.concat(failure, F.lit(", of "), named_values(read, texts)) if read else failure
 
 
 def _value(name: str, quote: str) -> Column:

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from streaming.base import SinkError, counted, utc_now
 from streaming.declare import Delivery, Pipeline
-from streaming.deliveries import ChangesOutbox, Cursor, DeliveryRuntime, Ledger, expected_rows, wanted
+from streaming.deliveries import (
+    UNIT,
+    ChangesOutbox,
+    Cursor,
+    DeliveryRuntime,
+    Ledger,
+    expected_rows,
+    place_of,
+    value_of,
+    wanted,
+    with_places,
+    without_places,
+)
 from streaming.lake import Lake
 from streaming.log import dropped_days
 from streaming.operators import Finding
@@ -74,14 +85,13 @@ def audit_delivery(spark: SparkSession, lake: Lake, delivery: Delivery) -> Itera
         yield Finding("delivery", delivery.name, 0, 0, f"not compared: {why}")
         return
     rows, compared = expected
-    dead = runtime.dead_letters.count()
     yield Finding(
         "delivery",
         delivery.name,
         held,
-        abs(rows - dead - held),
-        compared + (f"; {dead:,} dead letters" if dead else ""),
-        f"{delivery.to.address} has {held:,} rows, and {rows - dead:,} should be there. Where somebody else writes "
+        abs(rows - held),
+        compared,
+        f"{delivery.to.address} has {held:,} rows, and {rows:,} should be there. Where somebody else writes "
         "there, or has deleted rows, this is theirs; `tidemark redeliver` with --all delivers everything again.",
     )
 
@@ -112,8 +122,7 @@ def _compared(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> 
     if not runtime.ledger.has_selected_the_same():
         return "the selection is not the one that older rows were sent with; `tidemark redeliver` with --all sends them"
     letters = runtime.dead_letters.pending(ledger.generation, ledger.delivered)
-    dead = [Cursor(letter["origin"]["unit"], letter["origin"]["row"]) for letter in letters]
-    expected = expected_rows(spark, runtime.outbox, delivery, ledger, dead)
+    expected = expected_rows(spark, runtime.outbox, delivery, ledger, [place_of(letter) for letter in letters])
     if isinstance(expected, str):
         return expected
     comparison = runtime.connected().compare(ledger.generation, expected)
@@ -144,14 +153,20 @@ def _sent(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> Find
 
 
 def _expected(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> tuple[int, str] | None:
-    """The rows that the target should hold, but for dead letters, and in words what they are; None if nobody knows."""
-    delivery, outbox = runtime.delivery, runtime.outbox
+    """The rows that the target should hold, and in words what they are; None if nobody knows.
+
+    A row that is a dead letter is none of them, but another one of its key may be.
+    """
+    delivery, outbox, dead = runtime.delivery, runtime.outbox, runtime.dead_letters.places()
+    but_for = f"; {len(dead):,} dead letters" if dead else ""
     if not delivery.identity or not delivery.to.keeps_keys:
-        return ledger.sent_before + ledger.sent_rows, "rows sent = rows in the target"
+        return ledger.sent_before + ledger.sent_rows - len(dead), f"rows sent = rows in the target{but_for}"
     if isinstance(outbox, ChangesOutbox) and not ledger.row:
-        return outbox.told(spark, ledger.unit).count(), "results that are current = rows in the target"
+        told = outbox.told(spark, ledger.unit, dead)
+        return told.count(), f"results that are current = rows in the target{but_for}"
     if ledger.generation or ledger.row:
         return None
     rows = wanted(outbox.rows(spark, outbox.begin, ledger.unit), delivery)
-    keys = [F.expr(delivery.selected[name]) for name in delivery.identity]
-    return rows.select(*keys).distinct().count(), "keys sent = rows in the target"
+    there = without_places(with_places(rows, outbox), dead) if dead else rows
+    keys = [value_of(name, delivery, UNIT) for name in delivery.identity]
+    return there.select(*keys).distinct().count(), f"keys sent = rows in the target{but_for}"

@@ -2,11 +2,14 @@
 
 from streaming.deliveries.by_day import days_to_deliver, why_not_by_day
 from streaming.deliveries.changes import ChangesOutbox, changes_between
+from streaming.deliveries.computed import value_of
 from streaming.deliveries.expected import expected_rows
+from streaming.deliveries.held import place_of
 from streaming.deliveries.ledger import Ledger
 from streaming.deliveries.ledger_table import LedgerTable, ledger_of
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
 from streaming.deliveries.outboxes import outbox_for, outbox_of
+from streaming.deliveries.reader import with_places, without_places
 from streaming.deliveries.runtime import DeliveryRuntime
 from streaming.deliveries.standing import Standing
 
@@ -25,6 +28,10 @@ __all__ = [
     "ledger_of",
     "outbox_for",
     "outbox_of",
+    "place_of",
+    "value_of",
     "wanted",
     "why_not_by_day",
+    "with_places",
+    "without_places",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from streaming.base import DAY, FencedError, date_literal
 from streaming.declare import CHANGES, Delivery
 from streaming.deliveries.changing import Changing, Look
-from streaming.deliveries.outbox import UNIT, Outbox
+from streaming.deliveries.outbox import UNIT, Cursor, Outbox
+from streaming.deliveries.reader import ROW, with_places, without_places
 from streaming.deliveries.recorded import recorded_by
 from streaming.deliveries.seen import NOTHING_CLOSED, Seen
 from streaming.lake import Lake
@@ -100,12 +101,13 @@ class ChangesOutbox(Outbox):
         same = [F.col(name).eqNullSafe(F.col(f"_its_{name}")) for name in self._of.identity]
         return rows.join(theirs, [*same, F.col(REVISION) == F.col("_its__newest")], "left_semi")
 
-    def told(self, spark: SparkSession, until: int) -> DataFrame:
+    def told(self, spark: SparkSession, until: int, dead: Sequence[Cursor] = ()) -> DataFrame:
         """What a consumer of all changes before a revision holds: the newest upsert of each result not deleted since.
 
-        Rows have the columns of `rows`.
+        Rows have the columns of `rows`. Changes at the places `dead` never came there.
         """
-        newest = _newest(self.rows(spark, self.begin, until), self._of)
+        rows = self.rows(spark, self.begin, until)
+        newest = _newest(without_places(with_places(rows, self), dead).drop(ROW) if dead else rows, self._of)
         return newest.where(F.col(CHANGE) == UPSERT)
 
     def _changes(

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streaming.base import DAY
 from streaming.declare import Delivery, Operator
+from streaming.deliveries.computed import chosen_rows
 from streaming.deliveries.seen import Seen
 from streaming.lake import Lake
 from streaming.operators import generation_of
@@ -65,8 +66,8 @@ class Changing(ABC):
 
 
 def chosen(current: DataFrame, delivery: Delivery) -> DataFrame:
-    """Those results for which the delivery's condition holds."""
-    return current if delivery.where is None else current.where(delivery.where)
+    """Those results that the delivery tells of."""
+    return chosen_rows(current, delivery, DAY)
 
 
 def corrected_since(version: int, table: DeltaTable | None) -> set[date]:

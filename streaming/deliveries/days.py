@@ -12,10 +12,10 @@ from streaming.base import DAY, SinkError, date_literal
 from streaming.declare import Delivery
 from streaming.deliveries.asked_days import AskedDays
 from streaming.deliveries.dead_letters import DeadLetters
-from streaming.deliveries.held import Held
+from streaming.deliveries.held import Held, place_of
 from streaming.deliveries.ledger import Ledger
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
-from streaming.deliveries.reader import READ_AT_ONCE, ROW, as_delivered, with_places
+from streaming.deliveries.reader import READ_AT_ONCE, ROW, as_delivered, with_places, without_places
 
 
 class DaysReader:
@@ -88,9 +88,7 @@ class DaysReader:
         rows = placed.where((unit > since.unit) | (row >= since.row)).where((unit < until.unit) | (row < until.row))
         dead = self._dead_letters.pending(ledger.generation, ledger.delivered)
         if dead:
-            places = [(letter["origin"]["unit"], letter["origin"]["row"]) for letter in dead]
-            refused = spark.createDataFrame(places, f"{UNIT} bigint, {ROW} int")
-            rows = rows.join(F.broadcast(refused), [UNIT, ROW], "left_anti")
+            rows = without_places(rows, [place_of(letter) for letter in dead])
         return as_delivered(rows.orderBy(UNIT, ROW), self._delivery, {ROW: row.cast("bigint")})
 
     def _of_days(self, rows: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Dead letters of a delivery: rows that the target refused, with payload, error and place, kept until they arrive."""
+"""Dead letters of a delivery: rows that the target refused or that cannot be computed, kept until they arrive."""
 
 from __future__ import annotations
 
@@ -101,6 +101,12 @@ class DeadLetters:
         for attempt in attempts(table):
             with attempt:
                 table.delete(f"generation = {generation} and batch <= {through}")
+
+    def places(self) -> list[Cursor]:
+        """The places of the rows that they are of, of whatever generation."""
+        table = delta.open_table(self.uri)
+        origins = [] if table is None else delta.contents(table, columns=["origin"])["origin"].to_pylist()
+        return [Cursor(origin["unit"], origin["row"]) for origin in origins]
 
     def count(self) -> int:
         """How many there are."""

@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 
 from streaming.declare import Delivery
 from streaming.deliveries.changes import ChangesOutbox
+from streaming.deliveries.computed import value_of
 from streaming.deliveries.ledger import Ledger
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
-from streaming.deliveries.reader import ROW, as_delivered, with_places
+from streaming.deliveries.reader import ROW, as_delivered, with_places, without_places
 from streaming.sinks import REVISION
 
 _ROWS_AT_ONCE = 250_000
@@ -53,15 +54,12 @@ def _every(
     unit, row = F.col(UNIT), F.col(ROW)
     begun = (unit > ledger.begins_at) | (row >= ledger.skipped_rows)
     placed = with_places(rows, outbox).where(begun & ((unit < ledger.unit) | (row < ledger.row)))
-    if not dead:
-        return placed
-    places = spark.createDataFrame([(place.unit, place.row) for place in dead], f"{UNIT} bigint, {ROW} int")
-    return placed.join(F.broadcast(places), [UNIT, ROW], "left_anti")
+    return without_places(placed, dead) if dead else placed
 
 
 def _newest_of_keys(rows: DataFrame, outbox: Outbox, delivery: Delivery) -> DataFrame:
     """Of each key the row of the greatest revision; of several, the one that was delivered last."""
-    key = [F.expr(delivery.selected[name]) for name in delivery.identity]
+    key = [value_of(name, delivery, UNIT) for name in delivery.identity]
     within = [(F.col(each) if isinstance(each, str) else each).desc() for each in outbox.order]
     order = SortedBy.partitionBy(*key).orderBy(F.desc_nulls_last(REVISION), F.desc(UNIT), *within)
     return rows.withColumn(_NEWEST, F.row_number().over(order)).where(F.col(_NEWEST) == 1)

@@ -32,11 +32,16 @@ def new(rows: pa.Table, since: Cursor) -> Held:
 
 def retried(spark: SparkSession, reader: Reader, dead: Sequence[DeadLetter]) -> Held:
     """The rows behind some dead letters, as the delivery selects them now; those not to be delivered are left out."""
-    tried = {Cursor(row["origin"]["unit"], row["origin"]["row"]): int(row["attempt"]) for row in dead}
+    tried = {place_of(row): int(row["attempt"]) for row in dead}
     rows = reader.at(spark, list(tried))
     pairs = zip(rows[UNIT].to_pylist(), rows[ROW].to_pylist(), strict=True)
     places = [Cursor(unit, row) for unit, row in pairs]
     return Held(rows.drop_columns([ROW]), places, [tried[place] for place in places])
+
+
+def place_of(letter: DeadLetter) -> Cursor:
+    """The place of the row that a dead letter is of."""
+    return Cursor(letter["origin"]["unit"], letter["origin"]["row"])
 
 
 def first_of(dead: Sequence[DeadLetter], most: int) -> tuple[int, int]:

@@ -11,16 +11,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
-from streaming.base import optional_micros
+from streaming.base import DAY, optional_micros
 from streaming.declare import CORRECTIONS, Delivery, Operator
 from streaming.deliveries.changing import Changing, Look, chosen
+from streaming.deliveries.computed import may_fail
 from streaming.deliveries.seen import NOTHING_CLOSED, Seen
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, generation_of
 from streaming.sinks import RESULT_ID
+from streaming.spark import guarded
 from streaming.tables import delta
 
-_PLACE = "_place"
+_PLACE, _OWN = "_place", "_own"
 Corrects = TypeVar("Corrects", bound=Operator)
 
 
@@ -44,7 +46,11 @@ class Keyless(Changing):
         if not self.key:
             return rows.withColumn(RESULT_ID, _text(own))
         of_key = SortedBy.partitionBy(RESULT_ID).orderBy(*(column.desc() for column in order))
-        with_ids = rows.withColumn(RESULT_ID, _text([F.expr(sql) for sql in self.key]))
+        by_key = _text([F.expr(sql) for sql in self.key])
+        if any(may_fail(sql, self.delivery) for sql in self.key):
+            # Results of which the key cannot be computed share none, as each is a dead letter of its own.
+            by_key = F.coalesce(guarded(by_key, DAY)["value"], _OWN)
+        with_ids = rows.withColumn(_OWN, _text(own)).withColumn(RESULT_ID, by_key).drop(_OWN)
         return with_ids.withColumn(_PLACE, F.row_number().over(of_key)).where(F.col(_PLACE) == 1).drop(_PLACE)
 
 

@@ -10,6 +10,7 @@ from datetime import date, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from streaming.declare import Delivery
+from streaming.deliveries.computed import chosen_rows
 
 UNIT = "_unit"
 """The column that numbers the unit of a row."""
@@ -20,7 +21,7 @@ def wanted(rows: DataFrame, delivery: Delivery) -> DataFrame:
 
     Changes are made of those results for which the condition holds: of a deleted one there is nothing to ask.
     """
-    return rows if delivery.where is None or delivery.what == "current" else rows.where(delivery.where)
+    return rows if delivery.what == "current" else chosen_rows(rows, delivery, UNIT)
 
 
 @dataclass(frozen=True, order=True)

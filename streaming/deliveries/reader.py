@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from streaming.base import SinkError
 from streaming.declare import Delivery
+from streaming.deliveries.computed import selected_columns
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
 from streaming.sinks import CHANGE, REASON, REVISION, TIME
 
@@ -92,10 +93,10 @@ class Reader:
 
 
 def as_delivered(frame: DataFrame, delivery: Delivery, more: Mapping[str, Column] | None = None) -> DataFrame:
-    """The columns of a batch, and `more`."""
+    """The columns of a batch, and `more`; why a row cannot be computed is among them where one may fail."""
     change_columns = [CHANGE, REASON] if delivery.what == "current" else []
-    selected = [F.expr(text).alias(name) for name, text in delivery.selected.items()]
     others = [column.alias(name) for name, column in (more or {}).items()]
+    selected = selected_columns(frame, delivery, UNIT)
     return frame.select(UNIT, REVISION, TIME, *change_columns, *others, *selected)
 
 
@@ -103,6 +104,12 @@ def with_places(frame: DataFrame, outbox: Outbox) -> DataFrame:
     """With the number of each row within its unit, in the column `_row`; `frame` has all rows of its units."""
     order = SortedBy.partitionBy(UNIT).orderBy(*outbox.order)
     return frame.withColumn(ROW, F.row_number().over(order) - 1)
+
+
+def without_places(placed: DataFrame, places: Sequence[Cursor]) -> DataFrame:
+    """Those of the numbered rows that `with_places` gave which are at none of the places."""
+    others = placed.sparkSession.createDataFrame([(at.unit, at.row) for at in places], f"{UNIT} bigint, {ROW} int")
+    return placed.join(F.broadcast(others), [UNIT, ROW], "left_anti")
 
 
 def places_of(rows: pa.Table, since: Cursor) -> list[Cursor]:

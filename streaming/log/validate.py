@@ -38,13 +38,12 @@ from streaming.declare import ConditionRule, Rule, Stream
 from streaming.formats import UNKNOWN, UNREADABLE, WRONG
 from streaming.log.conditions import condition_reasons
 from streaming.log.origin import origin_type
-from streaming.spark import guarded, refusal
+from streaming.spark import guarded, named_values, refusal
 
 _WHY_NOT = "_why_not_"
 """Begins the column that says why a derived column, whose name follows, has no value; null where it may have one."""
 _BESIDE = "_raw"
 """A column that all parsed rows have, as `guarded` asks for."""
-_LONGEST_VALUE = 200
 """Characters of a value in a reason; the payload of the row has all of them."""
 
 
@@ -148,16 +147,7 @@ class RowValidator:
         return F.concat(F.lit(f"{by}: {what}{', of ' if of else ''}"), self._values(of))
 
     def _values(self, of: Sequence[str]) -> Column:
-        """Columns with their values, such as `a=1, code='x', b=null`."""
-        values = (self._value(name) for name in of)
-        return F.concat_ws(", ", *(F.concat(F.lit(f"{name}="), value) for name, value in zip(of, values, strict=True)))
-
-    def _value(self, name: str) -> Column:
-        column, quote = F.col(f"`{name}`"), F.lit("'" if self._stream.types.get(name) == "string" else "")
-        # Bytes of whatever encoding may be among them.
-        text = F.make_valid_utf8(column.cast("string"))
-        cut = F.when(F.length(text) > _LONGEST_VALUE, F.concat(F.substring(text, 1, _LONGEST_VALUE), F.lit("...")))
-        return F.coalesce(F.concat(quote, F.coalesce(cut, text), quote), F.lit("null"))
+        return named_values(of, {name for name in of if self._stream.types.get(name) == "string"})
 
     def _retention_reason(self, kept_from: date) -> Column:
         time = self._stream.event_time

@@ -35,7 +35,7 @@ class Question:
     """`columns` and their values in `row` are what the call is handed; `key` is the idempotency key.
 
     `identity` is what rows that share the question have in common. `attempts`, `asked_at` and `error` tell how it
-    stands while it waits.
+    stands while it waits. One that has an error before its first attempt cannot be asked.
     """
 
     identity: Hashable
@@ -60,8 +60,18 @@ class Question:
         return ended is not None and not ended.final
 
     @property
+    def cannot_be_asked(self) -> bool:
+        """Whether there is nothing to hand to a call."""
+        return self.error is not None and self.attempts == 0
+
+    @property
     def _ended(self) -> Answer | None:
         return self.future.result() if self.future is not None and self.future.done() else None
+
+    def fail(self, now: int) -> None:
+        """Let the error be its answer, without asking."""
+        self.asked_at = now
+        self.settle(Answer(None, self.attempts, now, now, "error", self.error))
 
     def settle(self, answer: Answer) -> None:
         """Give it an answer without asking."""

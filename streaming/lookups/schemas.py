@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DateType, StructField, StructType
 
 from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT
 from streaming.declare import FAILED, PENDING, Enriched
+from streaming.spark import failure_of, guarded
 
 STEP_COLUMN = "_step"
 ASKED_AT, ANSWERED_AT, ATTEMPT, ATTEMPTS = "_asked_at", "_answered_at", "_attempt", "_attempts"
@@ -26,10 +29,34 @@ _FAILURE = [pa.field("kind", pa.string()), pa.field("error", pa.string()), pa.fi
 
 
 def select_rows(enriched: Enriched, rows: DataFrame) -> DataFrame:
-    """What is selected of rows of the log, and where each is from."""
-    selected = enriched.selected.selected(enriched.of.columns)
-    values = [F.expr(f"({sql}\n)").alias(name) for name, sql in selected.items()]
-    return rows.select(*values, F.col(f"`{enriched.of.event_time}`").alias(AT), BATCH, ORIGIN)
+    """What is selected of rows of the log, null where it cannot be computed, and where each is from."""
+    return rows.select(*_selected(enriched, rows))
+
+
+def rows_to_ask_for(enriched: Enriched, rows: DataFrame) -> DataFrame:
+    """What `select_rows` gives, and `_error`: which column of a row cannot be computed, null where all can."""
+    failures = [
+        failure_of(rows, f"column {name!r}", sql, _value(sql), BATCH)
+        for name, sql in enriched.selected.selected(enriched.of.columns).items()
+        if _may_fail(sql, rows)
+    ]
+    return rows.select(*_selected(enriched, rows), F.coalesce(*failures, F.lit(None).cast("string")).alias(ERROR))
+
+
+def _selected(enriched: Enriched, rows: DataFrame) -> Iterator[Column]:
+    for name, sql in enriched.selected.selected(enriched.of.columns).items():
+        value = guarded(_value(sql), BATCH)["value"] if _may_fail(sql, rows) else _value(sql)
+        yield value.alias(name)
+    yield from (F.col(f"`{enriched.of.event_time}`").alias(AT), F.col(BATCH), F.col(ORIGIN))
+
+
+def _value(sql: str) -> Column:
+    return F.expr(f"({sql}\n)")
+
+
+def _may_fail(sql: str, rows: DataFrame) -> bool:
+    """Whether it is more than a column, which costs nothing."""
+    return sql.strip("`") not in rows.columns
 
 
 def selected_schema(enriched: Enriched, log: DataFrame) -> pa.Schema:

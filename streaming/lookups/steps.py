@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -22,13 +23,14 @@ from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after, head
 from streaming.lookups.cache import Cache
 from streaming.lookups.calls import Calls, await_all, await_any
-from streaming.lookups.question import Answer
+from streaming.lookups.question import Answer, Question
 from streaming.lookups.reached import Place, Reached, rows_between, taken
 from streaming.lookups.schemas import (
     ATTEMPTS,
+    ERROR,
     REQUEST,
     STEP_COLUMN,
-    select_rows,
+    rows_to_ask_for,
     selected_schema,
     spark_schema,
     table_schemas,
@@ -145,12 +147,20 @@ class EnrichedSteps:
                 ) from error
 
     def _ask(self, rows: pa.Table) -> None:
-        new, now = self._waiting.add(rows), to_micros(self._now())
+        new, now = self._wait_for(rows), to_micros(self._now())
         for question in new:
             answer = None if self._cache is None else self._cache.get(question.identity, now)
-            if answer is not None:
+            if answer is not None and question.answer is None:
                 question.settle(answer)
         self._calls.ask([question for question in new if question.future is None])
+
+    def _wait_for(self, rows: pa.Table, keys: Sequence[str] | None = None) -> list[Question]:
+        """Let rows wait that have `_error` as well; those that cannot be asked for have failed with it."""
+        new = self._waiting.add(rows.select(self._selected.names), keys, rows[ERROR].to_pylist())
+        for question in new:
+            if question.cannot_be_asked:
+                question.fail(to_micros(self._now()))
+        return new
 
     def _answer(self, answer: Answer | None, identity: Hashable) -> Answer:
         assert answer is not None
@@ -199,10 +209,15 @@ class EnrichedSteps:
         assert pending is not None
         rows = delta.contents(pending, columns=self._schemas[PENDING].names).cast(self._schemas[PENDING])
         attempts = dict(zip(places_of(rows), rows[ATTEMPTS].to_pylist(), strict=True))
-        self._waiting.add(rows.select(self._selected.names), rows[REQUEST].to_pylist())
+        # The error of an attempt is told, and the row asked for once more.
+        unasked = pc.if_else(pc.equal(rows[ATTEMPTS], 0), rows[ERROR], None)
+        self._wait_for(
+            rows.select(self._selected.names).append_column(ERROR, unasked),
+            rows[REQUEST].to_pylist(),
+        )
         if stood.place != self._at:
             batches = batches_after(self._lake, self._enriched.of, stood.place.through)
-            self._waiting.add(self._read(stood.place, self._at, rows_between(stood.place, self._at, batches)))
+            self._wait_for(self._read(stood.place, self._at, rows_between(stood.place, self._at, batches)))
         done = {
             place
             for suffix in _OUTPUTS
@@ -232,14 +247,15 @@ class EnrichedSteps:
         return rows.toArrow().cast(pa.schema([self._selected.field(name) for name in (BATCH, ORIGIN)]))
 
     def _read(self, at: Place, until: Place, count: int) -> pa.Table:
-        """The selected rows between two places, `count` in number, in the order of the log."""
+        """The rows to ask for between two places, `count` in number, in the order of the log."""
+        schema = self._selected.append(pa.field(ERROR, pa.string()))
         if not count:
-            return self._selected.empty_table()
-        rows = select_rows(self._enriched, self._log.with_batches(self._spark, at.through, until.last))
+            return schema.empty_table()
+        rows = rows_to_ask_for(self._enriched, self._log.with_batches(self._spark, at.through, until.last))
         ordered = rows.coalesce(1).sortWithinPartitions(BATCH, ORIGIN)
         if at.row or until.row:
             ordered = ordered.offset(at.row).limit(count)
-        return ordered.toArrow().cast(self._selected)
+        return ordered.toArrow().cast(schema)
 
     def _created(self, suffix: str) -> str:
         schema = spark_schema(self._schemas[suffix], partitioned=suffix != PENDING)

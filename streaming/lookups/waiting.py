@@ -34,20 +34,28 @@ class Waiting:
         """Each question that has no answer yet, once."""
         return list({id(each): each for each in self.questions if each.answer is None}.values())
 
-    def add(self, rows: pa.Table, keys: Sequence[str] | None = None) -> list[Question]:
-        """Let further rows wait; returns the questions that are new. `keys` are those with which they were asked."""
+    def add(
+        self, rows: pa.Table, keys: Sequence[str] | None = None, errors: Sequence[str | None] | None = None
+    ) -> list[Question]:
+        """Let further rows wait; returns the questions that are new.
+
+        `keys` are those with which they were asked. `errors` say of each row why it cannot be asked for, or are None:
+        such a row shares no question.
+        """
         open_ = {each.identity: each for each in self.unanswered} if self._enriched.key else {}
         columns = [python_values(rows[name]) for name in self._asked]
         new: list[Question] = []
         rows = rows.cast(self.rows.schema)
         for number, (place, values) in enumerate(zip(places_of(rows), zip(*columns, strict=True), strict=True)):
-            identity = values if self._enriched.key else place
-            question = open_.get(identity)
+            error = None if errors is None else errors[number]
+            shares = self._enriched.key and error is None
+            identity = values if shares else place
+            question = open_.get(identity) if shares else None
             if question is None:
                 key = request_key(self._enriched, *place) if keys is None else keys[number]
-                question = Question(identity, self._asked, values, key)
+                question = Question(identity, self._asked, values, key, error=error)
                 new.append(question)
-                if self._enriched.key:
+                if shares:
                     open_[identity] = question
             self.questions.append(question)
         self.rows = pa.concat_tables([self.rows, rows])

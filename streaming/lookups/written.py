@@ -57,8 +57,9 @@ class StepFiles:
         questions = waiting.questions
         columns: dict[str, list[Any]] = {
             ASKED_AT: [each.asked_at for each in questions],
-            ATTEMPTS: [each.attempts for each in questions],
+            # Before the attempts, as a call that fails meanwhile must not look like one that could not be asked.
             ERROR: [each.error for each in questions],
+            ATTEMPTS: [each.attempts for each in questions],
             REQUEST: [each.key for each in questions],
         }
         files = TaskFiles(self._uris[PENDING], self._schemas[PENDING])

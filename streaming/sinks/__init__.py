@@ -11,6 +11,7 @@ from streaming.sinks.rest import Rest
 from streaming.sinks.sink import (
     CHANGE,
     DELETE,
+    FAILURE,
     REASON,
     RESULT_ID,
     REVISION,
@@ -29,6 +30,7 @@ from streaming.sinks.two_phase import TwoPhase
 __all__ = [
     "CHANGE",
     "DELETE",
+    "FAILURE",
     "REASON",
     "RESULT_ID",
     "REVISION",

@@ -17,11 +17,13 @@ Guarantee = Literal["exactly once", "at least once"]
 """What a target promises when a batch is delivered again: `exactly once` where it is transactional or idempotent."""
 
 REVISION, TIME, CHANGE, REASON = "_revision", "_time", "_change", "_reason"
+FAILURE = "_failure"
 """Columns that every batch has beside what is selected, and the two more of a batch of changes.
 
 `_revision` (bigint) orders the rows of one key: a row never replaces one of a higher revision. `_time` (UTC) is the
 event time of the row, or the start of its window. `_change` is `upsert` or `delete`; `_reason` says why: `first`,
-`update` or `correction`.
+`update` or `correction`. `_failure` is there where a row may be one that cannot be computed, and says why; no target
+is given such a row.
 """
 
 RESULT_ID = "_result_id"
@@ -70,11 +72,12 @@ class NumberedBatch:
         return replace(self, rows=self.rows.take(pa.array(positions, pa.int64())))
 
     def unwritable(self) -> list[RefusedRow]:
-        """The rows that no target is given, for nobody could read them back.
+        """The rows that no target is given, as they could not be computed, or nobody could read them back.
 
-        A map in them has one key twice, or a text is no UTF-8.
+        In the latter a map has one key twice, or a text is no UTF-8.
         """
-        reasons: dict[int, str] = {}
+        failures = self.rows[FAILURE].to_pylist() if FAILURE in self.rows.column_names else []
+        reasons = {position: why for position, why in enumerate(failures) if why is not None}
         for name in self.selected.column_names:
             for position, broken in enumerate(has_broken_text(self.rows[name])):
                 if broken:

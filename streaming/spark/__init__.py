@@ -23,6 +23,7 @@ from streaming.spark.guard import first_failure, guarded, holds, refusal
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, S3, JarGroup
 from streaming.spark.jars import add_jars, add_storage, are_there, jars_folder, jars_of, spark_jars, storage_jars
 from streaming.spark.java import require_java
+from streaming.spark.named_values import failure_of, named_values
 from streaming.spark.ordered_files import ordered
 from streaming.spark.row_values import row_values
 from streaming.spark.session import lenient_session, mark_tasks, start_session
@@ -49,6 +50,7 @@ __all__ = [
     "copy_checkpoint",
     "exists",
     "failed_expression",
+    "failure_of",
     "first_failure",
     "forget_after",
     "function_errors",
@@ -62,6 +64,7 @@ __all__ = [
     "lenient_session",
     "make_checkpoint",
     "mark_tasks",
+    "named_values",
     "newest_committed",
     "newest_compaction",
     "newest_planned",

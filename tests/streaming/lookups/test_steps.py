@@ -136,6 +136,41 @@ def test_rows_of_a_key_share_a_call_and_answers_are_kept(spark: SparkSession, co
     assert rows(spark, copied, "id", "name", "_cached", of=by_id)[-2:] == [("d", "D", False), ("d", "D", True)]
 
 
+def test_a_row_of_which_the_selection_cannot_be_computed_fails_without_a_call_and_stops_no_other(
+    spark: SparkSession, copied: Lake
+) -> None:
+    """`b` cannot be computed; it waits behind `bad` when the process ends, and the next one knows why it fails."""
+    part = replace(asked, select={"id": "id", "part": "6 div (n - 3)"})
+    steps = follow(spark, copied, part)
+    next(steps)
+    steps.close()  # type: ignore[attr-defined]
+    why = "column 'part' cannot be computed: 6 div (n - 3), of n=3"
+    assert rows(spark, copied, "id", "part", "_attempts", "_error", of=part, side="pending")[:3] == [
+        *(("bad", -3, 1, "ValueError: bad"), ("none", -6, 1, None), ("b", None, 0, why))
+    ]
+    list(follow(spark, copied, part))
+    assert CALLS["b"] == 0
+    assert rows(spark, copied, "id", "kind", "error", "attempts", of=part, side="failed") == [
+        *(("bad", "error", "ValueError: bad", 2), ("b", "error", why, 0))
+    ]
+    assert rows(spark, copied, "id", "name", of=part)[:3] == [("a", "A"), ("none", None), ("c", "C")]
+    assert all(finding.holds for finding in audit(spark, copied, Pipeline(events, (part,))))
+
+    # Rows of which the key cannot be computed have no key in common.
+    by_id = {"id": "if(n in (1, 3), raise_error('no id'), id)"}
+    keyed = replace(asked, name="keyed", select=by_id, key=("id",), cache="1 hour", on_failure="null", retries=0)
+    CALLS.clear()
+    list(follow(spark, copied, keyed))
+    assert Counter({"a": 1, "none": 1, "c": 1}) == CALLS
+    refused = f"column 'id' cannot be computed: {by_id['id']}, of "
+    assert rows(spark, copied, "id", "name", "_error", of=keyed)[:4] == [
+        ("a", "A", None),
+        (None, None, refused + "id='bad', n=1"),
+        ("none", None, None),
+        (None, None, refused + "id='b', n=3"),
+    ]
+
+
 def test_a_batch_with_more_rows_than_may_wait_is_taken_in_pieces(
     spark: SparkSession, copied: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

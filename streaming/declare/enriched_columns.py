@@ -40,7 +40,7 @@ def asked_columns(answered: bool) -> Iterator[ColumnSpec]:
     yield ColumnSpec("_asked_at", "When the answer, or the last attempt at one, was asked for.", "timestamp")
     yield ColumnSpec("_answered_at", "When it came, or was given up.", "timestamp")
     if answered:
-        yield ColumnSpec("_attempt", "Which attempt was answered, from 1 on; 0 where a column cannot be computed.", "int")
+        yield ColumnSpec("_attempt", "Which attempt was answered, from 1 on; 0 where none was made.", "int")
         yield ColumnSpec("_cached", "Whether the answer to an earlier row of the same key was taken.", "boolean")
         yield ColumnSpec("_error", "Why there is no answer, where defaults or nulls take its place.", "string")
     yield ColumnSpec("_version", "The declared version of the call.", "int")

@@ -76,7 +76,7 @@ def _dead_letters(spark: SparkSession, lake: Lake, delivery: Delivery) -> DataFr
     _check_now(lake, delivery.name)
     uri = lake.table(delivery, DEAD)
     if not delta.exists(uri):
-        raise ViewError(f"delivery {delivery.name!r} has no dead letters: its target has refused no row so far.")
+        raise ViewError(f"delivery {delivery.name!r} has no dead letters: no row was refused so far, or failed.")
     return delta.read(spark, uri).orderBy("generation", "batch", "position")
 
 

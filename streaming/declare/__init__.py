@@ -6,7 +6,7 @@ from streaming.declare.callables import check_callable, described
 from streaming.declare.co_grouped import CoGrouped, CoGroupFunction
 from streaming.declare.columns import ColumnSpec, log_columns
 from streaming.declare.condition_rule import ConditionRule
-from streaming.declare.delivered import CHANGES, DEAD, PROGRESS, What
+from streaming.declare.delivered import CHANGES, DEAD, DEAD_LETTER, PROGRESS, What
 from streaming.declare.delivery import Delivery
 from streaming.declare.enriched import Enriched, LookupRequest
 from streaming.declare.functions import RowFunction, WindowFunction
@@ -51,6 +51,7 @@ __all__ = [
     "CORRECTIONS",
     "CURRENT",
     "DEAD",
+    "DEAD_LETTER",
     "EACH_BATCH",
     "ELEMENT",
     "FAILED",

@@ -44,7 +44,8 @@ class Delivery:
 
     `guarantee`: what the delivery relies on; a target that promises less is refused. Left out, the target's own.
 
-    Dead letters, which the target refused row by row, are in the table `<name>_dead`.
+    Dead letters, which the target refused row by row or for which `select` or `where` fails, are in the table
+    `<name>_dead`.
 
     Raises:
         DeclarationError: there is no such thing to deliver, an unknown column, or a target that cannot take it.

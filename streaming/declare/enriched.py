@@ -67,7 +67,8 @@ class Enriched(Operator):
 
     An attempt takes at most `timeout`; `retries` more follow, each later than the one before. What then has no answer
     goes to the side output `failed` with why (`on_failure="side"`), or to the results with nulls or defaults, and
-    `_error`. Rows that wait are in the table `pending` and are worked off by later steps.
+    `_error`; so does a row of which a selected column cannot be computed, without an attempt. Rows that wait are in the
+    table `pending` and are worked off by later steps.
 
     `order="arrival"`: rows come out in the order of the log, so one that waits holds back those behind it. `"as they
     come"`: each as soon as it has its answer; a stream that follows the table may find it late by its own clock.

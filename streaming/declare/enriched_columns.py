@@ -9,8 +9,8 @@ from streaming.declare.columns import ColumnSpec
 
 FAILURE = {
     "kind": ("string", "Why there is no answer: `timeout` or `error`."),
-    "error": ("string", "What the last attempt ended with."),
-    "attempts": ("int", "How often it was asked."),
+    "error": ("string", "What the last attempt ended with, or which column cannot be computed."),
+    "attempts": ("int", "How often it was asked; 0 where a column cannot be computed."),
 }
 """What the side output of failures tells of each, with types and meanings."""
 
@@ -40,7 +40,7 @@ def asked_columns(answered: bool) -> Iterator[ColumnSpec]:
     yield ColumnSpec("_asked_at", "When the answer, or the last attempt at one, was asked for.", "timestamp")
     yield ColumnSpec("_answered_at", "When it came, or was given up.", "timestamp")
     if answered:
-        yield ColumnSpec("_attempt", "Which attempt was answered, from 1 on.", "int")
+        yield ColumnSpec("_attempt", "Which attempt was answered, from 1 on; 0 where none was made.", "int")
         yield ColumnSpec("_cached", "Whether the answer to an earlier row of the same key was taken.", "boolean")
         yield ColumnSpec("_error", "Why there is no answer, where defaults or nulls take its place.", "string")
     yield ColumnSpec("_version", "The declared version of the call.", "int")
@@ -53,5 +53,5 @@ def pending_columns() -> Iterator[ColumnSpec]:
     """What is kept of a row that waits."""
     yield ColumnSpec("_asked_at", "When it was asked for last; null where it waits for its turn.", "timestamp")
     yield ColumnSpec("_attempts", "How many attempts were begun.", "int")
-    yield ColumnSpec("_error", "What the last attempt ended with.", "string")
+    yield ColumnSpec("_error", "What the last attempt ended with, or which column cannot be computed.", "string")
     yield ColumnSpec("_request", "The idempotency key with which it is asked for.", "string")

@@ -45,7 +45,7 @@ class DeadLetters:
         self.uri = lake.table(delivery, DEAD)
         self._now = now
         self._recorded = recorded_by(delivery)
-        self._about = f"Rows that the target of delivery {delivery.name} refused"
+        self._about = f"Rows of delivery {delivery.name} that its target refused, or that cannot be computed"
 
     def put_aside(
         self,

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from streaming.base import ORIGIN, ErasureError
+from streaming.declare import DEAD_LETTER
 from streaming.tables import Split
 
 TEXTS = ("_raw", "payload", "row", "_request")
@@ -48,6 +49,9 @@ class Person:
                 parts.append(F.col(f"`{field.name}`").cast("string") == self.value)
             elif isinstance(field.dataType, StructType | ArrayType | MapType) and field.name != ORIGIN:
                 parts.append(F.to_json(F.struct(F.col(f"`{field.name}`"))).rlike(self._field))
+        if {*DEAD_LETTER} <= {*frame.columns} and "payload" in texts:
+            # What could not be computed of a row is not in its payload; the error has what it was made from.
+            parts.append(self.field_of(F.col("payload")).isNull() & F.col("error").rlike(self._word))
         conditions = (F.coalesce(part, F.lit(False)) for part in parts)
         return reduce(Column.__or__, conditions, F.lit(False))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -22,6 +23,7 @@ from streaming.declare.pipeline import Pipeline
 from streaming.declare.rule import Rule
 from streaming.declare.selected import Selected
 from streaming.declare.windowed import Windowed
+from streaming.deliveries.dead_letters import SCHEMA
 from streaming.lake.lake import Lake
 from streaming.operations.doctor import examine
 from streaming.operations.erasure import erasing, removing
@@ -140,6 +142,20 @@ def test_a_value_of_any_letters_is_told_in_a_nested_column(name: str) -> None:
     nested = json.dumps({"who": {"id": name}}, ensure_ascii=False, separators=(",", ":"))
     assert re.search(Person("id", name)._field, nested)
     assert not re.search(Person("id", f"{name}x")._field, nested)
+
+
+def test_a_dead_letter_without_the_column_is_told_by_the_values_that_could_not_be_computed(spark: SparkSession) -> None:
+    why = "column 'per' cannot be computed: 1 / length(id), of id='ada'"
+    told = {
+        0: ('{"per":null}', why),
+        1: ('{"id":null,"per":null}', why),
+        2: ('{"id":"eve"}', why),
+        3: ("{}", "of id='adam'"),
+    }
+    letters = [{"batch": batch, "payload": payload, "error": error} for batch, (payload, error) in told.items()]
+    rows = [{name: letter.get(name) for name in SCHEMA.names} for letter in letters]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
+    assert [row["batch"] for row in frame.where(ADA.matches(frame)).collect()] == [0, 1]
 
 
 def test_the_proof_names_what_was_removed_and_the_record_names_nobody(erased: tuple[Lake, Any, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -13,11 +14,12 @@ from platform_assets.events.backlog import backlog_metadata
 from platform_assets.events.metadata import counted
 from platform_assets.partitions import add_days
 from streaming import Lake, Stream, Windowed, plan
-from streaming.declare import FAILED, LATE, Operator
+from streaming.base import WINDOW
+from streaming.declare import FAILED, LATE, Operator, TwoSided
 from streaming.log import head, read_batches, read_log, rejected
 from streaming.operators import runtime_of
 from streaming.tables import days_of, delta
-from streaming.views import corrected_through, late_pairs
+from streaming.views import corrected_through, possible_pairs
 
 
 def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str, Any]:
@@ -68,7 +70,9 @@ def _count_late_rows(
     runtime = runtime_of(operator, lake)
     counts: dict[str, int] = {}
     if all(delta.exists(lake.log(stream)) for stream in operator.reads):
-        rows = runtime.readable[LATE](spark)
+        # What cannot be computed of a row stops no count: the correction of its day tells it.
+        told = replace(operator, on_error="side") if isinstance(operator, TwoSided) else operator
+        rows = runtime_of(told, lake).readable[LATE](spark)
         time = "window_start" if "window_start" in rows.columns else "_at"
         side = next(name for name in ("_side", "_stream", "stream") if name in rows.columns)
         groups = rows.groupBy(F.to_date(time).alias("day"), F.col(side).alias("of")).count().orderBy("day", "of")
@@ -103,5 +107,6 @@ def _count_late_pairs(instance: dg.DagsterInstance, spark: SparkSession, lake: L
 
 
 def _late_per_day(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, int]:
-    days = late_pairs(read_log(spark, lake, view.of), view).groupBy("window_day").count()
-    return {row["window_day"].isoformat(): row["count"] for row in days.orderBy("window_day").collect()}
+    late = possible_pairs(read_log(spark, lake, view.of), view).where("_late")
+    days = late.groupBy(F.to_date(f"{WINDOW}.start").alias("day")).count()
+    return {row["day"].isoformat(): row["count"] for row in days.orderBy("day").collect()}

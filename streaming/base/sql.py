@@ -13,6 +13,9 @@ from sqlglot.tokens import TokenType
 
 from streaming.base.errors import DeclarationError
 
+PARSER_ERRORS = (SqlglotError, LookupError, RecursionError, ValueError, ArithmeticError, TypeError, AttributeError)
+"""The errors that the parser raises for text that is no SQL: for most of it its own, for some those of Python."""
+
 _NAME_OR_LETTER = re.compile(r"(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\w+(?=:))|.", re.DOTALL)
 """In the text of a type a name or a comment, which is kept as it is, or one character of anything else."""
 
@@ -40,7 +43,7 @@ def columns_of(ddl: str) -> tuple[Column, ...]:
         raise DeclarationError(f"the schema is {ddl!r}, a {type(ddl).__name__}; write it as text, such as 'id string'.")
     try:
         table = sqlglot.parse_one(f"CREATE TABLE t ({ddl}\n)", dialect="spark")
-    except SqlglotError as error:
+    except PARSER_ERRORS as error:
         raise _unreadable("schema", ddl, error) from error
     _check_definitions(ddl, table)
     columns = tuple(
@@ -108,8 +111,7 @@ def names_in(expression: str) -> frozenset[str]:
         )
     try:
         trees = sqlglot.parse(expression, dialect="spark")
-    # The parser indexes past the arguments of a function that has too few.
-    except (SqlglotError, IndexError) as error:
+    except PARSER_ERRORS as error:
         raise _unreadable("expression", expression, error) from error
     if len(trees) != 1 or trees[0] is None:
         raise DeclarationError(
@@ -145,5 +147,6 @@ def check_names(what: str, expression: str, valid: tuple[str, ...]) -> None:
 
 
 def _unreadable(kind: str, text: str, error: Exception) -> DeclarationError:
-    detail = "; ".join(str(entry.get("description")) for entry in getattr(error, "errors", [])) or "not SQL"
+    told = "it is nested too deeply" if isinstance(error, RecursionError) else "not SQL"
+    detail = "; ".join(str(entry.get("description")) for entry in getattr(error, "errors", [])) or told
     return DeclarationError(f"cannot read the {kind} {text!r}: {detail}. Write it as Spark SQL.")

@@ -17,6 +17,7 @@ from streaming.declare.keyed import Keyed, Order, micros
 from streaming.declare.keyed_columns import REPLACES_FROM, REPLACES_UNTIL, SESSION_START, through_column
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
+from streaming.declare.on_error import OnError
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.packages import modules, package_of, packages
 from streaming.declare.pinned import Pinned
@@ -83,6 +84,7 @@ __all__ = [
     "Keyed",
     "Limits",
     "LookupRequest",
+    "OnError",
     "Operator",
     "Order",
     "Pinned",

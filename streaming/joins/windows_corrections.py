@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from functools import partial, reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import DAY, RETRACTED, WINDOW, ViewError, date_literal, literal
-from streaming.declare import CORRECTIONS, CoGrouped, TwoSided, WindowJoined
+from streaming.declare import CORRECTIONS, CoGrouped, Stream, TwoSided, WindowJoined
 from streaming.joins.windows_late import logs_of
 from streaming.joins.windows_plan import is_closed, late_days, until
 from streaming.joins.windows_results import failed_pairs, finish
-from streaming.joins.windows_rows import LATE, group, pairs
+from streaming.joins.windows_rows import LATE, group, pairs, possible_pairs
 from streaming.lake import Lake
 from streaming.operators import (
     Reached,
@@ -30,7 +30,7 @@ from streaming.operators import (
     whole_since,
 )
 from streaming.tables import delta
-from streaming.views import kind_of, retract_others
+from streaming.views import kind_of, last_end, retract_others
 
 _LATE_ROWS = "_late_rows"
 
@@ -67,7 +67,8 @@ def correct(
     logs = logs_of(spark, lake, operator)
 
     def correct_day(day: date) -> int:
-        rows = correction(logs, operator, day, at).withColumn("_corrected_at", literal(now()))
+        rows = correction(_rows_of_sessions(logs, operator, day), operator, day, at)
+        rows = rows.withColumn("_corrected_at", literal(now()))
         return delta.replace_days(
             rows,
             create_table(lake, operator, CORRECTIONS, rows.schema),
@@ -80,6 +81,15 @@ def correct(
     return each_day(operator, days, correct_day, on_day)
 
 
+def _rows_of_sessions(logs: Mapping[str, DataFrame], operator: TwoSided, day: date) -> Mapping[str, DataFrame]:
+    """Rows up to the end of the last session of the day: what fails for a later one is not of the day."""
+    if not operator.window.merging:
+        return logs
+    near = {name: rows.where(operator.window.rows_for_day(day)) for name, rows in logs.items()}
+    end = literal(last_end(possible_pairs(operator, near), operator, day))
+    return {each.name: logs[each.name].where(F.col(f"`{each.event_time}`") <= end) for each in operator.reads}
+
+
 def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at: Reached) -> DataFrame:
     """The correction of one day as a pure function of the `logs`, by stream, up to `at`.
 
@@ -87,7 +97,8 @@ def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at:
     A retracted row has no values: it stands for results that are void, of a window for which the function gives none,
     or of a session that a late row has joined to one still open.
     """
-    near = {name: rows.where(operator.window.rows_for_day(day)) for name, rows in until(logs, at).items()}
+    known = until(logs, at)
+    near = {each.name: known[each.name].where(_of_day(each, operator, day)) for each in operator.reads}
     merges, closed = kind_of(operator).merges, is_closed(operator, at)
     of_day = (F.to_date(f"{WINDOW}.start") == date_literal(day)) & (F.col(_LATE_ROWS) > 0)
     groups = group(pairs(operator, near), operator, **{_LATE_ROWS: F.count_if(LATE)})
@@ -102,6 +113,11 @@ def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at:
         results = retract_others(results, _with_failed_pairs(late, operator), operator, _LATE_ROWS)
     through = {f"_through_{side.name}": F.lit(at.through[side.stream.name]).cast("bigint") for side in operator.sides}
     return results.withColumns(through).select(*operator.columns, _LATE_ROWS, RETRACTED, *through, DAY)
+
+
+def _of_day(stream: Stream, operator: TwoSided, day: date) -> Column:
+    window = operator.window
+    return window.rows_for_day(day) & window.may_start_on(day, F.col(f"`{stream.event_time}`"))
 
 
 def _with_failed_pairs(groups: DataFrame, operator: WindowJoined) -> DataFrame:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from streaming.base import WINDOW, from_micros, literal
 from streaming.declare import CORRECTIONS, TwoSided
 from streaming.joins.windows_late import logs_of
-from streaming.joins.windows_rows import LATE, SIDE, pairs
+from streaming.joins.windows_rows import LATE, SIDE, possible_pairs
 from streaming.lake import Lake
 from streaming.operators import Corrected, PendingDay, Reached, open_side, whole_since
 from streaming.tables import delta
@@ -83,7 +83,7 @@ def late_days(logs: Mapping[str, DataFrame], operator: TwoSided, at: Reached) ->
         side.name: F.max(F.when(F.col(LATE) & (F.col(SIDE) == side.name), F.col("_batch"))) for side in operator.sides
     }
     aggregates = [F.count_if(LATE).alias("late_pairs"), *(column.alias(name) for name, column in newest.items())]
-    of = pairs(operator, logs)
+    of = possible_pairs(operator, logs)
     windows = kind_of(operator).group(of if merges else of.where(LATE), operator.by, aggregates)
     late = windows.where((F.col("late_pairs") > 0) & (F.lit(True) if merges else closed))
     days = days_of_session() if merges else F.to_date(f"{WINDOW}.start")

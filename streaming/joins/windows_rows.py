@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 from streaming.base import DAY, EVENT_TIME, ORDER, ORIGIN, WINDOW
 from streaming.declare import InputSide, TwoSided
 from streaming.spark import first_failure
-from streaming.views import has_days, kind_of
+from streaming.views import has_days, kind_of, possible_bounds
 
 LEFT, RIGHT, SIDE, LATE = "_left", "_right", "_side", "_late"
 ROWS = {"left": LEFT, "right": RIGHT}
@@ -24,8 +25,12 @@ def pairs(operator: TwoSided, rows: Mapping[str, DataFrame]) -> DataFrame:
 
     A pair is late by the clock of the row's own log, whichever log is ahead: by its stamp it is known for certain.
     """
-    left, right = (_of_side(side, operator, rows[side.stream.name]) for side in operator.sides)
-    return left.unionByName(right, allowMissingColumns=True)
+    return _paired(operator, rows, operator.window.bounds)
+
+
+def possible_pairs(operator: TwoSided, rows: Mapping[str, DataFrame]) -> DataFrame:
+    """The pairs, and those that there may be of rows of which the window cannot be computed; it raises for no row."""
+    return _paired(operator, rows, partial(possible_bounds, operator.window))
 
 
 def group(of: DataFrame, operator: TwoSided, **extra: Column) -> DataFrame:
@@ -57,10 +62,15 @@ def _is_timed(side: InputSide) -> Column:
     return F.col(DAY).isNotNull() & has_days(F.col(f"`{side.stream.event_time}`"))
 
 
-def _of_side(side: InputSide, operator: TwoSided, rows: DataFrame) -> DataFrame:
+def _paired(operator: TwoSided, rows: Mapping[str, DataFrame], bounds: Callable[[Column], Column]) -> DataFrame:
+    left, right = (_of_side(side, operator, rows[side.stream.name], bounds) for side in operator.sides)
+    return left.unionByName(right, allowMissingColumns=True)
+
+
+def _of_side(side: InputSide, operator: TwoSided, rows: DataFrame, bounds: Callable[[Column], Column]) -> DataFrame:
     event_time = F.col(f"`{side.stream.event_time}`")
     # Not over every row: what made a row rejected may make a window overflow.
-    windows = F.explode(F.when(is_counted(side, operator), operator.window.bounds(event_time)))
+    windows = F.explode(F.when(is_counted(side, operator), bounds(event_time)))
     row = F.struct(
         *(f"`{name}`" for name in side.stream.columns),
         event_time.alias(EVENT_TIME),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import check_number, check_type
-from streaming.declare import Keyed, Stream, micros
+from streaming.declare import Keyed, OnError, Stream, micros
 from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
 
@@ -68,6 +68,7 @@ def count_window(
     slide: int | None = None,
     by: tuple[str, ...] = (),
     expire_after: str | None = None,
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -98,6 +99,7 @@ def count_window(
         on_row=_CountRows(value, size, step, function, after),
         timers={} if after is None else {_EXPIRE: _Expire(function)},
         sides={} if after is None else {EXPIRED: columns},
+        on_error=on_error,
         version=version,
         description=description,
     )

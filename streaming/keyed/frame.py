@@ -20,6 +20,11 @@ from streaming.keyed.state_columns import HASH
 from streaming.log import LogFiles
 from streaming.spark import guarded
 
+_COMPARISONS = (
+    *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not),
+    *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In, exp.Is),
+)
+
 
 @dataclass(frozen=True)
 class Range:
@@ -129,19 +134,23 @@ def _matching(conditions: Sequence[str]) -> Column:
     if not conditions:
         return F.array().cast("array<int>")
     true = [f"if(({condition}\n), {place}, null)" for place, condition in enumerate(conditions)]
-    # What is computed leniently is null where it cannot be, but for what some functions refuse to be given.
-    if not any(map(_calls, conditions)):
+    # What is computed leniently is null where it cannot be, but not all: intervals, patterns, and some functions raise.
+    if not any(map(_may_raise, conditions)):
         return F.expr(f"array_compact(array({', '.join(true)}))")
-    guards = ((F.expr(each), _calls(condition)) for each, condition in zip(true, conditions, strict=True))
-    places = (guarded(place, BATCH)["value"] if calls else place for place, calls in guards)
+    guards = ((F.expr(each), _may_raise(condition)) for each, condition in zip(true, conditions, strict=True))
+    places = (guarded(place, BATCH)["value"] if may_raise else place for place, may_raise in guards)
     return F.array_compact(F.array(*places))
 
 
 @lru_cache(10_000)
-def _calls(condition: str) -> bool:
-    """True where a condition calls a function; casts and operators alone fail for no row."""
-    functions = sqlglot.parse_one(condition, dialect="spark").find_all(exp.Func)
-    return any(not isinstance(each, exp.Cast | exp.Connector) for each in functions)
+def _may_raise(condition: str) -> bool:
+    """False where a condition does no more than compare columns and constants, which fails for no row."""
+    try:
+        tree = sqlglot.parse_one(condition, dialect="spark")
+    # The stack is deeper here than where the condition was found readable.
+    except RecursionError:
+        return True
+    return not all(isinstance(node, _COMPARISONS) for node in tree.walk())
 
 
 def _values(keyed: Keyed, place: int) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import check_type
-from streaming.declare import Keyed, Stream
+from streaming.declare import Keyed, OnError, Stream
 from streaming.keyed.columns import ddl, row_types, struct_of
 from streaming.keyed.key import Key
 
@@ -24,7 +24,15 @@ class _KeepNewest:
         key.since = key.at
 
 
-def latest(name: str, of: Stream, by: tuple[str, ...], *, version: int = 1, description: str = "") -> Keyed:
+def latest(
+    name: str,
+    of: Stream,
+    by: tuple[str, ...],
+    *,
+    on_error: OnError = "pause",
+    version: int = 1,
+    description: str = "",
+) -> Keyed:
     """A keyed function whose state is the newest row per key by event time, and whose results are the rows before it.
 
     The state has the row in the struct `newest` and the time from which it is valid in `since`; `tidemark show PIPELINE
@@ -44,6 +52,7 @@ def latest(name: str, of: Stream, by: tuple[str, ...], *, version: int = 1, desc
         result=f"{ddl(types)}, valid_from timestamp, valid_to timestamp",
         on_row=_KeepNewest(tuple(types)),
         order="event",
+        on_error=on_error,
         version=version,
         description=description,
     )

@@ -6,14 +6,19 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 import sqlglot
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from streaming.base import DeclarationError, check_condition
+from streaming.base import PARSER_ERRORS, DeclarationError, check_condition
 from streaming.declare import ConditionRule
-from streaming.spark import lenient_session
+from streaming.spark import cause_in_words, lenient_session
+
+_DEEPEST = 400
+"""How many levels a condition may be nested. Spark goes over it level by level, and no process survives it when its
+stack does not suffice."""
 
 _NAMES = """
     assert_true current_catalog current_date current_database current_schema current_timestamp current_timezone
@@ -57,14 +62,28 @@ def _why_not(rule: ConditionRule, text: str) -> str | None:
     """What is wrong with a condition, as far as can be told without Spark."""
     try:
         check_condition("the condition", text, rule.of.types)
+        tree = sqlglot.parse_one(text, dialect="spark")
     except DeclarationError as error:
         return str(error)
-    tree = sqlglot.parse_one(text, dialect="spark")
+    except PARSER_ERRORS as error:
+        # A parser's error in telling what it has read.
+        return f"the condition {text!r} cannot be read: {type(error).__name__}: {error}"
+    if _depth(tree) > _DEEPEST:
+        return f"the condition {text!r} is nested more than {_DEEPEST} levels deep; write it shorter"
     if functions := sorted({_name(node) for node in tree.find_all(exp.Func)} & _NOT_OF_THE_ROW):
         return f"the condition {text!r} calls {', '.join(functions)}, which follows from no row"
     if tree.find(exp.Query) is not None:
         return f"the condition {text!r} has a query, and follows from more than one row"
     return None
+
+
+def _depth(tree: exp.Expr) -> int:
+    """How many levels the tree has."""
+    depths: dict[int, int] = {}
+    # Breadth first, so that a parent comes before what is in it.
+    for node in tree.walk():
+        depths[id(node)] = depths.get(id(node.parent), 0) + 1
+    return max(depths.values())
 
 
 def _unreadable(texts: list[str], rows: DataFrame) -> dict[str, str]:
@@ -75,9 +94,10 @@ def _unreadable(texts: list[str], rows: DataFrame) -> dict[str, str]:
     try:
         # A filter is also refused for what takes many rows together.
         _ = rows.where(f"array_contains(array({asked}), 1)").schema
-    except PySparkException as error:
+    # The JVM runs out of stack where it is nested too deeply.
+    except (PySparkException, Py4JJavaError) as error:
         if len(texts) == 1:
-            return {texts[0]: f"the condition {texts[0]!r} cannot be read: {str(error).splitlines()[0]}"}
+            return {texts[0]: f"the condition {texts[0]!r} cannot be read: {cause_in_words(error)}"}
         half = len(texts) // 2
         return _unreadable(texts[:half], rows) | _unreadable(texts[half:], rows)
     return {}

@@ -19,7 +19,7 @@ from streaming.spark.checkpoint_copy import copy_checkpoint, rename_taken
 from streaming.spark.checkpoint_made import make_checkpoint
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.files import FileInfo, exists, is_visible, size_of, visible_files
-from streaming.spark.guard import first_failure, guarded, holds, refusal
+from streaming.spark.guard import computed_or, first_failure, guarded, holds, refusal
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, S3, JarGroup
 from streaming.spark.jars import add_jars, add_storage, are_there, jars_folder, jars_of, spark_jars, storage_jars
 from streaming.spark.java import require_java
@@ -47,6 +47,7 @@ __all__ = [
     "are_there",
     "cause_in_words",
     "check_checkpoint",
+    "computed_or",
     "copy_checkpoint",
     "exists",
     "failed_expression",

@@ -41,7 +41,12 @@ def java_classes() -> Any:
 
 def holds(condition: Column, beside: str) -> Column:
     """True for the rows for which `condition` is true, false for all others; never null, and raises for none."""
-    return F.coalesce(guarded(condition, beside)["value"], F.lit(False))
+    return computed_or(condition, F.lit(False), beside)
+
+
+def computed_or(value: Column, other: Column, beside: str) -> Column:
+    """`value`, or `other` for the rows for which it is null or cannot be computed."""
+    return F.coalesce(guarded(value, beside)["value"], other)
 
 
 def first_failure(parts: Iterable[tuple[str, str, Column]], beside: str) -> Column:

@@ -17,7 +17,18 @@ from streaming.views.laws import PinnedView
 from streaming.views.operator import WindowedRuntime
 from streaming.views.position import Position
 from streaming.views.publishing import publish
-from streaming.views.results import aggregate, assign, ends_within, group, has_days, pairs, retract_others
+from streaming.views.results import (
+    aggregate,
+    assign,
+    ends_within,
+    group,
+    has_days,
+    last_end,
+    pairs,
+    possible_bounds,
+    possible_pairs,
+    retract_others,
+)
 from streaming.views.sessions import merged_sessions
 from streaming.views.updates import read_updates, updated_through
 
@@ -39,11 +50,14 @@ __all__ = [
     "has_days",
     "keep_days",
     "kind_of",
+    "last_end",
     "late_pairs",
     "late_rows",
     "merged_sessions",
     "pairs",
     "plan",
+    "possible_bounds",
+    "possible_pairs",
     "publish",
     "read_corrections",
     "read_first",

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import RETRACTED, WINDOW, FencedError, ViewError, date_literal, literal
+from streaming.base import BATCH, RETRACTED, WINDOW, FencedError, ViewError, date_literal, literal
 from streaming.declare import CORRECTIONS, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, head, read_log
@@ -27,8 +27,8 @@ from streaming.operators import (
 )
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
-from streaming.views.late import in_lateness, late_pairs
-from streaming.views.results import finish, group, pairs, retract_others
+from streaming.views.late import in_lateness
+from streaming.views.results import finish, group, last_end, pairs, possible_pairs, retract_others
 
 
 def plan(
@@ -40,6 +40,7 @@ def plan(
 ) -> list[PendingDay]:
     """The days that need a correction, oldest first; the versions pin what is known of late pairs, and as corrected.
 
+    A day with late rows for which it cannot be computed whether they count is one of them: its correction tells why.
     Pairs that the view drops, or that the stream process corrects by itself, wait for nobody, and neither do days of
     which rows were dropped by the retention of the log.
     """
@@ -70,10 +71,10 @@ def plan(
 
 
 def _late_days(log: DataFrame, view: Windowed) -> DataFrame:
-    late = late_pairs(log, view)
+    late = possible_pairs(log, view).where("_late")
     if view.allowed_lateness is not None:
-        late = late.where(~in_lateness(view, F.col("window_end"), F.col("_watermark")))
-    return late.groupBy(F.col("window_day").alias("day")).agg(
+        late = late.where(~in_lateness(view, F.col(f"{WINDOW}.end"), F.col("_watermark")))
+    return late.groupBy(F.to_date(f"{WINDOW}.start").alias("day")).agg(
         F.count(F.lit(1)).alias("late_pairs"), F.max("_batch").alias("newest_batch")
     )
 
@@ -81,7 +82,7 @@ def _late_days(log: DataFrame, view: Windowed) -> DataFrame:
 def _changed_sessions(log: DataFrame, view: Windowed) -> DataFrame:
     """Late pairs per day of the whole session they belong to: a late row may move its start to an earlier day."""
     sessions = group(
-        pairs(log, view),
+        possible_pairs(log, view),
         view,
         extra={
             "_late_pairs": F.count_if("_late"),
@@ -157,7 +158,8 @@ def correct(
     assert newest is not None
 
     def correct_day(day: date) -> int:
-        rows = correction(log, view, day, newest).withColumn("_corrected_at", literal(now()))
+        rows = correction(_rows_of_sessions(log, view, day), view, day, newest)
+        rows = rows.withColumn("_corrected_at", literal(now()))
         return delta.replace_days(
             rows,
             create_table(lake, view, CORRECTIONS, rows.schema),
@@ -168,6 +170,14 @@ def correct(
         )
 
     return each_day(view, days, correct_day, on_day)
+
+
+def _rows_of_sessions(log: DataFrame, view: Windowed, day: date) -> DataFrame:
+    """The rows of the log up to the end of the last session of the day: one that fails later is not of the day."""
+    if not view.window.merging:
+        return log
+    near = possible_pairs(log.where(view.window.rows_for_day(day)), view)
+    return log.where(F.col(f"`{view.of.event_time}`") <= literal(last_end(near, view, day)))
 
 
 def _fence(view: Windowed, generation: int, table: DeltaTable) -> None:
@@ -185,7 +195,8 @@ def correction(log: DataFrame, view: Windowed, day: date, through: Batch) -> Dat
     has no values: it stands for results that are void, of a window for which the function gives none, or of a session
     that a late row has joined to one still open.
     """
-    near = log.where(view.window.rows_for_day(day) & (F.col("_batch") <= through.number))
+    of_day = view.window.rows_for_day(day) & view.window.may_start_on(day, F.col(f"`{view.of.event_time}`"))
+    near = log.where(of_day & (F.col(BATCH) <= through.number))
     late = group(pairs(near, view), view, extra={"_late_rows": F.count_if("_late")}).where(
         (F.to_date(f"{WINDOW}.start") == date_literal(day)) & (F.col("_late_rows") > 0)
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, date, datetime, time
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
@@ -27,14 +27,16 @@ from streaming.base import (
     constant,
     date_literal,
     earlier,
+    from_micros,
     literal,
     replaced,
 )
 from streaming.declare import Windowed
 from streaming.log import Batch, LogFiles
-from streaming.spark import first_failure, holds, remembered, row_values
+from streaming.spark import computed_or, first_failure, holds, remembered, row_values
 from streaming.views.functions import apply_function
 from streaming.views.kinds import OfWindows, kind_of
+from streaming.windows import Window
 
 ROWS = "_rows"
 
@@ -136,6 +138,38 @@ def pairs(rows: DataFrame, view: Windowed) -> DataFrame:
     """The (valid row, window) pairs that the view counts, as a batch read, with a boolean `_late`."""
     assigned = assign(rows.where(counted_rows(view)), view).where(F.col(WINDOW).isNotNull())
     return assigned.withColumn("_late", view.window.late(F.col(WINDOW), F.col("_watermark")))
+
+
+def possible_pairs(rows: DataFrame, view: Windowed) -> DataFrame:
+    """The pairs of a batch read, and those that there may be of rows for which the view cannot compute them.
+
+    It raises for no row. One for which `where` cannot be computed counts, and one of which the window cannot be is in
+    one that begins with it: whichever it is in, it is late for none that ends after its own time and before its stamp.
+    """
+    if view.diverts:
+        return pairs(rows, view)
+    event_time, counted = F.col(f"`{view.of.event_time}`"), F.col(DAY).isNotNull()
+    if view.where is not None:
+        counted &= computed_or(F.coalesce(_where(view), F.lit(False)), F.lit(True), DAY)
+    windows = F.explode(F.when(counted & has_days(event_time), possible_bounds(view.window, event_time)))
+    assigned = rows.withColumns({**_order(view), WINDOW: windows})
+    return assigned.withColumn("_late", view.window.late(F.col(WINDOW), F.col("_watermark")))
+
+
+def possible_bounds(window: Window, event_time: Column) -> Column:
+    """The windows of a valid row of a log; where they cannot be computed, one that begins with the row."""
+    if not window.expressions:
+        return window.bounds(event_time)
+    own = F.struct(event_time.alias("start"), F.timestamp_micros(F.unix_micros(event_time) + 1).alias("end"))
+    return computed_or(window.bounds(event_time), F.array(own), DAY)
+
+
+def last_end(pairs: DataFrame, of: OfWindows, day: date) -> datetime:
+    """The end of the last of the sessions that begin on the day, or its own where there are none; read at once."""
+    sessions = kind_of(of).group(pairs, of.by, [F.count(F.lit(1)).alias("rows")])
+    of_day = sessions.where(F.to_date(f"{WINDOW}.start") == date_literal(day))
+    row = of_day.agg(F.unix_micros(F.max(f"{WINDOW}.end")).alias("end")).first()
+    return datetime.combine(day, time.max, UTC) if row is None or row["end"] is None else from_micros(row["end"])
 
 
 def ends_within(since: datetime | None, by: datetime) -> Column:

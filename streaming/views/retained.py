@@ -14,7 +14,7 @@ from streaming.log import read_log
 from streaming.tables import delta
 from streaming.views.kinds import kind_of
 from streaming.views.position import Position
-from streaming.views.results import pairs
+from streaming.views.results import possible_pairs
 from streaming.views.updates import updated_through
 from streaming.windows import whole_days
 
@@ -44,7 +44,7 @@ def needs_since(spark: SparkSession | None, lake: Lake, view: Windowed, since: d
 
 def _first_day(log: DataFrame, view: Windowed, since: date) -> date:
     """The first day of the sessions that rows of the day `since` or later are part of, or would touch."""
-    sessions = kind_of(view).group(pairs(log, view), view.by, [F.count(F.lit(1)).alias("rows")])
+    sessions = kind_of(view).group(possible_pairs(log, view), view.by, [F.count(F.lit(1)).alias("rows")])
     touched = sessions.where(F.col(f"{WINDOW}.end") >= literal(datetime.combine(since, time.min, UTC)))
     first = touched.agg(F.to_date(F.min(f"{WINDOW}.start")).alias("day")).first()
     return since if first is None or first["day"] is None else min(first["day"], since)

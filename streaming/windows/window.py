@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import fields
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming.base import MICROSECOND, DeclarationError, date_literal, earlier, interval, signed_interval
+from streaming.base import (
+    MICROSECOND,
+    DeclarationError,
+    date_literal,
+    earlier,
+    interval,
+    signed_interval,
+    to_micros,
+)
 
 MOST_REACH = timedelta(days=99 * 365)
 """How far a window may reach from its row, so that its bounds are instants that Python and Delta know, too."""
@@ -65,6 +73,20 @@ class Window(ABC):
     def rows_for_day(self, day: date) -> Column:
         """Condition on `_day` that holds for every row of any window that starts on `day`."""
         return rows_around(day, timedelta(), self.reach)
+
+    def may_start_on(self, day: date, event_time: Column) -> Column:
+        """Whether a row near `day`, by its time alone, may be in a window that starts on `day`.
+
+        Where no SQL says the windows and they do not merge, whether it is.
+        """
+        if not self.merging and not self.expressions:
+            return F.exists(self.bounds(event_time), lambda window: F.to_date(window["start"]) == date_literal(day))
+        micros = F.unix_micros(event_time)
+        since = to_micros(datetime.combine(day, time.min, UTC))
+        condition = micros >= F.lit(since - self.rows_before // MICROSECOND) if self.reach is not None else F.lit(True)
+        if self.merging or self.reach is None:
+            return condition
+        return condition & (micros < F.lit(since + (_DAY + self.reach) // MICROSECOND))
 
     def needed_since(self, since: date) -> date | None:
         """The first day of rows that make up the days with windows which rows from the day `since` on may be in.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import check_type
-from streaming.declare import Keyed, Stream, micros
+from streaming.declare import Keyed, OnError, Stream, micros
 from streaming.keyed.key import Key
 
 _SILENT = "silent"
@@ -30,7 +30,14 @@ def _tell_silence(key: Key) -> None:
 
 
 def absence(
-    name: str, of: Stream, by: tuple[str, ...], *, after: str, version: int = 1, description: str = ""
+    name: str,
+    of: Stream,
+    by: tuple[str, ...],
+    *,
+    after: str,
+    on_error: OnError = "pause",
+    version: int = 1,
+    description: str = "",
 ) -> Keyed:
     """A keyed function that tells a key without a row for as long as `after`, as of a heartbeat that fails to come.
 
@@ -52,6 +59,7 @@ def absence(
         on_row=_Await(micros(after)),
         timers={_SILENT: _tell_silence},
         order="event",
+        on_error=on_error,
         version=version,
         description=description,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import check_type
-from streaming.declare import Keyed, Stream, micros
+from streaming.declare import Keyed, OnError, Stream, micros
 from streaming.keyed.columns import ddl, row_types
 from streaming.keyed.key import Key
 from streaming.keyed.library.forget import forget
@@ -44,6 +44,7 @@ def deduplicated(
     by: tuple[str, ...],
     *,
     horizon: str | None = None,
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -68,6 +69,7 @@ def deduplicated(
         on_row=_KeepFirst(tuple(types), None if horizon is None else micros(horizon)),
         timers={} if horizon is None else {_FORGET: forget},
         sides={DUPLICATES: f"{ddl(types)}, first_at timestamp"},
+        on_error=on_error,
         version=version,
         description=description,
     )

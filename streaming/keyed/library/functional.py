@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.declare import Keyed, Order, Stream, check_callable
+from streaming.declare import Keyed, OnError, Order, Stream, check_callable
 from streaming.keyed.key import Key
 
 State = Mapping[str, Any] | None
@@ -60,6 +60,7 @@ def flat_mapped(
     result: str,
     by: tuple[str, ...] = (),
     order: Order = "arrival",
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -80,6 +81,7 @@ def flat_mapped(
         result=result,
         on_row=_FlatMap(function),
         order=order,
+        on_error=on_error,
         version=version,
         description=description,
     )
@@ -93,6 +95,7 @@ def reduced(
     result: str,
     by: tuple[str, ...] = (),
     order: Order = "arrival",
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -113,6 +116,7 @@ def reduced(
         result=result,
         on_row=_Reduce(function),
         order=order,
+        on_error=on_error,
         version=version,
         description=description,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import check_number, check_type
-from streaming.declare import Keyed, Stream, check_callable
+from streaming.declare import Keyed, OnError, Stream, check_callable
 from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
 
@@ -43,6 +43,7 @@ def iterated(
     goes_on: Callable[[Any], bool],
     by: tuple[str, ...],
     rounds: int = 1000,
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -69,6 +70,7 @@ def iterated(
         result=f"given {kind}, value {kind}, rounds bigint",
         on_row=_GoRound(value, body, goes_on, rounds),
         sides={UNFINISHED: f"given {kind}, value {kind}"},
+        on_error=on_error,
         version=version,
         description=description,
     )

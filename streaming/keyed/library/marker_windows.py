@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import check_type
-from streaming.declare import Keyed, Stream, check_callable
+from streaming.declare import Keyed, OnError, Stream, check_callable
 from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
 
@@ -53,6 +53,7 @@ def marker_window(
     function: Callable[[list[Any]], Mapping[str, Any]],
     result: str,
     by: tuple[str, ...] = (),
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -77,6 +78,7 @@ def marker_window(
         result=f"started_at timestamp, ended_at timestamp, rows bigint, {result}",
         on_row=_BetweenMarkers(value, function, starts, ends),
         sides={UNASSIGNED: f"value {kind}"},
+        on_error=on_error,
         version=version,
         description=description,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import check_type
-from streaming.declare import Keyed, Stream, check_callable, micros
+from streaming.declare import Keyed, OnError, Stream, check_callable, micros
 from streaming.keyed.columns import ddl, struct_of, type_of
 from streaming.keyed.key import Key
 from streaming.keyed.library.forget import forget
@@ -79,6 +79,7 @@ def followed_by(
     within: str,
     by: tuple[str, ...] = (),
     columns: tuple[str, ...] = (),
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -102,6 +103,7 @@ def followed_by(
         on_row=_FollowedBy(first, then, length, columns),
         timers={_OVER: forget},
         order="event",
+        on_error=on_error,
         version=version,
         description=description,
     )
@@ -116,6 +118,7 @@ def not_followed_by(
     within: str,
     by: tuple[str, ...] = (),
     columns: tuple[str, ...] = (),
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -138,6 +141,7 @@ def not_followed_by(
         on_row=_NotFollowedBy(first, then, length, columns),
         timers={_OVER: _TellMissing(length, columns)},
         order="event",
+        on_error=on_error,
         version=version,
         description=description,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import DeclarationError, check_mapping, check_type, is_less
-from streaming.declare import Keyed, Stream
+from streaming.declare import Keyed, OnError, Stream
 from streaming.keyed.columns import row_types, struct_of, type_of
 from streaming.keyed.key import Key
 
@@ -61,6 +61,7 @@ def rolling(
     aggregates: Mapping[str, str],
     *,
     by: tuple[str, ...] = (),
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -88,6 +89,7 @@ def rolling(
         state=", ".join(columns),
         result=", ".join(columns),
         on_row=_RollOn(tuple(parsed)),
+        on_error=on_error,
         version=version,
         description=description,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import check_number, check_type, is_less, is_same
-from streaming.declare import Keyed, Stream
+from streaming.declare import Keyed, OnError, Stream
 from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
 
@@ -44,6 +44,7 @@ def top(
     item: str,
     value: str,
     by: tuple[str, ...] = (),
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -66,6 +67,7 @@ def top(
         state=f"ranking array<struct<item: {kinds[item]}, value: {kinds[value]}>>",
         result=f"rank int, `{item}` {kinds[item]}, `{value}` {kinds[value]}",
         on_row=_Rank(n, item, value),
+        on_error=on_error,
         version=version,
         description=description,
     )

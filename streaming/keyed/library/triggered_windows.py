@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.base import DeclarationError, check_type
-from streaming.declare import Keyed, Stream, micros
+from streaming.declare import Keyed, OnError, Stream, micros
 from streaming.keyed.columns import type_of
 from streaming.keyed.count_windows import EXPIRED
 from streaming.keyed.key import Key
@@ -168,6 +168,7 @@ def triggered_window(
     evictor: Evictor | None = None,
     by: tuple[str, ...] = (),
     expire_after: str | None = None,
+    on_error: OnError = "pause",
     version: int = 1,
     description: str = "",
 ) -> Keyed:
@@ -223,6 +224,7 @@ def triggered_window(
             **({_EXPIRE: _Expire(windows)} if after is not None else {}),
         },
         sides={side: ddl for side, (there, ddl) in sides.items() if there},
+        on_error=on_error,
         version=version,
         description=description,
     )

@@ -91,3 +91,13 @@ def test_columns_are_replaced_where_they_are_columns() -> None:
     assert replaced(sql, {"_order": "struct(a as at)", "b": "c"}) == (
         "min_by(a, struct(struct(a as at)._batch, struct(a as at), x._order, '_order', _ordered))"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"{'(' * 100}a{')' * 100}", "[ percentile( date_trunc(", "unnest( interval null ? 1bd if(", "date_trunc( )"],
+    ids=["too deep", "no value", "no number", "no argument"],
+)
+def test_what_the_parser_fails_for_is_refused_as_what_it_refuses(text: str) -> None:
+    with pytest.raises(DeclarationError, match=r"cannot read the expression .*Write it as Spark SQL"):
+        names_in(text)

@@ -64,7 +64,20 @@ CONDITIONS = (
     ("of many", 1, "max(temperature) > 1", True),
     ("number", 1, "temperature + 1", True),
     ("chance", 1, "rand() > 0.5", True),
+    ("nested", 1, f"{'(' * 50}temperature{')' * 50} > 1", True),
+    ("unfinished", 1, "[ percentile( date_trunc(", True),
+    ("no number", 1, "unnest( interval null ? 1bd if(", True),
+    ("long", 1, f"temperature{' + 1' * 4_000} > 1", True),
+    # These are read, and raise for rows, of which they are not true.
+    ("split", 1, "interval '1' hour / (temperature - 20) > interval '2' hour", True),
+    ("far", 1, "event_time + interval '1' day * (temperature * 1e17) > event_time", True),
+    ("escaped", 1, r"id like 's\\'", True),
+    ("wide", 1, " or ".join(f"temperature = {number}" for number in range(1_000, 1_300)), True),
+    ("deep", 1, f"temperature{' + 1' * 380} < 1", True),
 )
+
+
+UNPARSED = ("nested", "unfinished", "no number", "long")
 
 
 def conditions(*rules: tuple[str, int, str, bool]) -> list[dict[str, Any]]:
@@ -121,8 +134,10 @@ def test_r2_an_invalid_condition_is_a_rejected_row_of_its_stream_and_stops_nothi
     spark: SparkSession, ruled: Lake
 ) -> None:
     rejections = {row["rule_id"]: row["_rejected"] for row in rejected(read_log(spark, ruled, alert_rules)).collect()}
-    assert rejections.keys() == {"unread", "unknown", "of many", "number", "chance"}
+    assert rejections.keys() == {"unread", "unknown", "of many", "number", "chance", *UNPARSED}
     assert all(len(reasons) == 1 and reasons[0].startswith("readable: ") for reasons in rejections.values())
+    assert "it is nested too deeply. Write it as Spark SQL." in rejections["nested"][0]
+    assert "is nested more than 400 levels deep" in rejections["long"][0]
     assert "unknown column 'humidity'" in rejections["unknown"][0]
     assert "calls rand, which follows from no row" in rejections["chance"][0]
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from inspect import isfunction, signature
 from typing import Any
 
 import pytest
 
+from streaming import keyed as keyed_room
 from streaming.base.errors import DeclarationError
 from streaming.declare.keyed import Keyed
 from streaming.keyed.count_windows import count_window
@@ -17,6 +20,36 @@ from tidemark.testing import play
 
 def gathered(values: list[float]) -> Mapping[str, Any]:
     return {"values": values}
+
+
+def raise_unless_sum_is_odd(values: list[float]) -> Mapping[str, Any]:
+    if sum(values) % 2 == 0:
+        raise ValueError("an even sum")
+    return added(values)
+
+
+def is_hot(value: Any) -> bool:
+    return bool(value > 30)
+
+
+WINDOWED = {"value": "temperature", "function": gathered, "result": "values array<double>"}
+PATTERN = {"first": is_hot, "then": is_hot, "within": "1 second"}
+DECLARED: dict[str, dict[str, Any]] = {
+    "absence": {"by": ("id",), "after": "1 second"},
+    "count_window": {"size": 2, **WINDOWED},
+    "deduplicated": {"by": ("id",)},
+    "flat_mapped": {"function": gathered, "state": "n int", "result": "n int"},
+    "followed_by": PATTERN,
+    "iterated": {"value": "temperature", "body": is_hot, "goes_on": is_hot, "by": ("id",)},
+    "latest": {"by": ("id",)},
+    "marker_window": {"starts": is_hot, "ends": is_hot, **WINDOWED},
+    "not_followed_by": PATTERN,
+    "reduced": {"function": gathered, "result": "n int"},
+    "rolling": {"aggregates": {"total": "sum(temperature)"}},
+    "top": {"n": 1, "item": "id", "value": "temperature"},
+    "triggered_window": WINDOWED,
+}
+"""The pieces that make a keyed function, each with the least that has to be declared."""
 
 
 def numbers(last: int, key: str = "a") -> str:
@@ -30,9 +63,8 @@ def windows_of(size: int, slide: int | None = None, **declared: Any) -> Keyed:
         size=size,
         slide=slide,
         value="temperature",
-        function=added,
         result="sum double",
-        **declared,
+        **{"function": added, **declared},
     )
 
 
@@ -90,3 +122,25 @@ def test_the_latest_row_per_key_is_state_and_those_before_it_are_history() -> No
         "c": 1.0,
     }
     assert len(done.late) == 2
+
+
+def test_every_piece_takes_on_error_as_a_keyed_function_does() -> None:
+    pieces = {name: piece for name, piece in vars(keyed_room).items() if isfunction(piece) and _makes_keyed(piece)}
+    assert pieces.keys() == DECLARED.keys()
+    default = next(field.default for field in fields(Keyed) if field.name == "on_error")
+    assert {signature(piece).parameters["on_error"].default for piece in pieces.values()} == {default}
+    diverting = {name: piece(name, readings, on_error="side", **DECLARED[name]) for name, piece in pieces.items()}
+    assert all(keyed.diverts for keyed in diverting.values())
+    assert not any(piece(name, readings, **DECLARED[name]).diverts for name, piece in pieces.items())
+
+
+def _makes_keyed(piece: Any) -> bool:
+    return signature(piece, eval_str=False).return_annotation == Keyed.__name__
+
+
+def test_a_piece_whose_function_raises_goes_on_and_tells_the_row_as_failed() -> None:
+    done = play(
+        windows_of(2, function=raise_unless_sum_is_odd, on_error="side"), rows("a@1=1, a@2=2, a@3=3, a@4=5, a@5=6")
+    )
+    assert [row[2] for row in done.results] == [3.0, 9.0]
+    assert len(done.outputs["failed"]) == 1

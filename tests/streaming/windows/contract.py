@@ -78,6 +78,7 @@ def check_rows_for_day(window: Window, rows: DataFrame, day: date) -> None:
     """Every row of a window that starts on the day is among the rows for that day."""
     starts = F.exists(window.bounds(F.col("at")), lambda own: F.to_date(own["start"]) == F.lit(day))
     assert rows.where(starts & ~window.rows_for_day(day)).isEmpty()
+    assert rows.where(starts & ~window.may_start_on(day, F.col("at"))).isEmpty()
 
 
 def check_times_for_ends(window: Window, rows: DataFrame, after: datetime | None, by: datetime) -> None:

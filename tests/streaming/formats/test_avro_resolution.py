@@ -102,6 +102,7 @@ LOCAL_MILLIS = logical("long", "local-timestamp-millis")
 TIME_MILLIS, TIME_MICROS = logical("int", "time-millis"), logical("long", "time-micros")
 DATE = logical("int", "date")
 UUID = logical("string", "uuid")
+MANY = {"type": "array", "items": "long"}
 FIXED = named("fixed", "F", size=2)
 ENUM = named("enum", "E", symbols=["a", "b", "c"])
 FEWER = named("enum", "E", symbols=["a"])
@@ -389,6 +390,44 @@ def test_bytes_that_are_no_boolean_no_symbol_and_no_type_of_a_union_are_never_re
     ]
     no_type = "avro: the payload is no record of its schema (a union has no such type)"
     assert [read.unreadable for read in reads[4:]] == [no_type, no_type]
+
+
+@pytest.mark.parametrize(
+    ("type_", "payload"),
+    [
+        ("long", "80808080808080808002"),
+        ("long", "82808080808080808002"),
+        ("long", "8280808080808080808001"),
+        ("long", "ff" * 9 + "7f"),
+        ("int", "80808080808080808002"),
+        ("string", "82808080808080808002" + "61"),
+        ("bytes", "8280808080808080808000" + "61"),
+        (named("enum", "E", symbols=["a", "b"]), "82808080808080808002"),
+        (["null", "int"], "82808080808080808002" + "02"),
+        ({"type": "array", "items": "int"}, "82808080808080808002" + "0200"),
+        ({"type": "array", "items": "int"}, "01" + "82808080808080808002" + "0200"),
+        ({"type": "map", "values": "int"}, "82808080808080808002" + "02610200"),
+    ],
+)
+def test_a_number_of_more_than_64_bits_is_never_cut_to_another_one(type_: Schema, payload: str) -> None:
+    (read,) = decode(decoder_of(record(("v", type_)), None), bytes.fromhex(payload))
+    assert read.values == {"v": None}
+    assert read.unreadable == "avro: the payload is no record of its schema (a number has more than 64 bits)"
+
+
+@given(
+    st.sampled_from([2**63 - 1, -(2**63), 2**62, -(2**62)]),
+    st.binary(min_size=9, max_size=12) | st.just(b"\xff" * 10),
+    st.sampled_from([float.fromhex("-0x1.fffffffffffffp+1023"), -1.5]),
+    st.text(max_size=12),
+)
+def test_the_greatest_numbers_and_bytes_that_look_like_them_are_read_as_they_are(
+    number: int, content: bytes, fraction: float, text: str
+) -> None:
+    schema = record(("n", "long"), ("b", "bytes"), ("d", "double"), ("t", ["null", "string"]), ("l", MANY))
+    value = {"n": number, "b": b"\xff" * 9 + content, "d": fraction, "t": text, "l": [number, number]}
+    (read,) = decode(decoder_of(schema, None), encoded(schema, value))
+    assert (read.unreadable, read.wrong, read.values) == (None, {}, value)
 
 
 def test_schemas_that_cannot_be_used_reject_their_rows_with_the_reason() -> None:

@@ -210,12 +210,12 @@ def _field(field: FieldDescriptor, written: WrittenMessage | None, path: str) ->
     if field.is_repeated:
         return _repeated(name, value, path)
     # What an entry of a map leaves out has its default.
-    if not field.has_presence or field.containing_type.GetOptions().map_entry:
+    if field.containing_type.GetOptions().map_entry:
         return lambda message, unknown: value(getattr(message, name), unknown)
-    is_required = field.is_required
+    has_presence, is_required = field.has_presence, field.is_required
 
     def read(message: Message, unknown: list[str]) -> Any:
-        if message.HasField(name):
+        if not has_presence or message.HasField(name):
             try:
                 return value(getattr(message, name), unknown)
             except _Unnamed:

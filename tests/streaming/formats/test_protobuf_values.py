@@ -258,6 +258,12 @@ def test_a_number_without_a_name_in_a_closed_enum_reads_as_not_sent() -> None:
     ):
         read = one(of(type_, "proto2"), payload)
         assert (read.wrong, read.unknown, read.values) == ({}, note, {"v": value})
+    old = file(STATE, "proto2", "old")
+    old.name = "old.proto"
+    new = file(message(("v", 1, "old.State")))
+    new.dependency.append("old.proto")
+    read = one(set_of(new, old), v(7))
+    assert (read.wrong, read.unknown, read.values) == ({}, note, {"v": None})
     read = one(of("shop.State", "proto2"), text(b"x"))
     assert read.wrong == {"v": f"{CLOSED.format('', '0x78')} of type bytes"}
 

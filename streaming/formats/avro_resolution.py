@@ -126,10 +126,10 @@ class _Resolution:
 
     def fields(self, written: Mapping[str, Any], declared: Mapping[str, Any]) -> tuple[_Field, ...]:
         theirs = {field["name"]: field for field in written["fields"]}
-        return tuple(self._field(theirs, field) for field in declared["fields"])
+        names = _written_names(theirs, declared["fields"])
+        return tuple(self._field(theirs, names.get(field["name"]), field) for field in declared["fields"])
 
-    def _field(self, theirs: Mapping[str, Any], declared: Mapping[str, Any]) -> _Field:
-        name = _written_name(theirs, declared)
+    def _field(self, theirs: Mapping[str, Any], name: str | None, declared: Mapping[str, Any]) -> _Field:
         if name is not None:
             return _Field(declared["name"], name, self.read(theirs[name]["type"], declared["type"]))
         if "default" in declared:
@@ -151,7 +151,8 @@ class _Resolution:
 
     def _others_of_record(self, written: Mapping[str, Any], declared: Mapping[str, Any], path: str) -> Iterator[str]:
         theirs = {field["name"]: field for field in written["fields"]}
-        known = {name: field for field in declared["fields"] if (name := _written_name(theirs, field)) is not None}
+        names = _written_names(theirs, declared["fields"])
+        known = {names[field["name"]]: field for field in declared["fields"] if field["name"] in names}
         yield from (f"{path}{name}" for name in theirs if name not in known)
         for name, field in known.items():
             yield from self.others(theirs[name]["type"], field["type"], f"{path}{field['name']}")
@@ -275,9 +276,22 @@ def _latin(default: str, kind: Mapping[str, Any]) -> bytes:
     return value
 
 
-def _written_name(theirs: Mapping[str, Any], declared: Mapping[str, Any]) -> str | None:
-    """The name that a declared field was written under; None where it was not written."""
-    return next((name for name in (declared["name"], *declared.get("aliases", ())) if name in theirs), None)
+def _written_names(theirs: Mapping[str, Any], declared: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """The names that declared fields were written under, of those that were; each written field is one of them at most.
+
+    An alias counts before another field of that name, as Avro renames what was written before it looks for names.
+    """
+    named = {field["name"]: field for field in declared}
+    takers: dict[str, str] = {}
+    others = [field for field in declared if field["name"] not in theirs]
+    for field in others:
+        alias = next((name for name in field.get("aliases", ()) if name in theirs and name not in takers), None)
+        if alias is not None:
+            takers[alias] = field["name"]
+            # The field that has the name now may have an alias as well.
+            others += [named[alias]] if alias in named else []
+    takers |= {name: name for name in named if name in theirs and name not in takers}
+    return {name: written for written, name in takers.items()}
 
 
 def _meaning(kind: Mapping[str, Any]) -> str | None:

@@ -321,6 +321,36 @@ def test_fields_and_records_are_found_by_their_aliases() -> None:
     assert read.values == {"new": 1, "inner": {"y": 2}}
 
 
+@pytest.mark.parametrize(
+    ("written", "declared", "values"),
+    [
+        ("amount", ("net<amount", "amount"), {"net": "amount", "amount": None}),
+        ("amount", ("amount", "net<amount"), {"net": "amount", "amount": None}),
+        ("net amount", ("net<amount", "amount"), {"net": "net", "amount": "amount"}),
+        ("amount", ("net<amount", "gross<amount"), {"net": "amount", "gross": None}),
+        ("amount total", ("amount<total", "net<amount"), {"net": "amount", "amount": "total"}),
+        ("b c", ("c", "b<c", "a<b"), {"a": "b", "b": "c", "c": None}),
+    ],
+)
+def test_a_written_field_fills_one_declared_field_which_is_that_with_the_alias(
+    written: str, declared: tuple[str, ...], values: dict[str, str | None]
+) -> None:
+    theirs = record(*((name, "string") for name in written.split()))
+    named_so = [each.partition("<") for each in declared]
+    ours = record(
+        *(
+            {"name": name, "type": ["null", "string"], "default": None, "aliases": [alias] if alias else []}
+            for name, _, alias in named_so
+        )
+    )
+    payload = {name: name for name in written.split()}
+    (read,) = resolved(theirs, ours, encoded(theirs, payload))
+    assert (read.values, read.wrong, read.unknown) == (values, {}, ())
+    outer, inner = record(("v", theirs | {"name": "I"}), name="O"), record(("v", ours | {"name": "I"}), name="O")
+    (read,) = resolved(outer, inner, encoded(outer, {"v": payload}))
+    assert (read.values, read.wrong, read.unknown) == ({"v": values}, {}, ())
+
+
 def test_fields_that_nobody_declared_are_told_by_their_paths_at_every_depth() -> None:
     def schema(*more: Any) -> Schema:
         item = record(("sku", "string"), *more, name="Item")

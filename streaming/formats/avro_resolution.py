@@ -185,7 +185,8 @@ class _Resolution:
             def refused(value: Any) -> NoReturn:
                 raise mistyped(words, reveal(value), name)
 
-            reveal = _boolean if type_ == "boolean" else _symbol_of(written) if type_ == "enum" else _same
+            of_type = {"boolean": _boolean, "map": _of_entries}
+            reveal = _symbol_of(written) if type_ == "enum" else of_type.get(type_, _same)
             return refused
         if declared["type"] == "array":
             return _array(self.read(written["items"], declared["items"]))
@@ -231,7 +232,7 @@ class _Resolution:
         if type_ == "array" and isinstance(default, list):
             return [self._member(each, kind["items"]) for each in default]
         if type_ == "map" and isinstance(default, dict):
-            return {key: self._member(each, kind["values"]) for key, each in default.items()}
+            return [{"key": key, "value": self._member(each, kind["values"])} for key, each in default.items()]
         if type_ == "record" and isinstance(default, dict):
             return {field["name"]: self._of_field(default, field) for field in kind["fields"]}
         if type_ in ("float", "double") and (type(default) in (int, float) or default in _NO_NUMBERS):
@@ -535,16 +536,24 @@ def _array(element: Read) -> Read:
 
 
 def _map(inner: Read) -> Read:
-    def read(entries: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        made = []
-        for key, value in entries.items():
+    def read(entries: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+        made: dict[str, Any] = {}
+        for entry in entries:
+            key = entry["key"]
             try:
-                made.append((_text(key), inner(value)))
+                if key in made:
+                    # Which of them is meant nobody can tell, and every reader takes another one.
+                    raise Wrong("type", "", "is there more than once")
+                made[_text(key)] = inner(entry["value"])
             except Wrong as error:
                 raise error.below(f"[{shown(key)}]") from None
-        return made
+        return [*made.items()]
 
     return read
+
+
+def _of_entries(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {entry["key"]: entry["value"] for entry in entries}
 
 
 def _struct(fields: Sequence[_Field]) -> Read:

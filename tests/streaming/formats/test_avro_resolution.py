@@ -391,6 +391,28 @@ def test_what_is_wrong_deep_within_costs_its_column_only() -> None:
     assert second.values == {"id": "b", "items": [{"price": Decimal("1.23"), "qty": 1}]}
 
 
+def test_a_key_that_stands_twice_in_a_map_is_refused_with_its_path() -> None:
+    counts = {"type": "map", "values": "int"}
+    once, twice = "04" + "026102" + "026204" + "00", "04" + "026102" + "026104" + "00"
+    of = record(("v", counts), ("w", {"type": "array", "items": ["null", counts]}), ("n", "int"))
+    payload = bytes.fromhex(once + "04" + "02" + once + "02" + twice + "00" + "0a")
+    (read,) = decode(decoder_of(of, None), payload)
+    assert read.wrong == {"w": 'type: w[1]["a"] is there more than once'}
+    assert read.values == {"v": [("a", 1), ("b", 2)], "w": None, "n": 5}
+    # So it is in two blocks, and with one value twice.
+    blocks = bytes.fromhex("02" + "026102" + "0106" + "026102" + "00")
+    (read,) = decode(decoder_of(record(("v", counts)), None), blocks)
+    assert read.wrong == {"v": 'type: v["a"] is there more than once'}
+    (read,) = decode(decoder_of(record(("v", counts)), None), bytes.fromhex("0202ff0200"))
+    assert (read.unreadable, read.wrong) == (None, {"v": 'type: v["\\udcff"] is not text in UTF-8, got 0xff'})
+
+
+def test_a_map_where_something_else_is_declared_is_shown_as_it_was_written() -> None:
+    assert one({"type": "map", "values": "int"}, "string", {"a": 1}).wrong == {
+        "v": 'type: v is not text in UTF-8, got {"a":1} of type map'
+    }
+
+
 def test_bytes_that_are_no_text_or_no_int_cost_their_column_only() -> None:
     schema = record(("s", "string"), ("n", "int"), ("m", {"type": "map", "values": "int"}))
     bytes_ = record(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 
 import fastavro
 from fastavro import _read_py
+from fastavro.io.binary_decoder import BinaryDecoder
 
 from streaming.formats.avro_resolution import is_same_name, records_of
 from streaming.formats.avro_types import NO_BYTES_HAVE, RawSchema, Schema, named_in, raw_schema, read_schema
@@ -18,6 +20,11 @@ from streaming.formats.decoder import Decoder, Row, Unreadable, Writers, schema_
 
 Rows = Callable[[Mapping[str, Any]], Row]
 """Makes a row of a record."""
+
+_LONGEST, _GOES_ON = 10, 0x80
+"""The bytes of a number of 64 bits, and the least one behind which another follows."""
+_MAY_BE_LONG = re.compile(rb"[\x80-\xff]{9}")
+"""Only bytes like these may have a number of more than 64 bits; so may those of a fraction or a text."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,32 @@ class _Writer:
     raw: RawSchema | None
     rows: Rows | None
     refused: str = ""
+
+
+class _Whole(BinaryDecoder):
+    """Reads numbers as they are, of 64 bits at most."""
+
+    def read_long(self) -> int:
+        number = 0
+        for place in range(_LONGEST):
+            byte = self.fo.read(1)
+            if not byte:
+                raise EOFError
+            number |= (byte[0] & 0x7F) << (7 * place)
+            if byte[0] < _GOES_ON:
+                break
+        if byte[0] >= _GOES_ON or number >= 2**64:
+            raise ValueError("a number has more than 64 bits")
+        return (number >> 1) ^ -(number & 1)
+
+    read_int = read_long
+
+
+def _careful(stream: BytesIO, schema: Any, handle_unicode_errors: str) -> Any:
+    """As fastavro reads a record, in Python and with numbers as they are."""
+    named: dict[str, dict[str, Any]] = {"writer": {}, "reader": {}}
+    fastavro.parse_schema(schema, named["writer"])
+    return _read_py.read_data(_Whole(stream), schema, named, None, {"handle_unicode_errors": handle_unicode_errors})
 
 
 @dataclass
@@ -49,8 +82,8 @@ class AvroDecoder(Decoder):
         if writer.raw is None or writer.rows is None:
             raise Unreadable(writer.refused)
         stream = BytesIO(content)
-        # The compiled reader has no bound on levels of records in themselves, and ends the process.
-        read = _read_py.schemaless_reader if writer.raw.is_recursive else fastavro.schemaless_reader
+        # The compiled reader cuts numbers of more than 64 bits, and has no bound on levels of records in themselves.
+        read = _careful if writer.raw.is_recursive or _MAY_BE_LONG.search(content) else fastavro.schemaless_reader
         try:
             record: Any = read(stream, writer.raw.schema, handle_unicode_errors="surrogateescape")
         # Bytes that are none of the schema make the decoder raise whatever they lead it to.

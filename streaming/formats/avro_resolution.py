@@ -126,10 +126,10 @@ class _Resolution:
 
     def fields(self, written: Mapping[str, Any], declared: Mapping[str, Any]) -> tuple[_Field, ...]:
         theirs = {field["name"]: field for field in written["fields"]}
-        return tuple(self._field(theirs, field) for field in declared["fields"])
+        names = _written_names(theirs, declared["fields"])
+        return tuple(self._field(theirs, names.get(field["name"]), field) for field in declared["fields"])
 
-    def _field(self, theirs: Mapping[str, Any], declared: Mapping[str, Any]) -> _Field:
-        name = _written_name(theirs, declared)
+    def _field(self, theirs: Mapping[str, Any], name: str | None, declared: Mapping[str, Any]) -> _Field:
         if name is not None:
             return _Field(declared["name"], name, self.read(theirs[name]["type"], declared["type"]))
         if "default" in declared:
@@ -151,7 +151,8 @@ class _Resolution:
 
     def _others_of_record(self, written: Mapping[str, Any], declared: Mapping[str, Any], path: str) -> Iterator[str]:
         theirs = {field["name"]: field for field in written["fields"]}
-        known = {name: field for field in declared["fields"] if (name := _written_name(theirs, field)) is not None}
+        names = _written_names(theirs, declared["fields"])
+        known = {names[field["name"]]: field for field in declared["fields"] if field["name"] in names}
         yield from (f"{path}{name}" for name in theirs if name not in known)
         for name, field in known.items():
             yield from self.others(theirs[name]["type"], field["type"], f"{path}{field['name']}")
@@ -184,7 +185,8 @@ class _Resolution:
             def refused(value: Any) -> NoReturn:
                 raise mistyped(words, reveal(value), name)
 
-            reveal = _boolean if type_ == "boolean" else _symbol_of(written) if type_ == "enum" else _same
+            of_type = {"boolean": _boolean, "map": _of_entries}
+            reveal = _symbol_of(written) if type_ == "enum" else of_type.get(type_, _same)
             return refused
         if declared["type"] == "array":
             return _array(self.read(written["items"], declared["items"]))
@@ -230,7 +232,7 @@ class _Resolution:
         if type_ == "array" and isinstance(default, list):
             return [self._member(each, kind["items"]) for each in default]
         if type_ == "map" and isinstance(default, dict):
-            return {key: self._member(each, kind["values"]) for key, each in default.items()}
+            return [{"key": key, "value": self._member(each, kind["values"])} for key, each in default.items()]
         if type_ == "record" and isinstance(default, dict):
             return {field["name"]: self._of_field(default, field) for field in kind["fields"]}
         if type_ in ("float", "double") and (type(default) in (int, float) or default in _NO_NUMBERS):
@@ -275,9 +277,22 @@ def _latin(default: str, kind: Mapping[str, Any]) -> bytes:
     return value
 
 
-def _written_name(theirs: Mapping[str, Any], declared: Mapping[str, Any]) -> str | None:
-    """The name that a declared field was written under; None where it was not written."""
-    return next((name for name in (declared["name"], *declared.get("aliases", ())) if name in theirs), None)
+def _written_names(theirs: Mapping[str, Any], declared: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """The names that declared fields were written under, of those that were; each written field is one of them at most.
+
+    An alias counts before another field of that name, as Avro renames what was written before it looks for names.
+    """
+    named = {field["name"]: field for field in declared}
+    takers: dict[str, str] = {}
+    others = [field for field in declared if field["name"] not in theirs]
+    for field in others:
+        alias = next((name for name in field.get("aliases", ()) if name in theirs and name not in takers), None)
+        if alias is not None:
+            takers[alias] = field["name"]
+            # The field that has the name now may have an alias as well.
+            others += [named[alias]] if alias in named else []
+    takers |= {name: name for name in named if name in theirs and name not in takers}
+    return {name: written for written, name in takers.items()}
 
 
 def _meaning(kind: Mapping[str, Any]) -> str | None:
@@ -521,16 +536,24 @@ def _array(element: Read) -> Read:
 
 
 def _map(inner: Read) -> Read:
-    def read(entries: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        made = []
-        for key, value in entries.items():
+    def read(entries: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+        made: dict[str, Any] = {}
+        for entry in entries:
+            key = entry["key"]
             try:
-                made.append((_text(key), inner(value)))
+                if key in made:
+                    # Which of them is meant nobody can tell, and every reader takes another one.
+                    raise Wrong("type", "", "is there more than once")
+                made[_text(key)] = inner(entry["value"])
             except Wrong as error:
                 raise error.below(f"[{shown(key)}]") from None
-        return made
+        return [*made.items()]
 
     return read
+
+
+def _of_entries(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {entry["key"]: entry["value"] for entry in entries}
 
 
 def _struct(fields: Sequence[_Field]) -> Read:

@@ -185,7 +185,8 @@ def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
 
     There are no logical types, whose values fastavro may be unable to make, and names are made up. A union of several
     types besides null is one of records with one field each, `branch_name`, which are the same bytes and tell which
-    type was written. A symbol of an enum is its number and a boolean its byte, which fastavro does not check.
+    type was written. So is a map an array of its entries, in which a key may stand twice. A symbol of an enum is its
+    number and a boolean its byte, which fastavro does not check.
 
     Raises:
         ValueError: it has arrays of what takes no bytes, of which a few bytes could announce any number.
@@ -212,7 +213,8 @@ def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
                 raise ValueError("arrays of what takes no bytes")
             return {"type": "array", "items": raw(kind["items"])}
         if type_ == "map":
-            return {"type": "map", "values": raw(kind["values"])}
+            fields = [{"name": "key", "type": "string"}, {"name": "value", "type": raw(kind["values"])}]
+            return {"type": "array", "items": {"type": "record", "name": made_up("entry"), "fields": fields}}
         if type_ in _READ_AS:
             return _READ_AS[type_]
         if "name" not in kind:
@@ -231,8 +233,11 @@ def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
         return named_type
 
     def branch(member: Any, place: int) -> Any:
-        name = names[f"branch {len(names)}"] = f"T{len(names)}"
-        return {"type": "record", "name": name, "fields": [{"name": branch_name(place), "type": member}]}
+        return {"type": "record", "name": made_up("branch"), "fields": [{"name": branch_name(place), "type": member}]}
+
+    def made_up(what: str) -> str:
+        name = names[f"{what} {len(names)}"] = f"T{len(names)}"
+        return name
 
     helpers: dict[str, Any] = {}
     for helper in (_ONE_BYTE, _NO_BRANCH):

@@ -117,14 +117,14 @@ class CsvDecoder(Decoder):
     def _named(self, text: str) -> Row:
         """The row of a payload that begins with the names of its fields."""
         try:
-            names, end = self._read(text, 0)
+            names, end = self._read_names(text, 0)
         except Unreadable as error:
             raise Unreadable(f"the payload does not begin with a record of names: {error}") from None
         if len({*names}) < len(names):
             raise Unreadable("the payload begins with a record that has a name more than once")
         written = dict(zip(names, self._record(text, end, len(names)), strict=True))
         read = [self.fields.get(column, column) for column in self.columns]
-        unknown = [name or "" for name in names if name not in read]
+        unknown = [name for name in names if name not in read]
         return self._judged([written.get(name) for name in read], unknown)
 
     def _judged(self, record: Record, unknown: Sequence[str] = ()) -> Row:
@@ -145,6 +145,16 @@ class CsvDecoder(Decoder):
     @cached_property
     def _read(self) -> Callable[[str, int], tuple[Record, int]]:
         return record_reader(self.signs)
+
+    @cached_property
+    def _read_names(self) -> Callable[[str, int], tuple[list[str], int]]:
+        read = record_reader(self.signs._replace(null=None))
+
+        def names(text: str, start: int) -> tuple[list[str], int]:
+            record, end = read(text, start)
+            return [name or "" for name in record], end
+
+        return names
 
     @cached_property
     def _leaves(self) -> list[Leaf]:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from streaming.base import shown
 from streaming.formats.decoder import Unreadable
-from streaming.formats.leaves import Number
+from streaming.formats.leaves import MINUS_ZERO, Number
 
 DEEPEST = 500
 """Levels of objects and arrays in a payload, far more than anybody sends: Python's parser needs its stack for each."""
@@ -139,8 +139,8 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int | Number:
-    # Python refuses to make an integer of thousands of digits, which takes it minutes.
-    return int(digits) if len(digits) <= _MANY_DIGITS else Number(digits)
+    # Python refuses to make an integer of thousands of digits, which takes it minutes, and has none of minus zero.
+    return int(digits) if len(digits) <= _MANY_DIGITS and digits != MINUS_ZERO else Number(digits)
 
 
 def _no_number(word: str) -> NoReturn:

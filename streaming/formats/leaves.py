@@ -48,9 +48,15 @@ class Refused(Exception):
 
 
 class Number(str):
-    """A number of JSON as it was written: one with a fraction, an exponent or so many digits that it is no `int`."""
+    """A number of JSON as it was written: one with a fraction, an exponent or so many digits that it is no `int`.
+
+    So is minus zero, of which a double keeps the sign.
+    """
 
     __slots__ = ()
+
+
+MINUS_ZERO = Number("-0")
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,8 @@ def _whole(bits: int, type_: str) -> Leaf:
         # True is an integer to Python.
         if type(value) is int and low <= value <= high:
             return value
+        if type(value) is Number and value == MINUS_ZERO:
+            return 0
         raise Refused
 
     def of_text(text: str) -> int:

@@ -86,8 +86,7 @@ def widened(descriptor_set: bytes, message: str) -> Descriptor:
     """The descriptor of a message by which its bytes are read: every number whole, and text as its bytes.
 
     The library cuts a number of 64 bits to the 32 that are declared, takes any number but 0 for true, and refuses a
-    whole payload for one byte that is no UTF-8. Enums are numbers, but closed ones, and maps the entries they are
-    written as.
+    whole payload for one byte that is no UTF-8. Enums are numbers, and maps the entries they are written as.
     """
     pool = described(descriptor_set, message).file.pool
     files = FileDescriptorSet.FromString(descriptor_set)
@@ -103,8 +102,7 @@ def _widen(message: DescriptorProto, name: str, pool: DescriptorPool) -> None:
     message.options.ClearField("map_entry")
     for each in message.field:
         each.ClearField("default_value")
-        enum = fields[each.name].enum_type
-        if enum is not None and not enum.is_closed:
+        if fields[each.name].enum_type is not None:
             each.type = FieldDescriptorProto.TYPE_INT64
             each.ClearField("type_name")
         # A file may leave out that a type with a name is a message.

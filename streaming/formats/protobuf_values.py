@@ -27,7 +27,7 @@ from streaming.formats.protobuf_types import ANY_JSON, TIMESTAMP, WRAPPERS, is_m
 _Type = FieldDescriptor
 _FIRST_SECOND, _LAST_SECOND = FIRST_MICRO // 1_000_000, LAST_MICRO // 1_000_000
 _NANOS = 1_000_000_000
-_VARINT, _LENGTH_DELIMITED, _GROUP = 0, 2, 3
+_GROUP = 3
 _WIRE = {0: "varint", 1: "fixed64", 2: "bytes", 3: "group", 5: "fixed32"}
 _UNNAMED = "(a number without a name)"
 
@@ -68,6 +68,10 @@ _OTHER_WORDS = {
     _Type.TYPE_STRING: TEXT,
     _Type.TYPE_BYTES: "bytes",
 }
+
+
+class _Unnamed(Exception):
+    """A number has no name in a closed enum: as Protobuf has it, it was not sent."""
 
 
 class Written:
@@ -158,20 +162,17 @@ class Messages:
 
     def entry(self, message: Message, unknown: list[str]) -> tuple[Any, Any] | None:
         """The key and the value of an entry of a map; None for one that Protobuf reads as not sent."""
-        notes: list[str] = []
-        wrong = self._judged(message, notes)
-        if any(note.endswith(_UNNAMED) for note in notes):
-            unknown.append(f"{self.path.removesuffix('.')} {_UNNAMED}")
-            return None
-        unknown += notes
-        key, value = self.fields
-        for error in wrong.values():
+        for error in self._judged(message, unknown).values():
             raise error
+        key, value = self.fields
         its_key = key.read(message, unknown)
         try:
             return its_key, value.read(message, unknown)
         except Wrong as error:
             raise error.below(f"[{shown(its_key)}]") from None
+        except _Unnamed:
+            unknown.append(f"{self.path.removesuffix('.')} {_UNNAMED}")
+            return None
 
     def _judged(self, message: Message, unknown: list[str]) -> dict[str, Wrong]:
         """Errors of fields that are not written as their type, which the library puts with the unknown ones."""
@@ -181,9 +182,6 @@ class Messages:
             field = self.declared.fields_by_number.get(number)
             if field is None:
                 unknown.append(f"{self.path}{self._name_of(number)}")
-            elif each.wire_type == _VARINT and field.enum_type is not None and field.enum_type.is_closed:
-                # As Protobuf has it, such a field was not sent.
-                unknown.append(f"{self.path}{field.name} {_UNNAMED}")
             else:
                 data = each.data if each.wire_type != _GROUP else {}
                 wrong.setdefault(field.name, mistyped(_words(field), data, _WIRE[each.wire_type]))
@@ -210,14 +208,18 @@ def _field(field: FieldDescriptor, written: WrittenMessage | None, path: str) ->
         return _map(name, messages_of(field.message_type, inside, f"{path}{name}.").entry)
     value = _value(field, written, path)
     if field.is_repeated:
-        return _repeated(name, value)
-    if not field.has_presence:
+        return _repeated(name, value, path)
+    # What an entry of a map leaves out has its default.
+    if field.containing_type.GetOptions().map_entry:
         return lambda message, unknown: value(getattr(message, name), unknown)
-    is_required = field.is_required
+    has_presence, is_required = field.has_presence, field.is_required
 
     def read(message: Message, unknown: list[str]) -> Any:
-        if message.HasField(name):
-            return value(getattr(message, name), unknown)
+        if not has_presence or message.HasField(name):
+            try:
+                return value(getattr(message, name), unknown)
+            except _Unnamed:
+                unknown.append(f"{path}{name} {_UNNAMED}")
         if is_required:
             raise missing()
         return None
@@ -234,12 +236,15 @@ def _map(name: str, entry: Callable[[Message, list[str]], tuple[Any, Any] | None
     return read
 
 
-def _repeated(name: str, value: Read) -> Read:
+def _repeated(name: str, value: Read, path: str) -> Read:
     def read(message: Message, unknown: list[str]) -> list[Any]:
         values: list[Any] = []
         try:
             for each in getattr(message, name):
-                values.append(value(each, unknown))
+                try:
+                    values.append(value(each, unknown))
+                except _Unnamed:
+                    unknown.append(f"{path}{name} {_UNNAMED}")
         except Wrong as error:
             raise error.below(f"[{len(values)}]") from None
         return values
@@ -314,11 +319,20 @@ def _whole(field: FieldDescriptor, written: int) -> Read:
 def _made_of(field: FieldDescriptor) -> Callable[[int], Any] | None:
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        if field.enum_type.is_closed:
+            return lambda number: _named(names, number)
         # A number without a name, of a newer sender, is told by its digits.
         return lambda number: names.get(number) or str(number)
     if field.type == _Type.TYPE_BOOL:
         return bool
     return Decimal if field.type in (_Type.TYPE_UINT64, _Type.TYPE_FIXED64) else None
+
+
+def _named(names: Mapping[int, str], number: int) -> str:
+    try:
+        return names[number]
+    except KeyError:
+        raise _Unnamed from None
 
 
 def _message(of: Descriptor, written: WrittenMessage | None, path: str) -> Read:

@@ -20,6 +20,11 @@ _BOM = codecs.BOM_UTF8
 _SPACE = b" \t\r\n"
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["\[\]{},]', re.DOTALL)
 """A whole text of JSON, or a sign that separates; a quote alone opens a text that does not end."""
+_ASCII = bytes(range(0x80)) + b"~{!!~}+AGE-\\u0041\x1b$B!!\x1b(B"
+"""Each byte of ASCII, and what stands for other characters where such bytes have a second meaning."""
+_UNKNOWN = re.compile("[\udc80-\udcff]+")
+"""Bytes that an encoding does not know, as Python keeps them in a text."""
+_NEVER_UTF8 = "\udcff"
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 10_000, 4 * 2**20
 
 Cut = Callable[[bytes], Iterator[bytes]]
@@ -66,7 +71,7 @@ Payloads = Literal["lines", "file", "array"] | CsvRecords
 
 
 def check_payloads(payloads: Payloads, encoding: str) -> None:
-    """Refuse what no file can be cut into, or an encoding in which line ends are not those of ASCII.
+    """Refuse what no file can be cut into, or an encoding in which not every byte of ASCII is a character of its own.
 
     Raises:
         DeclarationError: with what to write.
@@ -85,6 +90,16 @@ def check_payloads(payloads: Payloads, encoding: str) -> None:
             f"encoding={encoding!r} of Files is none in which line ends are those of ASCII; write one such as 'utf-8', "
             "'latin-1' or 'cp1252', and convert files of another one before they are landed."
         )
+    try:
+        is_plain = len(_ASCII.decode(encoding, "surrogateescape")) == len(_ASCII)
+    except UnicodeError:
+        is_plain = False
+    if not is_plain:
+        raise DeclarationError(
+            f"encoding={encoding!r} of Files is none in which each byte of ASCII is a character of its own, so that "
+            "one bad byte would change others; write one such as 'utf-8', 'latin-1' or 'cp1252', and convert files of "
+            "another one before they are landed."
+        )
 
 
 def is_read_whole(payloads: Payloads) -> bool:
@@ -95,7 +110,8 @@ def is_read_whole(payloads: Payloads) -> bool:
 def cut_files(rows: DataFrame, payloads: Payloads, encoding: str) -> DataFrame:
     """`rows` of `_raw`, a line or a whole file, and `_origin`, with a row for each payload, in UTF-8.
 
-    Rows keep their order. What an encoding does not know stays as it was, so that the payload is no UTF-8.
+    Rows keep their order. What an encoding does not know stays as it was, behind a byte 0xFF, so that the payload is no
+    UTF-8.
     """
     is_utf8 = codecs.lookup(encoding).name == _UTF8
     if payloads in ("lines", "file") and is_utf8:
@@ -149,10 +165,15 @@ def _batch(batch: pa.RecordBatch, payloads: list[bytes], places: list[int]) -> p
 
 
 def in_utf8(content: bytes, encoding: str | None) -> bytes:
-    """The text in UTF-8; bytes that the encoding does not know stay as they are."""
+    """The text in UTF-8; bytes that the encoding does not know stay as they are, behind one that UTF-8 never has."""
     if encoding is None:
         return content
-    return content.decode(encoding, "surrogateescape").encode(_UTF8, "surrogateescape")
+    text = content.decode(encoding, "surrogateescape")
+    try:
+        return text.encode(_UTF8)
+    except UnicodeEncodeError:
+        # Alone they could be a character of UTF-8 together.
+        return _UNKNOWN.sub(rf"{_NEVER_UTF8}\g<0>", text).encode(_UTF8, "surrogateescape")
 
 
 def elements(content: bytes) -> Iterator[bytes]:

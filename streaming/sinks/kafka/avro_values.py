@@ -203,13 +203,15 @@ def _same(number: float, value: float | Decimal) -> bool:
 
 def _decimal(schema: Schema, path: str) -> Writer:
     precision, scale = schema["precision"], schema.get("scale", 0)
+    unit = Decimal(1).scaleb(-scale)
 
     def write(value: Decimal | int) -> Decimal:
         number = Decimal(value)
         shifted = number.scaleb(scale, _EXACT)
         if shifted != shifted.to_integral_value() or abs(shifted) >= 10**precision:
             raise ValueError(f"{path}: {number:f} has no place in decimal({precision},{scale})")
-        return number
+        # The library refuses digits behind the scale, also where they are zeros.
+        return number.quantize(unit, context=_EXACT)
 
     return write
 

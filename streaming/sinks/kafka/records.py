@@ -78,7 +78,8 @@ def records_of(
     for position, (topic, partition, its_key, value, at, change) in enumerate(columns):
         content = None if change == DELETE else value
         why = (
-            _refused(layout.topic_column, topic, partition)
+            _refused(layout.topic_column, topic)
+            or _no_partition(partition)
             or (str(content) if isinstance(content, ValueError) else "")
             or (_too_early(at) if at is not None and at <= NOW else "")
         )
@@ -106,15 +107,21 @@ def as_json(topics: Sequence[str], rows: pa.Table) -> Sequence[bytes]:
 
 
 @lru_cache(maxsize=1024)
-def _refused(column: str | None, topic: str | None, partition: Any) -> str:
-    """Why a row has no place; empty if it has one. Most rows ask for the same."""
+def _refused(column: str | None, topic: str | None) -> str:
+    """Why a row has no topic; empty if it has one. Most rows ask for the same."""
     if topic is None:
         return f"{column} is null, and no topic is declared for such rows"
     if not can_name_a_topic(topic):
         return f"{topic!r} cannot name a topic"
-    if partition is not None and (not isinstance(partition, int) or not 0 <= partition < _PARTITIONS):
-        return f"{partition!r} is no number of a partition"
     return ""
+
+
+def _no_partition(partition: Any) -> str:
+    """Why a value is no partition; empty if it is one, or null."""
+    # True is an integer to Python.
+    if partition is None or (type(partition) is int and 0 <= partition < _PARTITIONS):
+        return ""
+    return f"{partition!r} is no number of a partition"
 
 
 def _times(rows: pa.Table) -> Sequence[int | None]:

@@ -102,6 +102,7 @@ LOCAL_MILLIS = logical("long", "local-timestamp-millis")
 TIME_MILLIS, TIME_MICROS = logical("int", "time-millis"), logical("long", "time-micros")
 DATE = logical("int", "date")
 UUID = logical("string", "uuid")
+MANY = {"type": "array", "items": "long"}
 FIXED = named("fixed", "F", size=2)
 ENUM = named("enum", "E", symbols=["a", "b", "c"])
 FEWER = named("enum", "E", symbols=["a"])
@@ -320,6 +321,36 @@ def test_fields_and_records_are_found_by_their_aliases() -> None:
     assert read.values == {"new": 1, "inner": {"y": 2}}
 
 
+@pytest.mark.parametrize(
+    ("written", "declared", "values"),
+    [
+        ("amount", ("net<amount", "amount"), {"net": "amount", "amount": None}),
+        ("amount", ("amount", "net<amount"), {"net": "amount", "amount": None}),
+        ("net amount", ("net<amount", "amount"), {"net": "net", "amount": "amount"}),
+        ("amount", ("net<amount", "gross<amount"), {"net": "amount", "gross": None}),
+        ("amount total", ("amount<total", "net<amount"), {"net": "amount", "amount": "total"}),
+        ("b c", ("c", "b<c", "a<b"), {"a": "b", "b": "c", "c": None}),
+    ],
+)
+def test_a_written_field_fills_one_declared_field_which_is_that_with_the_alias(
+    written: str, declared: tuple[str, ...], values: dict[str, str | None]
+) -> None:
+    theirs = record(*((name, "string") for name in written.split()))
+    named_so = [each.partition("<") for each in declared]
+    ours = record(
+        *(
+            {"name": name, "type": ["null", "string"], "default": None, "aliases": [alias] if alias else []}
+            for name, _, alias in named_so
+        )
+    )
+    payload = {name: name for name in written.split()}
+    (read,) = resolved(theirs, ours, encoded(theirs, payload))
+    assert (read.values, read.wrong, read.unknown) == (values, {}, ())
+    outer, inner = record(("v", theirs | {"name": "I"}), name="O"), record(("v", ours | {"name": "I"}), name="O")
+    (read,) = resolved(outer, inner, encoded(outer, {"v": payload}))
+    assert (read.values, read.wrong, read.unknown) == ({"v": values}, {}, ())
+
+
 def test_fields_that_nobody_declared_are_told_by_their_paths_at_every_depth() -> None:
     def schema(*more: Any) -> Schema:
         item = record(("sku", "string"), *more, name="Item")
@@ -360,6 +391,28 @@ def test_what_is_wrong_deep_within_costs_its_column_only() -> None:
     assert second.values == {"id": "b", "items": [{"price": Decimal("1.23"), "qty": 1}]}
 
 
+def test_a_key_that_stands_twice_in_a_map_is_refused_with_its_path() -> None:
+    counts = {"type": "map", "values": "int"}
+    once, twice = "04" + "026102" + "026204" + "00", "04" + "026102" + "026104" + "00"
+    of = record(("v", counts), ("w", {"type": "array", "items": ["null", counts]}), ("n", "int"))
+    payload = bytes.fromhex(once + "04" + "02" + once + "02" + twice + "00" + "0a")
+    (read,) = decode(decoder_of(of, None), payload)
+    assert read.wrong == {"w": 'type: w[1]["a"] is there more than once'}
+    assert read.values == {"v": [("a", 1), ("b", 2)], "w": None, "n": 5}
+    # So it is in two blocks, and with one value twice.
+    blocks = bytes.fromhex("02" + "026102" + "0106" + "026102" + "00")
+    (read,) = decode(decoder_of(record(("v", counts)), None), blocks)
+    assert read.wrong == {"v": 'type: v["a"] is there more than once'}
+    (read,) = decode(decoder_of(record(("v", counts)), None), bytes.fromhex("0202ff0200"))
+    assert (read.unreadable, read.wrong) == (None, {"v": 'type: v["\\udcff"] is not text in UTF-8, got 0xff'})
+
+
+def test_a_map_where_something_else_is_declared_is_shown_as_it_was_written() -> None:
+    assert one({"type": "map", "values": "int"}, "string", {"a": 1}).wrong == {
+        "v": 'type: v is not text in UTF-8, got {"a":1} of type map'
+    }
+
+
 def test_bytes_that_are_no_text_or_no_int_cost_their_column_only() -> None:
     schema = record(("s", "string"), ("n", "int"), ("m", {"type": "map", "values": "int"}))
     bytes_ = record(
@@ -389,6 +442,44 @@ def test_bytes_that_are_no_boolean_no_symbol_and_no_type_of_a_union_are_never_re
     ]
     no_type = "avro: the payload is no record of its schema (a union has no such type)"
     assert [read.unreadable for read in reads[4:]] == [no_type, no_type]
+
+
+@pytest.mark.parametrize(
+    ("type_", "payload"),
+    [
+        ("long", "80808080808080808002"),
+        ("long", "82808080808080808002"),
+        ("long", "8280808080808080808001"),
+        ("long", "ff" * 9 + "7f"),
+        ("int", "80808080808080808002"),
+        ("string", "82808080808080808002" + "61"),
+        ("bytes", "8280808080808080808000" + "61"),
+        (named("enum", "E", symbols=["a", "b"]), "82808080808080808002"),
+        (["null", "int"], "82808080808080808002" + "02"),
+        ({"type": "array", "items": "int"}, "82808080808080808002" + "0200"),
+        ({"type": "array", "items": "int"}, "01" + "82808080808080808002" + "0200"),
+        ({"type": "map", "values": "int"}, "82808080808080808002" + "02610200"),
+    ],
+)
+def test_a_number_of_more_than_64_bits_is_never_cut_to_another_one(type_: Schema, payload: str) -> None:
+    (read,) = decode(decoder_of(record(("v", type_)), None), bytes.fromhex(payload))
+    assert read.values == {"v": None}
+    assert read.unreadable == "avro: the payload is no record of its schema (a number has more than 64 bits)"
+
+
+@given(
+    st.sampled_from([2**63 - 1, -(2**63), 2**62, -(2**62)]),
+    st.binary(min_size=9, max_size=12) | st.just(b"\xff" * 10),
+    st.sampled_from([float.fromhex("-0x1.fffffffffffffp+1023"), -1.5]),
+    st.text(max_size=12),
+)
+def test_the_greatest_numbers_and_bytes_that_look_like_them_are_read_as_they_are(
+    number: int, content: bytes, fraction: float, text: str
+) -> None:
+    schema = record(("n", "long"), ("b", "bytes"), ("d", "double"), ("t", ["null", "string"]), ("l", MANY))
+    value = {"n": number, "b": b"\xff" * 9 + content, "d": fraction, "t": text, "l": [number, number]}
+    (read,) = decode(decoder_of(schema, None), encoded(schema, value))
+    assert (read.unreadable, read.wrong, read.values) == (None, {}, value)
 
 
 def test_schemas_that_cannot_be_used_reject_their_rows_with_the_reason() -> None:

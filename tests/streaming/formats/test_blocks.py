@@ -165,6 +165,23 @@ def test_payloads_of_a_table_are_read_together_where_they_have_no_more_than_json
     )
 
 
+@pytest.mark.parametrize("typed", [True, False])
+def test_minus_zero_without_a_fraction_is_the_same_number_however_it_is_read(typed: bool) -> None:
+    of = decoder(Json("x double, f double, n bigint, k int"))
+    of = of._of_typed if typed else of
+    sent = pa.array([b'{"x":-0,"f":-0.0,"n":-0,"k":-0}', b'{"x":0,"f":0.0,"n":0,"k":0}'], pa.binary())
+    assert of._blocks is not None and of._blocks.read(sent).certain.all()
+    read = rows(of.arrays(sent, None))
+    assert read == rows(Decoder.arrays(of, sent, None))
+    minus = "-0.0" if typed else "0.0"
+    assert read == [f"({minus}, {minus}, 0, 0, None, None, None)", "(0.0, 0.0, 0, 0, None, None, None)"]
+    nested = decoder(Json("a array<decimal(3, 1)>, n array<tinyint>"))
+    nested = nested._of_typed if typed else nested
+    assert rows(nested.arrays(pa.array([b'{"a":[-0],"n":[-0]}'], pa.binary()), None)) == [
+        "([Decimal('0.0')], [0], None, None, None)"
+    ]
+
+
 def test_what_arrow_refuses_keeps_nothing_beside_it_from_being_read_together() -> None:
     of = decoder(Json(SCHEMA))
     assert of._blocks is not None

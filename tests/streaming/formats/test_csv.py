@@ -151,6 +151,15 @@ def test_a_header_says_where_the_fields_of_its_payload_stand() -> None:
     assert {text: read(form, text.encode()) for text in rows} == rows
 
 
+def test_the_text_that_means_null_is_a_name_in_a_header() -> None:
+    form = Csv("NA string, b int", null="NA", header=True)
+    assert read(form, b"NA,b\nx,1") == Row(["x", 1])
+    assert read(form, b'"NA",b\nNA,NA') == Row([None, None])
+    assert read(Csv("b int", null="NA", header=True), b"b,NA,\n1,NA,") == Row([1], None, ["NA", ""])
+    assert read(form, b"NA,,b,\nx,1,2,3") == "the payload begins with a record that has a name more than once"
+    assert read(form, b'NA,"",b,\nx,1,2,3') == "the payload begins with a record that has a name more than once"
+
+
 def test_a_batch_of_records_is_read_each_by_itself() -> None:
     of = decoder(Csv("id string not null, n int"))
     of.types = pa.schema(

@@ -197,6 +197,77 @@ def test_entries_of_maps_are_judged_as_anything_else() -> None:
     assert (read.values, read.unknown) == ({"v": [("b", "PAID")]}, ("v (a number without a name)",))
 
 
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+@pytest.mark.parametrize(
+    ("key", "value", "entry", "pair"),
+    [
+        ("STRING", "INT32", raw_field(2, 0, b"\5"), ("", 5)),
+        ("STRING", "INT32", text(b"k"), ("k", 0)),
+        ("INT64", "STRING", b"", (0, "")),
+        ("BOOL", "BYTES", b"", (False, b"")),
+        ("STRING", "shop.State", text(b"k"), ("k", "OPEN")),
+        ("STRING", "google.protobuf.Timestamp", text(b"k"), ("k", datetime(1970, 1, 1, tzinfo=UTC))),
+        ("STRING", "google.protobuf.Int32Value", text(b"k"), ("k", 0)),
+    ],
+)
+def test_what_an_entry_of_a_map_leaves_out_is_the_default(
+    syntax: str, key: str, value: str, entry: bytes, pair: tuple[Any, Any]
+) -> None:
+    read = one(entries(key, value, syntax=syntax), text(entry))
+    assert (read.unreadable, read.wrong, read.unknown, read.values) == (None, {}, (), {"v": [pair]})
+
+
+def test_a_message_that_an_entry_of_a_map_leaves_out_is_an_empty_one() -> None:
+    assert one(entries("STRING", "shop.Line"), text(text(b"k"))).values == {
+        "v": [("k", {"sku": "", "qty": 0, "at": None})]
+    }
+    assert one(entries("STRING", "shop.Line", syntax="proto2"), text(text(b"k"))).values == {
+        "v": [("k", {"sku": None, "qty": None, "at": None})]
+    }
+
+
+CLOSED = "type: v{} is not a number of an enum, got {}"
+
+
+@pytest.mark.parametrize(
+    ("type_", "payload", "place"),
+    [
+        ("shop.State", v(2**32 + 3), ""),
+        ("shop.State repeated", v(3) + v(2**32 + 3), "[1]"),
+        ("shop.State repeated", text(b"\3" + varint(2**32 + 3)), "[1]"),
+        ("shop.Line repeated", text(raw_field(4, 0, varint(2**32 + 3))), "[0].state"),
+        ("shop.M.VEntry repeated", text(text(b"a") + raw_field(2, 0, varint(2**32 + 3))), '["a"]'),
+    ],
+)
+def test_a_number_of_a_closed_enum_is_never_cut_to_that_of_another_symbol(
+    type_: str, payload: bytes, place: str
+) -> None:
+    entry = f"{fields(('key', 1, 'STRING'), ('value', 2, 'shop.State'))} options {{ map_entry: true }}"
+    line = message(("state", 4, "shop.State"), name="Line")
+    declared = message(("v", 1, type_), more=f'nested_type {{ name: "VEntry" {entry} }}')
+    read = one(set_of(file(f"{STATE} {line} {declared}", "proto2")), payload)
+    assert (read.unreadable, read.wrong) == (None, {"v": CLOSED.format(place, 2**32 + 3)})
+
+
+def test_a_number_without_a_name_in_a_closed_enum_reads_as_not_sent() -> None:
+    note = ("v (a number without a name)",)
+    for type_, payload, value in (
+        ("shop.State", v(-7), None),
+        ("shop.State", v(2**31 - 1), None),
+        ("shop.State repeated", text(b"\3" + varint(-7) + b"\0"), ["PAID", "OPEN"]),
+    ):
+        read = one(of(type_, "proto2"), payload)
+        assert (read.wrong, read.unknown, read.values) == ({}, note, {"v": value})
+    old = file(STATE, "proto2", "old")
+    old.name = "old.proto"
+    new = file(message(("v", 1, "old.State")))
+    new.dependency.append("old.proto")
+    read = one(set_of(new, old), v(7))
+    assert (read.wrong, read.unknown, read.values) == ({}, note, {"v": None})
+    read = one(of("shop.State", "proto2"), text(b"x"))
+    assert read.wrong == {"v": f"{CLOSED.format('', '0x78')} of type bytes"}
+
+
 def test_unknown_fields_are_told_by_their_paths_at_every_depth() -> None:
     extra = raw_field(9, 0, b"\1")
     read = one(of("shop.Line repeated"), text(extra) + text(extra + text(extra, 3)), raw_field(8, 0, b"\1"))

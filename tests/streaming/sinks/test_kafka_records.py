@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from streaming.sinks.kafka.records import BY_KEY, NOW, Layout, Record, as_json, keys, records_of
 from streaming.sinks.sink import CHANGE, REASON, REVISION, TIME, NumberedBatch, RefusedRow
@@ -69,6 +70,17 @@ def test_columns_say_where_a_row_goes_and_are_not_in_its_value() -> None:
     assert isinstance(refused[2], Record)
     nowhere = Layout(None, "topic", None, {}, named=False)
     assert made(rows, nowhere)[1] == RefusedRow(1, "topic is null, and no topic is declared for such rows")
+
+
+@pytest.mark.parametrize("parts", [[1.0, 0.0], [True, False], [[1], [0]], [{"a": 1}, {"a": 0}], ["1", "0"]])
+def test_only_a_whole_number_is_one_of_a_partition_whatever_was_asked_before(parts: list[Any]) -> None:
+    layout = Layout("t", None, "part", {}, named=False)
+    whole = [Record(0, "t", 1, None, b'{"n":0}', [], 1), Record(1, "t", 0, None, b'{"n":1}', [], 1)]
+    assert made(at(1_000, 1_000, part=[1, 0]), layout) == whole
+    assert made(at(1_000, 1_000, part=parts), layout) == [
+        RefusedRow(place, f"{part!r} is no number of a partition") for place, part in enumerate(parts)
+    ]
+    assert made(at(1_000, 1_000, part=[1, 0]), layout) == whole
 
 
 def test_a_change_has_headers_and_a_delete_no_value() -> None:

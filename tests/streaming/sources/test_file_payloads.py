@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+from encodings.aliases import aliases
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.base.errors import DeclarationError
@@ -141,6 +142,52 @@ def test_latin_1_becomes_utf_8(text: str) -> None:
 def test_a_byte_that_the_encoding_does_not_know_leaves_a_payload_that_is_no_utf_8() -> None:
     with pytest.raises(UnicodeDecodeError):
         in_utf8("Â".encode("cp1252") + b"\x81", "cp1252").decode()
+
+
+def _is_taken(encoding: str) -> bool:
+    try:
+        check_payloads("lines", encoding)
+    except DeclarationError:
+        return False
+    return True
+
+
+TAKEN = sorted(filter(_is_taken, {*aliases.values()}))
+ODD = st.sampled_from([b"\x81", b"\xd2\x81", b"\xff", b"\xc3\xa9", b"\xed\xa0\x80", b"\x1b$B", b"~{", b"+A", b"\\u12"])
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from(TAKEN), st.lists(ODD | st.binary(min_size=1, max_size=3), max_size=6))
+def test_a_file_is_what_its_encoding_says_or_no_utf_8(encoding: str, parts: list[bytes]) -> None:
+    content = b"".join(parts)
+    made = in_utf8(content, encoding)
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        with pytest.raises(UnicodeDecodeError):
+            made.decode()
+    else:
+        assert made == text.encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [(b"\xd2\x81", "cp1253"), ("é".encode(), "ascii"), (b"a\xc2\x80b", "euc_kr"), (b"a\x81\x8d", "cp1252")],
+)
+def test_unknown_bytes_that_are_a_sign_of_utf_8_together_are_not_taken_for_it(content: bytes, encoding: str) -> None:
+    with pytest.raises(UnicodeDecodeError):
+        content.decode(encoding)
+    with pytest.raises(UnicodeDecodeError):
+        in_utf8(content, encoding).decode()
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    ["iso2022_jp", "iso2022_kr", "iso2022_jp_ext", "hz", "utf-7", "raw_unicode_escape", "idna", "punycode"],
+)
+def test_an_encoding_in_which_one_byte_changes_others_is_refused(encoding: str) -> None:
+    with pytest.raises(DeclarationError, match=f"encoding='{encoding}' of Files is none in which"):
+        check_payloads("lines", encoding)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "cp037", "no such", "rot13"])

@@ -19,7 +19,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from streaming import Delivery, Joined, Keyed, Lake
+from streaming import Delivery, Enriched, Joined, Keyed, Lake
 from streaming.audit import audit
 from streaming.base.values import python_values
 from streaming.declare import Operator
@@ -292,7 +292,8 @@ class Judge:
             assert row is not None
             fails = drawn.fails(self.hostile.stream, row)
         why = self.ran.paused.get(name) or self.ran.uncorrected.get(name)
-        diverts = getattr(drawn.operator, "on_error", "side") == "side"
+        # What an enrichment does where a call fails is declared by another name, and is this by default.
+        diverts = isinstance(drawn.operator, Enriched) or drawn.operator.on_error == "side"
         # Late rows are left out until they are corrected.
         certain = fails is True and not (isinstance(drawn.operator, Keyed) and drawn.operator.order == "event")
         if why is not None and (fails is False or (diverts and certain)):

@@ -185,7 +185,7 @@ class _Resolution:
             def refused(value: Any) -> NoReturn:
                 raise mistyped(words, reveal(value), name)
 
-            of_type = {"boolean": _boolean, "map": _of_entries}
+            of_type: dict[str, Read] = {"boolean": _boolean, "map": _of_entries}
             reveal = _symbol_of(written) if type_ == "enum" else of_type.get(type_, _same)
             return refused
         if declared["type"] == "array":

@@ -22,13 +22,13 @@ class Avro(Format):
     one is read by Avro's rules of evolution. An id that the registry does not know, bytes that are none of the schema
     and bytes behind the record reject the row. A registry that does not answer is waited for, and rejects none.
 
-    A field that may be null is a column that may be. Of a union there may be null and one other type. A value that
-    its column cannot keep, at any depth, is a reason with its path against the column; so is a field without default
-    that was not written, and a key that stands in a map twice. Where the rules would change a number it is refused: a
-    `long` of more digits than its `double` has, a decimal of more digits behind the point. A logical type of the
-    schema counts for plain numbers that were written; a unit that was written counts before it. An instant is a
-    timestamp, a local one a timestamp without time zone, a UUID text. Times of a day and instants in nanoseconds, of
-    which no table has a column, stay the numbers they are.
+    A field that may be null is a column that may be. Of a union there may be null and one other type. A value that its
+    column cannot keep, at any depth, is a reason with its path against the column; so is a field without default that
+    was not written, and a key that stands in a map twice. Where the rules would change a number it is refused: a `long`
+    of more digits than its `double` has, a decimal of more digits behind the point. A logical type of the schema counts
+    for plain numbers that were written; a unit that was written counts before it. An instant is a timestamp, a local
+    one a timestamp without time zone, a UUID text. Times of a day and instants in nanoseconds, of which no table has a
+    column, stay the numbers they are.
 
     Raises:
         DeclarationError: the schema cannot be read, or has a type that no column has or a default that is none.

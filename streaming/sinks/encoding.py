@@ -137,13 +137,10 @@ def parts(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
 
 
 def csv_table(rows: pa.Table) -> pa.Table:
-    """Rows for CSV: columns of numbers, booleans and text, all others as their texts; nested values are JSON.
-
-    Null is nothing and an empty text `""`, but a null in a single column whose values are never empty, which is `""`: a
-    line without anything in it is no row to many readers.
-    """
+    """Rows for CSV: columns of numbers, booleans and text, all others as their texts; nested values are JSON."""
     columns = [column if _fits_csv(column) else _texts(column) for column in map(_decoded, rows.columns)]
-    if len(columns) == 1 and columns[0].null_count and not _may_be_empty(_decoded(rows.columns[0]).type):
+    if len(columns) == 1 and columns[0].null_count:
+        # A line without anything in it is no row to a reader.
         columns = [_texts(columns[0]).fill_null("")]
     return pa.table(columns, names=rows.column_names)
 
@@ -177,12 +174,6 @@ def _fits_csv(column: pa.ChunkedArray) -> bool:
         bounds = pc.min_max(column.cast(pa.int32())).as_py()
         return bounds["min"] is None or (bounds["min"] >= _FIRST_DAY and bounds["max"] <= _LAST_DAY)
     return _is_plain(type_)
-
-
-def _may_be_empty(type_: pa.DataType) -> bool:
-    """Whether a value of a type may be an empty text in CSV."""
-    is_types = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(is_type(type_) for is_type in is_types)
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:

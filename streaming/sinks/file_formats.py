@@ -68,8 +68,7 @@ class _Csv(FileFormat):
 
     def rows_in(self, content: bytes) -> int:
         """The rows below the names; a quoted value may hold line breaks."""
-        # In a file of one column an empty line is a row.
-        options = pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
+        options = pyarrow.csv.ParseOptions(newlines_in_values=True)
         return int(pyarrow.csv.read_csv(io.BytesIO(content), parse_options=options).num_rows)
 
     def records(self, content: bytes) -> Iterator[bytes]:

@@ -91,8 +91,7 @@ class JsonLines(FileTarget):
 class CsvFiles(FileTarget):
     """Comma-separated values (RFC 4180) with a line of names; lists, structs and maps are JSON.
 
-    Null is nothing, an empty text is `""`; in a file of a single column that is neither of text nor of bytes null is
-    `""` as well, as many readers take an empty line for no row.
+    Null is nothing, an empty text is `""`; in a file of a single column, where nothing would be no line, both are `""`.
     """
 
     suffix: str = ".csv"

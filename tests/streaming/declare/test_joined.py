@@ -100,6 +100,22 @@ def test_what_changes_no_row_is_not_in_the_fingerprint() -> None:
             {"on": {"amount": "n"}, "right": replace(payments, format=Json("at timestamp, n bigint"))},
             "'amount' .* double .* 'n' of type bigint .* 9007199254740993 equals 9007199254740992",
         ),
+        (
+            {
+                "on": {"d": "e"},
+                "left": replace(orders, format=Json("at timestamp, d decimal(38, 0)")),
+                "right": replace(payments, format=Json("at timestamp, e decimal(38, 18)")),
+            },
+            "'d' .* decimal.38, 0. .* 'e' of type decimal.38, 18. .* 38 digits, in which some behind the point",
+        ),
+        (
+            {
+                "on": {"d": "e"},
+                "left": replace(orders, format=Json("at timestamp, d bigint")),
+                "right": replace(payments, format=Json("at timestamp, e decimal(30, 19)")),
+            },
+            "'d' .* bigint .* as decimals of 38 digits",
+        ),
         ({"right": replace(payments, name="orders")}, "two streams that are called 'orders'"),
         ({"between": ("1 hour", "1 hour")}, "'1 hour' is not less than '1 hour'"),
         ({"between": ("1 hour",)}, "has 1 entries"),

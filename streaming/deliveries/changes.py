@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from streaming.base import DAY, FencedError, date_literal
 from streaming.declare import CHANGES, Delivery
 from streaming.deliveries.changing import Changing, Look
-from streaming.deliveries.outbox import UNIT, Cursor, Outbox
+from streaming.deliveries.outbox import UNIT, Cursor, Outbox, comparable
 from streaming.deliveries.reader import ROW, with_places, without_places
 from streaming.deliveries.recorded import recorded_by
 from streaming.deliveries.seen import NOTHING_CLOSED, Seen
@@ -151,7 +151,7 @@ def changes_between(
     unequal = _is_told_again(days[0], again) | _is_told_again(days[1], again)
     for name in of.columns:
         if name not in of.identity:
-            unequal = unequal | ~_comparable(current, name).eqNullSafe(_comparable(old, f"_old_{name}"))
+            unequal = unequal | ~comparable(current, name).eqNullSafe(comparable(old, f"_old_{name}"))
     upsert, vanished = F.col("_is") & (F.col("_was").isNull() | unequal), F.col("_is").isNull()
 
     def as_told(name: str) -> Column:
@@ -163,12 +163,6 @@ def changes_between(
         F.when(vanished, F.lit(DELETE)).otherwise(F.lit(UPSERT)).alias(CHANGE),
         F.when(vanished, F.lit("correction")).otherwise(F.col(REASON)).alias(REASON),
     )
-
-
-def _comparable(frame: DataFrame, name: str) -> Column:
-    # Spark compares no maps.
-    column = F.col(name)
-    return F.to_json(F.struct(column.alias("_"))) if "map<" in frame.schema[name].dataType.simpleString() else column
 
 
 def _newest(changes: DataFrame, of: Changing) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Window as SortedBy
 from pyspark.sql import functions as F
 
@@ -60,13 +60,13 @@ def _every(
 def _newest_of_keys(rows: DataFrame, outbox: Outbox, delivery: Delivery) -> DataFrame:
     """Of each key the row of the greatest revision; of several, the one that was delivered last."""
     key = [value_of(name, delivery, UNIT) for name in delivery.identity]
-    within = [(F.col(each) if isinstance(each, str) else each).desc() for each in outbox.order]
+    within = [each.desc() for each in outbox.order_of(rows)]
     order = SortedBy.partitionBy(*key).orderBy(F.desc_nulls_last(REVISION), F.desc(UNIT), *within)
     return rows.withColumn(_NEWEST, F.row_number().over(order)).where(F.col(_NEWEST) == 1)
 
 
 def _pieces(frame: DataFrame, outbox: Outbox, delivery: Delivery, pieces: int) -> Iterator[pa.Table]:
-    order: list[Column | str] = [*outbox.order]
+    order = outbox.order_of(frame)
     for piece in range(pieces):
         of_piece = frame if pieces == 1 else frame.where(F.pmod(F.xxhash64(*order), F.lit(pieces)) == piece)
         yield as_delivered(of_piece, delivery).toArrow()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from streaming.declare import Delivery
 from streaming.deliveries.computed import chosen_rows
@@ -32,6 +33,12 @@ class Cursor:
     row: int = 0
 
 
+def comparable(rows: DataFrame, name: str) -> Column:
+    """A column of the rows; one that has maps, at whatever depth, as JSON, since Spark compares no maps."""
+    column = F.col(name)
+    return F.to_json(F.struct(column.alias("_"))) if "map<" in rows.schema[name].dataType.simpleString() else column
+
+
 class Outbox(ABC):
     """Rows in units, such as the batches of a log: once a unit can be read, no row ever comes to it.
 
@@ -47,6 +54,10 @@ class Outbox(ABC):
 
     order: tuple[Column | str, ...]
     """What orders the rows of a unit: no two of them may differ and be equal in this."""
+
+    def order_of(self, rows: DataFrame) -> list[Column]:
+        """The columns of `order`, by which Spark can sort the `rows`."""
+        return [comparable(rows, each) if isinstance(each, str) else each for each in self.order]
 
     @abstractmethod
     def generation(self) -> int:

@@ -76,7 +76,7 @@ class Reader:
         asked = spark.createDataFrame([(place.unit, place.row) for place in places], f"{UNIT} bigint, {ROW} bigint")
         rows = numbered.join(F.broadcast(asked), [UNIT, ROW], "left_semi")
         rows = self._outbox.still_told(spark, rows)
-        ordered = rows.orderBy(UNIT, *self._outbox.order)
+        ordered = rows.orderBy(UNIT, *self._outbox.order_of(rows))
         return _arrow(as_delivered(ordered, self._delivery, {ROW: F.col(ROW).cast("bigint")}))
 
     @property
@@ -86,7 +86,7 @@ class Reader:
     def _read(self, spark: SparkSession, since: Cursor, until: int, most: int) -> pa.Table:
         frame = wanted(self._outbox.rows(spark, since.unit, until), self._delivery)
         # Of the first unit some rows may have been read before.
-        ordered = frame.orderBy(UNIT, *self._outbox.order).limit(most + since.row)
+        ordered = frame.orderBy(UNIT, *self._outbox.order_of(frame)).limit(most + since.row)
         rows = _arrow(as_delivered(ordered, self._delivery))
         before = min(since.row, pc.sum(pc.equal(rows[UNIT], since.unit)).as_py() or 0)
         return rows.slice(before)
@@ -102,7 +102,7 @@ def as_delivered(frame: DataFrame, delivery: Delivery, more: Mapping[str, Column
 
 def with_places(frame: DataFrame, outbox: Outbox) -> DataFrame:
     """With the number of each row within its unit, in the column `_row`; `frame` has all rows of its units."""
-    order = SortedBy.partitionBy(UNIT).orderBy(*outbox.order)
+    order = SortedBy.partitionBy(UNIT).orderBy(*outbox.order_of(frame))
     return frame.withColumn(ROW, F.row_number().over(order) - 1)
 
 

@@ -170,6 +170,27 @@ def test_a_consumer_of_the_changes_of_joins_holds_what_is_current_whoever_came_l
     assert findings and [finding for finding in findings if not finding.holds] == []
 
 
+def test_results_with_maps_at_any_depth_have_an_order_and_are_delivered(spark: SparkSession, lake: Lake) -> None:
+    tagged = Stream(
+        "tagged",
+        Files("landing/tagged"),
+        Json("k string, at timestamp not null, tags array<struct<m: map<string, bigint>>>"),
+        "at",
+        BoundedOutOfOrderness("1 second"),
+    )
+    of = WindowJoined("of", clicks, tagged, ("k",), Tumbling("10 seconds"), {"click": "n", "tags": "tags"})
+    out = Delivery("out", of, JsonLines("out", by="none"), "first", select=("click", "tags"))
+    land(lake, clicks, "k@1=1 k@2=2 k@60=9")
+    tags = [[{"m": {"b": 1, "a": 2}}], [], None]
+    land_all(lake, tagged, [{"k": "k", "at": at(3).isoformat(), "tags": each} for each in tags])
+    pipeline = Pipeline(name="tags", streams=(clicks, tagged), operators=(of,), deliveries=(out,))
+    drain(spark, lake, pipeline, end_of_input=True, now=lambda: NOW)
+    (path,) = Path(lake.root, "out").glob("*.json")
+    told = [(row["click"], row["tags"]) for row in map(json.loads, path.read_text().splitlines())]
+    assert sorted(told, key=str) == sorted(((click, each) for click in (1, 2) for each in tags), key=str)
+    assert [finding for finding in audit_deliveries(spark, lake, pipeline) if not finding.holds] == []
+
+
 def test_a_result_is_known_by_a_text_unless_the_delivery_has_a_key() -> None:
     unkeyed = Delivery("out", paid, JsonLines("out"), "current", select=("click",))
     assert (unkeyed.identity, tuple(unkeyed.selected)) == (("_result_id",), ("click", "_result_id"))

@@ -69,12 +69,11 @@ def ends_the_process(error: BaseException) -> bool:
 
     What a user's function raised is its operator's own, also where that is a connection that was refused.
     """
-    if isinstance(error, FunctionError) or raised_in_workers(str(error)) is not None:
-        return False
-    if _OF_A_VALUE.search(str(error)):
+    text = str(error)
+    if isinstance(error, FunctionError) or raised_in_workers(text) is not None or _OF_A_VALUE.search(text):
         return False
     if isinstance(error, _OF_THE_PROCESS) or transient_cause(error) is not None:
         return True
     if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
         return True
-    return any(sign in str(error) for sign in _SPARK_IS_GONE)
+    return any(sign in text for sign in _SPARK_IS_GONE)

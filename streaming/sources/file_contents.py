@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streaming.sources.files_backlog import first_names
 from streaming.sources.files_planned import vanished
 from streaming.sources.source import Memory, Reading, Taken
 from streaming.sources.taken_files import relative_path
@@ -23,7 +24,6 @@ _LOCAL, _AS_PLANNED = "^file:/+", "file:///"
 """Rows have `file:/a` for a file that the checkpoint of their query calls `file:///a`."""
 _DIGEST = 16
 _AT_ONCE = 2**20
-_NAMED = 5
 
 _log = logging.getLogger(__name__)
 
@@ -120,6 +120,5 @@ def content_of(landing: str, path: str) -> str:
 
 
 def _copies_warning(copies: Mapping[str, str]) -> str:
-    named = ", ".join(f"{path} (as {first})" for path, first in list(copies.items())[:_NAMED])
-    more = f" and {len(copies) - _NAMED:,} more" if len(copies) > _NAMED else ""
-    return f"Not read again, as the same bytes were read before: {named}{more}."
+    named = first_names([f"{path} (as {first})" for path, first in copies.items()])
+    return f"Not read again, as the same bytes were read before: {named}."

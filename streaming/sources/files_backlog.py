@@ -45,17 +45,18 @@ def undecoded_warning(names: Sequence[str]) -> str:
     """A sentence on files that are not read for their names; empty where there are none."""
     if not names:
         return ""
-    return f"Not read, as its name is not UTF-8: {_first(names)}. Rename it; the other files are read meanwhile."
+    return f"Not read, as its name is not UTF-8: {first_names(names)}. Rename it; the other files are read meanwhile."
 
 
 def _changed_warning(changed: list[str]) -> str:
     if not changed:
         return ""
     return (
-        f"Changed, or delivered again under the same name, after it was read: {_first(changed)}. A file is read once: "
-        "deliver what was added or corrected as a new file under a new name."
+        f"Changed, or delivered again under the same name, after it was read: {first_names(changed)}. A file is read "
+        "once: deliver what was added or corrected as a new file under a new name."
     )
 
 
-def _first(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")

@@ -17,6 +17,7 @@ from streaming.keyed import Reached, current_results, read_corrections
 from streaming.lake import Lake
 from streaming.operators import PinnedTables
 from streaming.sinks import REASON
+from streaming.spark import as_json
 from streaming.tables import delta
 
 
@@ -57,8 +58,7 @@ class _LookAtKeyed(LookAtCorrected[Keyed]):
         reason = F.when(F.col("_corrected"), "correction").otherwise("first").alias(REASON)
         results = current.select(*current.columns, reason).drop("_corrected")
         # A text, because values may be such as have no order.
-        emitted = (f"`{name}`" for name in operator.output_schemas[""].names)
-        values = F.to_json(F.struct(*emitted), {"ignoreNullFields": "false"})
+        values = as_json(F.col(f"`{name}`") for name in operator.output_schemas[""].names)
         own = [F.col(f"`{name}`") for name in (*operator.by, AT)]
         number = F.row_number().over(SortedBy.partitionBy(*own).orderBy(values))
         return self._of.identified(results, [*own, number], [F.col(AT), values])

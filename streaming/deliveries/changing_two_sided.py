@@ -16,6 +16,7 @@ from streaming.deliveries.seen import Seen
 from streaming.joins import numbered_corrections, read_first, read_two_sided_corrections
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, Reached
+from streaming.spark import as_json
 from streaming.tables import delta
 from streaming.views import current_with_reasons
 
@@ -56,7 +57,7 @@ class _LookAtTwoSided(LookAtCorrected[TwoSided]):
         first = read_first(spark, lake, operator, self._version)
         current = current_with_reasons(first, numbered_corrections(corrections), operator)
         # A text, because values may be such as have no order.
-        values = F.to_json(F.struct(*operator.values), {"ignoreNullFields": "false"})
+        values = as_json(F.col(name) for name in operator.values)
         number = F.row_number().over(SortedBy.partitionBy(*operator.identity).orderBy(values))
         own = [*(F.col(name) for name in operator.identity), number]
         return self._of.identified(current, own, [F.col("window_start"), F.col("window_end"), values])

@@ -12,6 +12,7 @@ from streaming.keyed import NEWEST_INSTANT
 from streaming.lake import Lake
 from streaming.operators import generation_of
 from streaming.sinks import REVISION, TIME
+from streaming.spark import exact_json
 from streaming.tables import delta
 
 _VALUES = "_values"
@@ -25,7 +26,8 @@ class KeyedOutbox(Outbox):
     def __init__(self, lake: Lake, delivery: Delivery, keyed: Keyed) -> None:
         self._uri = lake.table(keyed, delivery.output)
         self._emitted = keyed.output_schemas[delivery.output].names
-        self.order = (AT, *keyed.by, _VALUES)
+        # The text leaves out what is null, by which two rows may differ.
+        self.order = (AT, *keyed.by, _VALUES, *self._emitted)
 
     def generation(self) -> int:
         return generation_of(delta.open_table(self._uri))
@@ -38,6 +40,5 @@ class KeyedOutbox(Outbox):
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
         instants = F.unix_micros(WRITTEN_AT)
         rows = delta.read(spark, self._uri).where((instants >= since) & (instants < until))
-        # As text, because a map has no order.
-        values = F.to_json(F.struct(*(f"`{name}`" for name in self._emitted)))
+        values = exact_json(F.struct(*(f"`{name}`" for name in self._emitted)), nulls=False)
         return rows.withColumns({UNIT: instants, REVISION: F.unix_micros(AT), TIME: F.col(AT), _VALUES: values})

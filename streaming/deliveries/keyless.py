@@ -19,7 +19,7 @@ from streaming.deliveries.seen import NOTHING_CLOSED, Seen
 from streaming.lake import Lake
 from streaming.operators import PinnedTables, generation_of
 from streaming.sinks import RESULT_ID
-from streaming.spark import guarded
+from streaming.spark import exact_json, guarded
 from streaming.tables import delta
 
 _PLACE, _OWN = "_place", "_own"
@@ -87,4 +87,4 @@ class LookAtCorrected(Look, Generic[Corrects]):
 
 def _text(of: list[Column]) -> Column:
     parts = F.struct(*(part.alias(f"_{place}") for place, part in enumerate(of)))
-    return F.sha2(F.to_json(parts, {"ignoreNullFields": "false"}), 256)
+    return F.sha2(exact_json(parts), 256)

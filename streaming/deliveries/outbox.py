@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from streaming.declare import Delivery
 from streaming.deliveries.computed import chosen_rows
+from streaming.operators import comparable
 
 UNIT = "_unit"
 """The column that numbers the unit of a row."""
@@ -31,12 +31,6 @@ class Cursor:
 
     unit: int
     row: int = 0
-
-
-def comparable(rows: DataFrame, name: str) -> Column:
-    """A column of the rows; one that has maps, at whatever depth, as JSON, since Spark compares no maps."""
-    column = F.col(name)
-    return F.to_json(F.struct(column.alias("_"))) if "map<" in rows.schema[name].dataType.simpleString() else column
 
 
 class Outbox(ABC):

@@ -13,7 +13,8 @@ from streaming.declare import LEFT_AT, RIGHT_AT, Joined
 from streaming.joins.frame import ERROR, OTHER, Side, alone, failed_alone, failed_pairs, side_rows, unmatched
 from streaming.joins.waiting import is_due
 from streaming.log import valid
-from streaming.operators import Reached, as_json
+from streaming.operators import Reached
+from streaming.spark import as_json
 
 
 def failed(joined: Joined, logs: Mapping[str, DataFrame], at: Reached) -> DataFrame:

@@ -36,6 +36,7 @@ from streaming.operators import (
     whole_since,
 )
 from streaming.sources import PlacedRows, placed_rows
+from streaming.spark import exact_json
 from streaming.tables import delta, shifted
 from streaming.windows import whole_days
 
@@ -154,7 +155,7 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         parts = []
         for stream in self.operator.reads:
             late = valid(logs[stream.name]).where(f"`{stream.event_time}` < _watermark")
-            row = F.to_json(F.struct(*(f"`{name}`" for name in stream.columns)))
+            row = exact_json(F.struct(*(f"`{name}`" for name in stream.columns)), nulls=False)
             named = (F.lit(stream.name).alias("stream"), F.col(f"`{stream.event_time}`").alias(AT))
             parts.append(late.select(*named, STAMP, BATCH, row.alias("row")))
         return reduce(DataFrame.unionAll, parts)

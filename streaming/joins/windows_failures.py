@@ -16,7 +16,8 @@ from streaming.joins.windows_plan import is_closed, until
 from streaming.joins.windows_results import failed_groups, failed_pairs
 from streaming.joins.windows_rows import LEFT, RIGHT, failure, group, pairs
 from streaming.lake import Lake
-from streaming.operators import Reached, as_json, can_be_compared, whole_since
+from streaming.operators import Reached, can_be_compared, whole_since
+from streaming.spark import as_json
 
 
 def failed(logs: Mapping[str, DataFrame], lake: Lake, operator: TwoSided, at: Reached) -> DataFrame:

@@ -23,6 +23,7 @@ from streaming.log import QUERY, Batch, RowValidator
 from streaming.operators import Written
 from streaming.service import Run, await_queries
 from streaming.sources import Files, Reading
+from streaming.spark import exact_json
 
 PARSE, JUDGE, APPEND, PLAN = "read + parse", "rules", "write + commit", "plan + checkpoint"
 _SAMPLE = 400_000
@@ -94,7 +95,7 @@ def bench(spark: SparkSession, lake: Lake, pipeline: Pipeline, scratch: Path) ->
     usual = round(statistics.median(batch.summary.rows for batch in batches[:_NEWEST]))
     wanted = max(10 * usual, 20_000)
     fields = F.struct(*(F.col(f"`{column.name}`") for column in stream.format.columns))
-    payload = F.coalesce(F.col("_raw").cast("string"), F.to_json(fields))
+    payload = F.coalesce(F.col("_raw").cast("string"), exact_json(fields, nulls=False))
     newest = rows.orderBy(F.col("_batch").desc(), F.col("_origin").desc()).limit(min(_SAMPLE, wanted * _BATCHES))
     payloads = newest.select(payload.alias("payload")).toArrow()["payload"].to_pylist()[::-1]
     large = min(wanted, len(payloads) // _BATCHES)

@@ -16,7 +16,7 @@ from streaming.declare import Pipeline, Stream, Windowed
 from streaming.formats import TYPED
 from streaming.lake import Lake
 from streaming.log import Batch, RowValidator, append_validated, next_kept_from, next_state, stamp
-from streaming.operators import runtime_of
+from streaming.operators import comparable, runtime_of
 from streaming.service import take_lease
 from streaming.views import aggregate, pairs
 
@@ -194,7 +194,7 @@ def _whole(view: Windowed, results: DataFrame, name: str, *extra: str) -> DataFr
     """One row per window with all its values in one struct, as lists where a full-window function gives many rows."""
     if view.function is None:
         return results.select(*view.identity, F.struct(*view.values).alias(name), *extra)
-    lists = F.struct(*(F.sort_array(F.collect_list(value)).alias(value) for value in view.values))
+    lists = F.struct(*(F.sort_array(F.collect_list(comparable(results, value))).alias(value) for value in view.values))
     return results.groupBy(*view.identity).agg(lists.alias(name), *(F.max(column).alias(column) for column in extra))
 
 

@@ -1,7 +1,7 @@
 """The contract of what runs an operator, and how it is found."""
 
 from streaming.operators.as_of import check_followed, version_read, version_through, versions_read
-from streaming.operators.comparison import differing_rows
+from streaming.operators.comparison import comparable, differing_rows
 from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
 from streaming.operators.declaration import (
     DECLARATION,
@@ -12,7 +12,6 @@ from streaming.operators.declaration import (
     has_published,
     recorded_declaration,
 )
-from streaming.operators.failed import as_json
 from streaming.operators.filtered import FilterCounts
 from streaming.operators.finding import Finding
 from streaming.operators.generations import (
@@ -60,7 +59,6 @@ __all__ = [
     "Step",
     "SteppedRuntime",
     "Written",
-    "as_json",
     "built_anew",
     "can_be_compared",
     "check_can_rebuild",
@@ -68,6 +66,7 @@ __all__ = [
     "check_followed",
     "check_whole",
     "clean_state",
+    "comparable",
     "corrected_numbers",
     "create_table",
     "declaration_properties",

@@ -11,8 +11,7 @@ from pyspark.sql.types import StructType
 
 from streaming.base import AT, BATCH, DAY, ORIGIN
 from streaming.declare import ELEMENT, FAILED, Selected, Side, Stream
-from streaming.operators import as_json
-from streaming.spark import first_failure, guarded
+from streaming.spark import as_json, first_failure, guarded
 
 _FROM = "_from"
 

@@ -18,6 +18,7 @@ from streaming.spark.checkpoint import (
 from streaming.spark.checkpoint_copy import copy_checkpoint, rename_taken
 from streaming.spark.checkpoint_made import make_checkpoint
 from streaming.spark.class_sharing import archive_path
+from streaming.spark.exact_json import as_json, exact_json
 from streaming.spark.files import FileInfo, exists, is_visible, size_of, visible_files
 from streaming.spark.guard import computed_or, first_failure, guarded, holds, refusal
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, S3, JarGroup
@@ -45,10 +46,12 @@ __all__ = [
     "add_storage",
     "archive_path",
     "are_there",
+    "as_json",
     "cause_in_words",
     "check_checkpoint",
     "computed_or",
     "copy_checkpoint",
+    "exact_json",
     "exists",
     "failed_expression",
     "failure_of",

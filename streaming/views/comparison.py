@@ -12,7 +12,7 @@ from pyspark.sql.types import DoubleType, FloatType
 
 from streaming.base import WINDOW
 from streaming.declare import Windowed
-from streaming.operators import Finding
+from streaming.operators import Finding, comparable, differing_rows
 from streaming.views.kinds import kind_of
 from streaming.views.results import group
 
@@ -37,11 +37,12 @@ def compare(
     """
     if view.function is not None:
         # A window may have many results: what is there once too often or too rarely is told by bag difference.
-        left, right = stored.select(*columns), truth.select(*columns)
-        differing = left.exceptAll(right).count() + right.exceptAll(left).count()
-        return Finding(law, view.name, right.count(), differing, compared)
-    left = stored.select(*columns, F.lit(1).alias("_there")).alias("stored")
-    right = truth.select(*columns, F.lit(1).alias("_there")).alias("truth")
+        expected = truth.select(*columns)
+        return Finding(law, view.name, expected.count(), differing_rows(stored.select(*columns), expected), compared)
+    left, right = (
+        frame.select(*(comparable(frame, name) for name in columns), F.lit(1).alias("_there")).alias(side)
+        for side, frame in (("stored", stored), ("truth", truth))
+    )
     joined = left.join(
         right,
         [F.col(f"stored.{name}").eqNullSafe(F.col(f"truth.{name}")) for name in (*view.identity, *per)],

@@ -15,7 +15,8 @@ from streaming.base import AT, BATCH, DAY, ORIGIN, WINDOW, literal
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import as_json, can_be_compared, whole_since
+from streaming.operators import can_be_compared, whole_since
+from streaming.spark import as_json
 from streaming.views.functions import ERROR, errors_of
 from streaming.views.position import Position
 from streaming.views.results import failure, group, members, pairs

@@ -17,6 +17,7 @@ from streaming.lake import Lake
 from streaming.log import REPAIRS, ever_rejected, place, read_batches, read_log, repaired
 from streaming.operations.batch_counts import counted_by_batch
 from streaming.operations.erasure.person import Person
+from streaming.spark import exact_json
 from streaming.tables import Split, delta
 from streaming.views import pairs
 
@@ -81,12 +82,14 @@ def _split(log: DataFrame, person: Person, has_repairs: bool) -> Split:
     if not has_repairs:
         return Split(lambda rows: rows.where(of_person), lambda rows: rows.where(~of_person))
     repairs = repaired(log).select(
-        F.to_json(place(F.col(ORIGIN))).alias(_PLACE), F.col(ORIGIN)[REPAIRS].alias(BATCH), own.alias("theirs")
+        exact_json(place(F.col(ORIGIN)), nulls=False).alias(_PLACE),
+        F.col(ORIGIN)[REPAIRS].alias(BATCH),
+        own.alias("theirs"),
     )
     ownership = {(row[_PLACE], row[BATCH]): row["theirs"] for row in repairs.collect()}
     theirs = [_key(place_, batch) for (place_, batch), is_theirs in ownership.items() if is_theirs]
     others = [_key(place_, batch) for (place_, batch), is_theirs in ownership.items() if not is_theirs]
-    key = F.concat_ws("@", F.to_json(place(F.col(ORIGIN))), F.col(BATCH).cast("string"))
+    key = F.concat_ws("@", exact_json(place(F.col(ORIGIN)), nulls=False), F.col(BATCH).cast("string"))
     is_taken: Column = F.when(is_rejected, (mention | key.isin(theirs)) & ~key.isin(others)).otherwise(own)
     return Split(lambda rows: rows.where(is_taken), lambda rows: rows.where(~is_taken))
 

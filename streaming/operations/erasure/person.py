@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from streaming.base import ORIGIN, ErasureError
 from streaming.declare import DEAD_LETTER
+from streaming.spark import exact_json
 from streaming.tables import Split
 
 TEXTS = ("_raw", "payload", "row", "_request")
@@ -48,7 +49,7 @@ class Person:
             elif field.name == self.column and not isinstance(field.dataType, StructType | ArrayType | MapType):
                 parts.append(F.col(f"`{field.name}`").cast("string") == self.value)
             elif isinstance(field.dataType, StructType | ArrayType | MapType) and field.name != ORIGIN:
-                parts.append(F.to_json(F.struct(F.col(f"`{field.name}`"))).rlike(self._field))
+                parts.append(exact_json(F.struct(F.col(f"`{field.name}`")), nulls=False).rlike(self._field))
         if {*DEAD_LETTER} <= {*frame.columns} and "payload" in texts:
             # What could not be computed of a row is not in its payload; the error has what it was made from.
             parts.append(self.field_of(F.col("payload")).isNull() & F.col("error").rlike(self._word))

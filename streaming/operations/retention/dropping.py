@@ -34,6 +34,7 @@ from streaming.operations.erasure import erasures
 from streaming.operations.rebuild import LeasePlace
 from streaming.operations.retention.planned import blocked, is_unfinished, planned_drop
 from streaming.service import take_lease
+from streaming.spark import exact_json
 from streaming.tables import Split, days_of, delta, take_out_days
 
 
@@ -151,7 +152,7 @@ def _is_one(repaired: list[str]) -> Column:
 
 
 def _key(batch: Column) -> Column:
-    return F.concat_ws("@", F.to_json(place(F.col(ORIGIN))), batch.cast("string"))
+    return F.concat_ws("@", exact_json(place(F.col(ORIGIN)), nulls=False), batch.cast("string"))
 
 
 def _erasing(lake: Lake, pipeline: Pipeline) -> str | None:

@@ -18,13 +18,7 @@ from streaming.sources.table.comparison import compare_table
 from streaming.sources.table.followed import Followed, followed, version_words
 from streaming.sources.table.placed import BEGIN, PlacedRows, placed_rows
 from streaming.sources.table.units import UNIT
-from streaming.spark import JarGroup, storage_jars
-
-_PAYLOAD = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-    "timeZone": "UTC",
-}
+from streaming.spark import JarGroup, exact_json, storage_jars
 
 
 @dataclass(frozen=True)
@@ -135,7 +129,7 @@ class Table(OffsetSource):
 
     def payload(self) -> Column:
         """The row as JSON."""
-        return F.to_json(F.col("payload"), _PAYLOAD)
+        return exact_json(F.col("payload"), nulls=False)
 
     def partition_of(self, origin: Column) -> Column:
         """One for all."""

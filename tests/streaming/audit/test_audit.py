@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming import BoundedOutOfOrderness, Pipeline
+from streaming import (
+    BoundedOutOfOrderness,
+    Files,
+    Json,
+    Pipeline,
+    Stream,
+    Tumbling,
+    Windowed,
+    WindowFunction,
+    agg,
+)
 from streaming.audit.laws import audit
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.lake.lake import Lake
@@ -20,7 +31,7 @@ from streaming.tables import delta
 from streaming.views.corrections import correct, read_corrections
 from streaming.views.first_results import read_first
 from tests.support.feeds import land_all, readings
-from tests.support.instants import NOW, T0
+from tests.support.instants import NOW, T0, at
 from tests.support.runs import run
 from tidemark.testing import Payload
 
@@ -147,3 +158,32 @@ def test_windows_that_are_closed_and_not_yet_published_break_no_law(spark: Spark
     (after,) = (finding for finding in caught_up if finding.law == "first result" and not finding.independent)
     assert "the view is at " not in after.compared
     assert after.checked > first.checked
+
+
+def _tags_of(rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({"of_row": rows["tags"]})
+
+
+def test_results_with_maps_are_compared_and_a_damaged_one_is_found(spark: SparkSession, lake: Lake) -> None:
+    tagged = Stream(
+        "tagged",
+        Files("landing/tagged"),
+        Json("id string, at timestamp not null, tags map<string, array<bigint>>"),
+        "at",
+        BoundedOutOfOrderness("0 seconds", max_ahead="30 days"),
+    )
+    first = Windowed("first", tagged, Tumbling("10 seconds"), {"tags": agg.first("tags")}, by=("id",))
+    of_row = WindowFunction(_tags_of, "of_row map<string, array<bigint>>")
+    each = Windowed("each", tagged, Tumbling("10 seconds"), {}, by=("id",), function=of_row)
+    declared = Pipeline(tagged, (first, each))
+    tags = [{"b": [1], "a": [2]}, {"a": [2, 3]}, {}, None]
+    run(spark, lake, declared, [{"id": "k", "at": at(2).isoformat(), "tags": value} for value in tags])
+    run(spark, lake, declared, [{"id": "k", "at": at(60).isoformat(), "tags": None}])
+    assert [finding for finding in audit(spark, lake, declared) if not finding.holds] == []
+
+    stored = read_first(spark, lake, first)
+    wrong = stored.withColumn("tags", F.expr("transform_values(tags, (tag, n) -> slice(n, 1, 0))"))
+    delete_where(spark, lake.first(first), F.lit(True))
+    tampered(wrong.localCheckpoint(), lake.first(first))
+    broken_laws = {(each.law, each.subject) for each in audit(spark, lake, declared) if not each.holds}
+    assert ("first result", "first") in broken_laws and all(subject == "first" for _, subject in broken_laws)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import Delivery, JsonLines, Lake, Pipeline
+from streaming import BoundedOutOfOrderness, Delivery, Files, Json, JsonLines, Keyed, Lake, Pipeline, Stream
 from streaming.audit.deliveries import audit_deliveries
 from streaming.base.errors import DeclarationError
+from streaming.keyed import Key
 from tests.streaming.keyed.functions import payloads, readings, sorted_out
 from tests.support.runs import run
 
@@ -53,6 +54,32 @@ def test_each_output_arrives_once_in_the_order_of_steps_and_times(spark: SparkSe
     assert failed == "b" and "thirteen" in error
     findings = list(audit_deliveries(spark, lake, pipeline))
     assert findings and all(finding.holds for finding in findings)
+
+
+def _say(key: Key, row: Any) -> None:
+    key.emit(value=row.value)
+
+
+def test_results_that_a_microsecond_tells_apart_are_each_delivered_under_an_id_of_their_own(
+    spark: SparkSession, lake: Lake
+) -> None:
+    precise = Stream(
+        "precise",
+        Files("landing/precise"),
+        Json("id string, at timestamp not null, value timestamp"),
+        "at",
+        BoundedOutOfOrderness("0 seconds"),
+    )
+    echo = Keyed("echo", precise, ("id",), "", "value timestamp", _say, order="event", idle="1 hour")
+    select = {"id": "id", "at": "_at", "value": "value"}
+    out = Delivery("out", echo, JsonLines("out", by="none"), "current", select=select)
+    instants = [f"2026-01-01T00:00:00.{fraction}Z" for fraction in ("000001", "000002", "001000")]
+    sent = [{"id": "a", "at": at, "value": value} for at in instants for value in instants]
+    run(spark, lake, Pipeline(precise, (echo,), deliveries=(out,)), sent, end_of_input=True)
+    rows = arrived(lake, "out")
+    told = [(row["at"], row["value"]) for row in rows]
+    assert sorted(told) == sorted((row["at"], row["value"]) for row in sent)
+    assert len({row["_result_id"] for row in rows}) == len(sent)
 
 
 def test_state_is_no_output() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,6 +21,7 @@ from streaming import (
     Stream,
     Tumbling,
     Windowed,
+    WindowFunction,
     agg,
     correct,
 )
@@ -122,6 +124,18 @@ def test_rows_that_pass_by_now_come_back_once_with_todays_stamp_and_the_preview_
     again = repair(spark, lake, LAX, lambda: LATER)
     assert (again.examined, again.repaired, again.batches) == (1, 0, {})
     assert head(lake, LAX.stream) == batch
+
+
+def _by_value(rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({"ids": [{str(id_): value} for id_, value in zip(rows["id"], rows["value"], strict=True)]})
+
+
+def test_a_preview_tells_of_results_that_are_maps(spark: SparkSession, rejecting: Lake) -> None:
+    maps = WindowFunction(_by_value, "ids map<string, bigint>")
+    view = Windowed("maps", LAX.stream, Tumbling("10 seconds"), {}, by=("id",), function=maps)
+    changes = preview(spark, rejecting, Pipeline(LAX.stream, (view,)), lambda: LATER).changes["maps"]
+    assert [(change.key, change.rows_added) for change in changes] == [((None,), 1), (("b",), 1), (("a",), 1)]
+    assert changes[1].before == {"ids": [[("b", 4)]]} and changes[1].after == {"ids": [[("b", None)], [("b", 4)]]}
 
 
 def test_d8_repaired_rows_and_an_added_column_take_the_ordinary_road_through_views_and_corrections(

@@ -1,4 +1,4 @@
-"""A small lake as an earlier release left it: `python -m tests.support.old_lake FILE.tar.gz` makes one of this release.
+"""Small lakes as an earlier release left them: `python -m tests.support.old_lake NAME FILE.tar.gz` makes one of today.
 
 It is made anew only beside the old ones, never in their place: what they are for is that they are old.
 """
@@ -9,6 +9,8 @@ import shutil
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +18,33 @@ from pyspark.sql import SparkSession
 
 from streaming import (
     BoundedOutOfOrderness,
+    CoGrouped,
     Delivery,
+    Enriched,
     Files,
+    Joined,
     Json,
     JsonLines,
     Keyed,
     Lake,
     Pipeline,
+    Selected,
     SessionWindow,
+    Side,
     Stream,
+    Table,
     Tumbling,
     Windowed,
+    WindowJoined,
     agg,
+    drain,
     epoch_millis,
     start_session,
 )
+from streaming.declare import Operator
 from streaming.operations.savepoint import savepoint
 from tests.support.feeds import readings
-from tests.support.instants import NOW
-from tests.support.runs import run
+from tests.support.instants import NOW, T0
 from tidemark import testing
 
 OLD = ("a@1=10, b@2=20, c@3", "a@12=11, b@14=21, a@13=12", "a@2=13, c@31=5, b@33=6")
@@ -64,14 +74,120 @@ totals = Keyed(
     "kept_totals", kept, ("id",), "total bigint, warmest double", "total bigint, warmest double", add_up, version=1
 )
 out = Delivery("kept_out", kept, JsonLines("exports/kept"))
-pipeline = Pipeline(kept, (by_ten, visits, totals), deliveries=(out,))
 
 
-def fill(spark: SparkSession, lake: Lake) -> None:
-    """Everything of OLD, corrected as far as it was late, and a savepoint."""
-    run(spark, lake, pipeline, *map(readings, OLD))
-    testing.correct(spark, lake, by_ten, now=lambda: NOW)
-    savepoint(lake, pipeline, "before", lambda: NOW)
+Drain = Mapping[str, Sequence[list[Any]]]
+"""Batches that are there at once, by stream."""
+
+
+@dataclass(frozen=True)
+class OldLake:
+    """Pipelines with what was in their lake before (`old`), and what comes after (`new`).
+
+    A pipeline may follow tables of those before it. What is old was corrected for the operators of `corrected` alone.
+    """
+
+    pipelines: tuple[Pipeline, ...]
+    old: tuple[Drain, ...]
+    new: tuple[Drain, ...]
+    corrected: tuple[Operator, ...]
+
+    def fill(self, spark: SparkSession, lake: Lake) -> None:
+        """Everything that is old, corrected as far as it was, and a savepoint."""
+        self.take(spark, lake, self.old)
+        for operator in self.corrected:
+            testing.correct(spark, lake, operator, now=lambda: NOW)
+        for pipeline in self.pipelines:
+            savepoint(lake, pipeline, "before", lambda: NOW)
+
+    def go_on(self, spark: SparkSession, lake: Lake) -> None:
+        """Everything that is new, to the end, corrected."""
+        self.take(spark, lake, self.new, end_of_input=True)
+        for pipeline in self.pipelines:
+            for operator in pipeline.operators:
+                testing.correct(spark, lake, operator, now=lambda: NOW)
+
+    def take(self, spark: SparkSession, lake: Lake, drains: Sequence[Drain], *, end_of_input: bool = False) -> None:
+        """Drain the pipelines as often as told."""
+        streams = {stream.name: stream for pipeline in self.pipelines for stream in pipeline.streams}
+        for number, batches_by_stream in enumerate(drains, 1):
+            for name, batches in batches_by_stream.items():
+                testing.land_all(lake, streams[name], *batches)
+            ends = end_of_input and number == len(drains)
+            for pipeline in self.pipelines:
+                drain(spark, lake, pipeline, end_of_input=ends, now=lambda: NOW)
+
+
+of_one_log = OldLake(
+    (Pipeline(kept, (by_ten, visits, totals), deliveries=(Delivery("kept_out", kept, JsonLines("exports/kept")),)),),
+    ({"kept": [*map(readings, OLD)]},),
+    ({"kept": [*map(readings, NEW)]},),
+    (by_ten,),
+)
+
+
+def met(key: Any, start: int, end: int, left: Sequence[Any], right: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    """How many rows of each side there are."""
+    yield {"clicks": len(left), "ads": len(right)}
+
+
+async def look_up(row: Any, request: Any) -> dict[str, Any]:
+    """Every third is not known."""
+    if row.n % 3 == 0:
+        raise LookupError(f"{row.n} is unknown")
+    return {"doubled": 2 * row.n}
+
+
+clicks, ads = (
+    Stream(
+        name,
+        Files(f"landing/{name}", files_per_batch=1),
+        Json("id string, at timestamp not null, n bigint"),
+        "at",
+        BoundedOutOfOrderness("2 seconds", max_ahead="30 days"),
+    )
+    for name in ("clicks", "ads")
+)
+odd = Selected("odd", clicks, ("id", "at", "n"), where="n % 2 = 1", sides={"even": Side(("id", "n"), "n % 2 = 0")})
+followed = Stream("followed", Table(odd), Json("id string, at timestamp not null, n bigint"), "at", clicks.clock)
+by_five = Windowed("by_five", followed, Tumbling("5 seconds"), {"rows": agg.count(), "n": agg.sum("n")}, by=("id",))
+paid = Joined("paid", clicks, ads, ("id",), ("-5 seconds", "5 seconds"), "left", {"click": "left_n", "ad": "right_n"})
+beside = WindowJoined("beside", clicks, ads, ("id",), Tumbling("10 seconds"), {"a": "left_n", "b": "right_n"}, "outer")
+at_once = CoGrouped("at_once", clicks, ads, ("id",), SessionWindow("3 seconds"), "clicks bigint, ads bigint", met)
+told = Enriched("told", clicks, look_up, {"doubled": "bigint"}, select=("id", "n"))
+
+
+def _batch(drawn: str) -> list[list[dict[str, Any]]]:
+    return [[{**row, "n": int(row.pop("value"))} for row in testing.timeline(drawn, T0)]]
+
+
+of_every_kind = OldLake(
+    (
+        Pipeline(
+            name="every_kind",
+            streams=(clicks, ads),
+            operators=(odd, paid, beside, at_once, told),
+            deliveries=(
+                Delivery("paid_out", paid, JsonLines("exports/paid"), "current", select=("click", "ad")),
+                Delivery("beside_out", beside, JsonLines("exports/beside"), "current"),
+            ),
+        ),
+        Pipeline(followed, (by_five,)),
+    ),
+    (
+        {"clicks": _batch("a@1=1, b@2=2, a@4=3"), "ads": _batch("a@3=1, b@11=2")},
+        {"clicks": _batch("a@14=5, c@16=6"), "ads": _batch("a@16=4, c@9=5")},
+        {"clicks": _batch("b@2.5=7, a@31=9"), "ads": _batch("c@33=6, a@3.5=7")},
+    ),
+    (
+        {"clicks": _batch("a@35=11, b@44=12"), "ads": _batch("b@46=8")},
+        {"clicks": _batch("a@4.5=13, c@70=15"), "ads": _batch("c@71=10, b@2=9")},
+    ),
+    (by_five, beside, at_once),
+)
+
+LAKES = {"0.1.0": of_one_log, "0.1.0-every-kind": of_every_kind}
+"""By the names of their archives."""
 
 
 def unpack(archive: Path, folder: Path) -> Lake:
@@ -81,12 +197,12 @@ def unpack(archive: Path, folder: Path) -> Lake:
     return Lake(str(folder / "lake"))
 
 
-def main(target: Path) -> None:
+def main(name: str, target: Path) -> None:
     """Make a lake and pack it."""
     with tempfile.TemporaryDirectory() as folder:
         spark = start_session()
         try:
-            fill(spark, Lake(f"{folder}/lake"))
+            LAKES[name].fill(spark, Lake(f"{folder}/lake"))
         finally:
             spark.stop()
         shutil.rmtree(f"{folder}/lake/_logs", ignore_errors=True)
@@ -104,4 +220,4 @@ if __name__ == "__main__":
     # By its name: the lake records where the function is, and it is not in `__main__` for whoever reads it.
     from tests.support import old_lake
 
-    old_lake.main(Path(sys.argv[1]))
+    old_lake.main(sys.argv[1], Path(sys.argv[2]))

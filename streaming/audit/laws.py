@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from streaming import log
 from streaming.audit.deliveries import audit_delivery
-from streaming.audit.source import source_unchanged
 from streaming.base import date_literal
 from streaming.clocks import ClockState
 from streaming.declare import Pipeline, Stream
@@ -18,6 +17,8 @@ from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import Finding, LogAtVersion, runtime_of
 from streaming.tables import delta
+
+_NAMED = 5
 
 
 def audit(spark: SparkSession, lake: Lake, pipeline: Pipeline) -> Iterator[Finding]:
@@ -69,7 +70,7 @@ def _laws_of_log(spark: SparkSession, lake: Lake, stream: Stream, pinned: LogAtV
             f"laws are checked from {pinned.dropped} on; {gone:,} rows of days before were dropped, views keep theirs"
         )
         yield Finding("retention", stream.name, gone, _rows_of_dropped_days(rows, pinned.dropped), compared)
-    yield source_unchanged(spark, lake, stream, pinned)
+    yield _source_unchanged(spark, lake, stream, pinned)
     yield _stamps(rows, batches, stream)
     yield _once(batches, stream.name)
     if any(batch.cause == "repair" for batch in batches):
@@ -165,3 +166,17 @@ def _repairs(rows: DataFrame, name: str) -> Finding:
     )
     assert counts is not None
     return Finding("conservation", name, counts["checked"], counts["broken"], "repairs: one rejected row each, once")
+
+
+def _source_unchanged(spark: SparkSession, lake: Lake, stream: Stream, log: LogAtVersion) -> Finding:
+    """Whether the source still holds what the rows of the log were made from; what does not is named."""
+    if log.dropped is not None and any(part.counts_rows for part in stream.source.parts):
+        reason = f"not compared: the source counts rows, and those of days before {log.dropped} are gone"
+        return Finding("conservation", stream.name, 0, 0, reason)
+    comparison = stream.source.compare(spark, lake, log.rows.select("_origin"))
+    texts = [change.text for change in comparison.changed]
+    more = [f"... and {len(texts) - _NAMED:,} more"] if len(texts) > _NAMED else []
+    compared = f"{comparison.unit} ingested: not changed since"
+    return Finding(
+        "conservation", stream.name, comparison.ingested, len(texts), compared, "\n".join(texts[:_NAMED] + more)
+    )

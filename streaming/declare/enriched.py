@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from streaming.base import INGESTED_AT, ORIGIN, FrozenMapping, Types, check_name
+from streaming.base import (
+    DAY,
+    INGESTED_AT,
+    ORIGIN,
+    DeclarationError,
+    FrozenMapping,
+    Types,
+    arrow_schema,
+    check_choice,
+    check_column_name,
+    check_mapping,
+    check_name,
+    check_number,
+    check_tuple,
+    check_type,
+    encoder,
+    interval,
+)
+from streaming.declare.callables import check_callable
 from streaming.declare.columns import ColumnSpec
-from streaming.declare.enriched_checks import (
-    answer_schema,
-    check_answers,
-    check_asked_by,
-    check_enriched_types,
-    check_names_free,
-)
-from streaming.declare.enriched_columns import (
-    FAILURE,
-    answer_columns,
-    asked_columns,
-    failure_columns,
-    pending_columns,
-    place_columns,
-)
+from streaming.declare.keyed_checks import check_keys_are_exact
 from streaming.declare.operator import Operator, TableSpec
 from streaming.declare.selected_checks import check_side
 from streaming.declare.selected_columns import side_columns
@@ -36,6 +40,13 @@ from streaming.declare.suffixes import FAILED, PENDING
 
 LookupOrder = Literal["arrival", "as they come"]
 OnFailure = Literal["side", "null", "default"]
+_CHOICES = {"order": ("arrival", "as they come"), "on_failure": ("side", "null", "default")}
+_FAILURE = {
+    "kind": ("string", "Why there is no answer: `timeout` or `error`."),
+    "error": ("string", "What the last attempt ended with, or which column cannot be computed."),
+    "attempts": ("int", "How often it was asked; 0 where a column cannot be computed."),
+}
+"""What the side output of failures tells of each, with types and meanings."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +114,14 @@ class Enriched(Operator):
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
-        check_enriched_types(vars(self))
+        _check_enriched_types(vars(self))
         for name in ("result", "default"):
             object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
         object.__setattr__(self, "select", self.selected.select)
-        check_answers(self.name, self.result, self.default, self.on_failure)
-        check_asked_by(self.name, self.key, self.types, self.cache)
-        added = {"the result": tuple(self.result), "the side output 'failed'": tuple(FAILURE)}
-        check_names_free(self.name, self.types, added)
+        _check_answers(self.name, self.result, self.default, self.on_failure)
+        _check_asked_by(self.name, self.key, self.types, self.cache)
+        added = {"the result": tuple(self.result), "the side output 'failed'": tuple(_FAILURE)}
+        _check_names_free(self.name, self.types, added)
 
     @property
     def reads(self) -> tuple[Stream, ...]:
@@ -155,11 +166,11 @@ class Enriched(Operator):
         """What is selected, the answer or why there is none, then where each row is from and when it was asked for."""
         selected = tuple(side_columns(self.reads, self.selected, self.types))
         if suffix == PENDING:
-            return (*selected, *place_columns(), *pending_columns())
+            return (*selected, *_place_columns(), *_pending_columns())
         asked = self.key or tuple(self.types)
         of = dict.fromkeys(one for spec in selected if spec.name in asked for one in spec.of)
-        added = answer_columns(of, self.result) if suffix == "" else failure_columns()
-        return (*selected, *added, *place_columns(), *asked_columns(answered=suffix == ""))
+        added = _answer_columns(of, self.result) if suffix == "" else _failure_columns()
+        return (*selected, *added, *_place_columns(), *_asked_columns(answered=suffix == ""))
 
     @property
     def is_async(self) -> bool:
@@ -186,4 +197,139 @@ class Enriched(Operator):
     @cached_property
     def answer_schema(self) -> pa.Schema:
         """What a call answers with, in Arrow's types."""
-        return answer_schema(self.result)
+        return _answer_schema(self.result)
+
+
+def _check_enriched_types(given: Mapping[str, object]) -> None:
+    """Refuse a value of another type than an enrichment asks for; `given` holds its fields by name.
+
+    Raises:
+        DeclarationError: with the value, and what to write.
+    """
+    of = f"of enrichment {given['name']!r}"
+    check_type(f"of= {of}", given["of"], Stream, "the stream whose rows it asks for")
+    check_callable(f"call {of}", given["call"])
+    if given["opens"] is not None:
+        check_callable(f"opens {of}", given["opens"])
+    check_mapping(f"result {of}", given["result"], str, "a dict from column to type, such as {'room': 'string'}")
+    check_mapping(f"default {of}", given["default"], object, "a dict such as {'room': 'UNKNOWN ROOM'}")
+    check_tuple(f"key {of}", given["key"], str, "a tuple of columns, such as ('id',), or () for each row by itself")
+    for what, valid in _CHOICES.items():
+        check_choice(what, given[what], of, valid)
+    check_number(f"version={given['version']!r} {of}", given["version"], "version")
+    check_number(f"retries={given['retries']!r} {of}", given["retries"], "number of retries", least=0)
+    if given["capacity"] is not None:
+        check_number(f"capacity={given['capacity']!r} {of}", given["capacity"], "number of calls")
+    for length in (given["timeout"], given["cache"], given["every"]):
+        if length is not None:
+            interval(str(length))
+
+
+def _check_answers(name: str, result: Mapping[str, str], default: Mapping[str, object], on_failure: str) -> None:
+    """Refuse an answer without columns, and defaults that are none of it, do not fit, or are needed and not there.
+
+    Raises:
+        DeclarationError: with the columns that there are.
+    """
+    if not result:
+        raise DeclarationError(f"result of enrichment {name!r} is empty; write what a call answers with.")
+    for column in result:
+        check_column_name(column)
+    schema = _answer_schema(result)
+    if unknown := [column for column in default if column not in result]:
+        raise DeclarationError(
+            f"default of enrichment {name!r} has {', '.join(map(repr, unknown))}, which no call answers with; columns "
+            f"of the result are: {', '.join(result)}."
+        )
+    for column, value in default.items():
+        try:
+            encoder(schema.field(column).type)(value)
+        except ValueError as error:
+            raise DeclarationError(
+                f"default of enrichment {name!r} has {value!r} for {column!r}, which is a {result[column]}: {error}; "
+                "correct it."
+            ) from error
+    if on_failure == "default" and not default:
+        raise DeclarationError(
+            f"on_failure='default' of enrichment {name!r} needs one; write default={{{next(iter(result))!r}: ...}}."
+        )
+
+
+def _answer_schema(result: Mapping[str, str]) -> pa.Schema:
+    """What a call answers with, in Arrow's types.
+
+    Raises:
+        DeclarationError: a type that a table here cannot keep.
+    """
+    return arrow_schema(", ".join(f"`{name}` {type_}" for name, type_ in result.items()))
+
+
+def _check_asked_by(name: str, key: tuple[str, ...], types: Types, cache: str | None) -> None:
+    """Refuse a key that is none of the selected columns or is not exact, and a cache of answers that have no key.
+
+    Raises:
+        DeclarationError: with what to key by instead.
+    """
+    check_keys_are_exact(f"key of enrichment {name!r}", key, types)
+    if cache is not None and not key:
+        raise DeclarationError(
+            f"cache={cache!r} of enrichment {name!r} keeps answers for a key, and there is none; name the columns that "
+            "an answer follows from, such as key=('id',)."
+        )
+
+
+def _check_names_free(name: str, selected: Mapping[str, object], added: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse a selected column with the name of one that is `added` to a table.
+
+    Raises:
+        DeclarationError: with the name, and how to select it under another.
+    """
+    taken = {column.lower(): what for what, columns in added.items() for column in columns}
+    for column in selected:
+        if column.lower() in taken:
+            raise DeclarationError(
+                f"select of enrichment {name!r} has {column!r}, which is also a column of {taken[column.lower()]}; "
+                f"select it under another name, such as select={{'its_{column}': '{column}'}}."
+            )
+
+
+def _answer_columns(of: Iterable[tuple[str, str]], result: Mapping[str, str]) -> Iterator[ColumnSpec]:
+    """What a call answers with; `of` are the columns of the log that it is handed."""
+    given = tuple(of)
+    for name, type_ in result.items():
+        yield ColumnSpec(name, "Answer of the call.", type_, given)
+
+
+def _failure_columns() -> Iterator[ColumnSpec]:
+    """Why a row has no answer."""
+    for name, (type_, meaning) in _FAILURE.items():
+        yield ColumnSpec(name, meaning, type_)
+
+
+def _place_columns() -> Iterator[ColumnSpec]:
+    """Where a row of any of the tables is from."""
+    yield ColumnSpec("_at", "Event time of the row.", "timestamp")
+    yield ColumnSpec("_batch", "Number of the batch that brought the row, in the log's own sequence.", "bigint")
+    yield ColumnSpec(ORIGIN, "Where the row's source had it.", "struct")
+
+
+def _asked_columns(answered: bool) -> Iterator[ColumnSpec]:
+    """When and how the row was asked for; `answered`: of rows with an answer."""
+    yield ColumnSpec("_asked_at", "When the answer, or the last attempt at one, was asked for.", "timestamp")
+    yield ColumnSpec("_answered_at", "When it came, or was given up.", "timestamp")
+    if answered:
+        yield ColumnSpec("_attempt", "Which attempt was answered, from 1 on; 0 where none was made.", "int")
+        yield ColumnSpec("_cached", "Whether the answer to an earlier row of the same key was taken.", "boolean")
+        yield ColumnSpec("_error", "Why there is no answer, where defaults or nulls take its place.", "string")
+    yield ColumnSpec("_version", "The declared version of the call.", "int")
+    yield ColumnSpec("_step", "Number of the step that wrote the row; a later step has a greater one.", "bigint")
+    yield ColumnSpec("_written_at", "When the row was written.", "timestamp")
+    yield ColumnSpec(DAY, "Date of the event time, UTC.", "date")
+
+
+def _pending_columns() -> Iterator[ColumnSpec]:
+    """What is kept of a row that waits."""
+    yield ColumnSpec("_asked_at", "When it was asked for last; null where it waits for its turn.", "timestamp")
+    yield ColumnSpec("_attempts", "How many attempts were begun.", "int")
+    yield ColumnSpec("_error", "What the last attempt ended with, or which column cannot be computed.", "string")
+    yield ColumnSpec("_request", "The idempotency key with which it is asked for.", "string")

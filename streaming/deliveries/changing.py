@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import date
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date, datetime
+from functools import reduce
 from itertools import takewhile
+from typing import Generic, TypeVar
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Window as SortedBy
+from pyspark.sql import functions as F
 
-from streaming.base import DAY
-from streaming.declare import Delivery, Operator
-from streaming.deliveries.computed import chosen_rows
-from streaming.deliveries.seen import Seen
+from streaming import joins, keyed, views
+from streaming.base import AT, DAY, ORIGIN, from_micros, literal, optional_micros
+from streaming.declare import CORRECTIONS, UNMATCHED, Delivery, Joined, Keyed, Operator, TwoSided, Windowed
+from streaming.deliveries.computed import chosen_rows, may_fail
+from streaming.deliveries.seen import NOTHING_CLOSED, Seen
+from streaming.joins import (
+    current_rows,
+    numbered_corrections,
+    read_two_sided_corrections,
+    voided_rows,
+    with_reasons,
+)
+from streaming.keyed import current_results
 from streaming.lake import Lake
-from streaming.operators import generation_of
+from streaming.operators import PinnedTables, Reached, generation_of
+from streaming.sinks import REASON, RESULT_ID
+from streaming.spark import as_json, exact_json, guarded
 from streaming.tables import delta, newest_commits
+from streaming.views import (
+    PinnedView,
+    Position,
+    current_with_reasons,
+    read_updates,
+    updated_through,
+)
+
+_PLACE, _OWN = "_place", "_own"
+Corrects = TypeVar("Corrects", bound=Operator)
 
 
 class Look(ABC):
@@ -82,3 +109,261 @@ def corrected_since(version: int, table: DeltaTable | None) -> set[date]:
 def days_of(frame: DataFrame) -> set[date]:
     """The days of its rows."""
     return {row[0] for row in frame.select(DAY).distinct().collect()}
+
+
+class Keyless(Changing):
+    """No columns of a result need to identify it; a delete tells what was told before, so that it has any key."""
+
+    def __init__(self, lake: Lake, delivery: Delivery, operator: Operator, columns: tuple[str, ...]) -> None:
+        super().__init__(lake, delivery, operator)
+        self.identity = (RESULT_ID,)
+        self.columns = self.kept = (*columns, RESULT_ID)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The delivery's own key as SQL over a result; empty where it has none."""
+        names = [name for name in self.delivery.identity if name != RESULT_ID]
+        return tuple(self.delivery.selected[name] for name in names)
+
+    def identified(self, current: DataFrame, own: list[Column], order: list[Column]) -> DataFrame:
+        """With the text that identifies each: that of its key, of which the last in `order` stands, or of its `own`."""
+        rows = chosen(current, self.delivery)
+        if not self.key:
+            return rows.withColumn(RESULT_ID, _text(own))
+        of_key = SortedBy.partitionBy(RESULT_ID).orderBy(*(column.desc() for column in order))
+        by_key = _text([F.expr(sql) for sql in self.key])
+        if any(may_fail(sql, self.delivery) for sql in self.key):
+            # Results of which the key cannot be computed share none, as each is a dead letter of its own.
+            by_key = F.coalesce(guarded(by_key, DAY)["value"], _OWN)
+        with_ids = rows.withColumn(_OWN, _text(own)).withColumn(RESULT_ID, by_key).drop(_OWN)
+        return with_ids.withColumn(_PLACE, F.row_number().over(of_key)).where(F.col(_PLACE) == 1).drop(_PLACE)
+
+
+class LookAtCorrected(Look, Generic[Corrects]):
+    """First results and corrections of an operator, as its tables had them at one moment."""
+
+    def __init__(self, of: Keyless, pinned: PinnedTables[Corrects]) -> None:
+        self._of = of
+        self._operator = pinned.operator
+        self._lake = of.lake
+        self._version, self._corrections = pinned.versions[""], pinned.versions[CORRECTIONS]
+        self._first = delta.open_table(of.lake.table(pinned.operator), self._version)
+
+    @property
+    @abstractmethod
+    def _watermark(self) -> datetime | None:
+        """That of the operator's newest step."""
+
+    def seen(self, before: Seen) -> Seen:
+        closed = optional_micros(self._watermark)
+        return replace(
+            Seen(),
+            revision=before.revision,
+            closed=NOTHING_CLOSED if closed is None else closed,
+            corrections=self._corrections,
+            of_generation=generation_of(self._first),
+        )
+
+    def _anew(self, before: Seen) -> bool:
+        """Whether any result may have changed, because nothing was told yet or the operator was built anew."""
+        anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again > 0
+        return anew or before.of_generation != generation_of(self._first)
+
+
+def _text(of: list[Column]) -> Column:
+    parts = F.struct(*(part.alias(f"_{place}") for place, part in enumerate(of)))
+    return F.sha2(exact_json(parts), 256)
+
+
+class ChangingView(Changing):
+    """A view: first results, updates and corrections."""
+
+    operator: Windowed
+    time = "window_start"
+
+    def __init__(self, lake: Lake, delivery: Delivery, view: Windowed) -> None:
+        super().__init__(lake, delivery, view)
+        self.identity = self.kept = view.identity
+        self.columns = view.columns
+
+    def look(self) -> Look | None:
+        pinned = PinnedView.now(self.lake, self.operator)
+        return None if pinned.first == delta.BEFORE else _LookAtView(self.lake, self.delivery, pinned)
+
+
+class _LookAtView(Look):
+    def __init__(self, lake: Lake, delivery: Delivery, pinned: PinnedView) -> None:
+        self._lake = lake
+        self._delivery = delivery
+        self._view = pinned.view
+        self._at = pinned
+        self._first = delta.open_table(lake.first(pinned.view), pinned.first)
+
+    def seen(self, before: Seen) -> Seen:
+        view, closed = self._view, optional_micros(Position.of(self._first).watermark)
+        return replace(
+            Seen(),
+            revision=before.revision,
+            closed=NOTHING_CLOSED if closed is None else closed,
+            updates=updated_through(self._lake, view, self._at.updates) if view.updated else -1,
+            corrections=self._at.corrections,
+            of_generation=generation_of(self._first),
+        )
+
+    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
+        """A late row may join sessions of several days, of which each is compared."""
+        view, lake = self._view, self._lake
+        anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again
+        if anew or view.window.merging or before.of_generation != generation_of(self._first):
+            return None
+        since = view.window.closed_by(from_micros(before.closed))
+        days = days_of(views.read_first(spark, lake, view, self._at.first).where(F.col("window_end") > literal(since)))
+        updates = read_updates(spark, lake, view, self._at.updates)
+        if updates is not None:
+            days |= days_of(updates.where(F.col("_batch") > before.updates))
+        corrections = delta.open_table(lake.table(view, CORRECTIONS), self._at.corrections)
+        return frozenset(days | corrected_since(before.corrections, corrections))
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        view, lake = self._view, self._lake
+        current = current_with_reasons(
+            views.read_first(spark, lake, view, self._at.first),
+            views.read_corrections(spark, lake, view, self._at.corrections),
+            view,
+            read_updates(spark, lake, view, self._at.updates),
+        )
+        return chosen(current, self._delivery)
+
+
+class ChangingKeyed(Keyless):
+    """First results and corrections. Results of one key and time are numbered by their values."""
+
+    operator: Keyed
+    time = AT
+
+    def __init__(self, lake: Lake, delivery: Delivery, keyed: Keyed) -> None:
+        super().__init__(lake, delivery, keyed, keyed.columns)
+
+    def look(self) -> Look | None:
+        pinned = PinnedTables.now(self.lake, self.operator)
+        return None if pinned.versions[""] == delta.BEFORE else _LookAtKeyed(self, pinned)
+
+
+class _LookAtKeyed(LookAtCorrected[Keyed]):
+    @property
+    def _watermark(self) -> datetime | None:
+        return keyed.Reached.of(self._operator, self._first).watermark
+
+    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
+        """Results that share a key of the delivery may be of any days."""
+        if self._of.key or self._anew(before):
+            return None
+        operator, lake = self._operator, self._lake
+        first = delta.read(spark, lake.table(operator), self._version)
+        corrections = delta.open_table(lake.table(operator, CORRECTIONS), self._corrections)
+        # No step emits anything for a time that the clock had passed before it.
+        new = days_of(first.where(F.col(AT) >= literal(from_micros(before.closed))))
+        return frozenset(new | corrected_since(before.corrections, corrections))
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        operator, lake = self._operator, self._lake
+        corrections = keyed.read_corrections(spark, lake, operator, "", self._corrections)
+        current = current_results(delta.read(spark, lake.table(operator), self._version), corrections, operator)
+        reason = F.when(F.col("_corrected"), "correction").otherwise("first").alias(REASON)
+        results = current.select(*current.columns, reason).drop("_corrected")
+        # A text, because values may be such as have no order.
+        values = as_json(F.col(f"`{name}`") for name in operator.output_schemas[""].names)
+        own = [F.col(f"`{name}`") for name in (*operator.by, AT)]
+        number = F.row_number().over(SortedBy.partitionBy(*own).orderBy(values))
+        return self._of.identified(results, [*own, number], [F.col(AT), values])
+
+
+class ChangingTwoSided(Keyless):
+    """A window join or a co-group: first results and corrections. Results of one key and window are numbered."""
+
+    operator: TwoSided
+    time = "window_start"
+
+    def __init__(self, lake: Lake, delivery: Delivery, operator: TwoSided) -> None:
+        super().__init__(lake, delivery, operator, operator.columns)
+
+    def look(self) -> Look | None:
+        pinned = PinnedTables.now(self.lake, self.operator, CORRECTIONS)
+        return None if pinned.versions[""] == delta.BEFORE else _LookAtTwoSided(self, pinned)
+
+
+class _LookAtTwoSided(LookAtCorrected[TwoSided]):
+    @property
+    def _watermark(self) -> datetime | None:
+        return Reached.of(self._operator, self._first).watermark
+
+    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
+        """A session may become one with those of other days, and so may results that share a key without a window."""
+        operator, lake, key = self._operator, self._lake, self._of.key
+        beyond_days = operator.window.merging or (key and "window_start" not in [sql.strip("`") for sql in key])
+        if beyond_days or self._anew(before):
+            return None
+        since = operator.window.closed_by(from_micros(before.closed))
+        first = joins.read_first(spark, lake, operator, self._version).where(F.col("window_end") > literal(since))
+        corrections = delta.open_table(lake.table(operator, CORRECTIONS), self._corrections)
+        return frozenset(days_of(first) | corrected_since(before.corrections, corrections))
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        operator, lake = self._operator, self._lake
+        corrections = read_two_sided_corrections(spark, lake, operator, self._corrections)
+        first = joins.read_first(spark, lake, operator, self._version)
+        current = current_with_reasons(first, numbered_corrections(corrections), operator)
+        # A text, because values may be such as have no order.
+        values = as_json(F.col(name) for name in operator.values)
+        number = F.row_number().over(SortedBy.partitionBy(*operator.identity).orderBy(values))
+        own = [*(F.col(name) for name in operator.identity), number]
+        return self._of.identified(current, own, [F.col("window_start"), F.col("window_end"), values])
+
+
+class ChangingJoin(Keyless):
+    """A join that tells of rows without a partner: pairs that come later void these. Results are known by origins."""
+
+    operator: Joined
+    time = "_at"
+
+    def __init__(self, lake: Lake, delivery: Delivery, joined: Joined) -> None:
+        super().__init__(lake, delivery, joined, joined.columns)
+
+    def look(self) -> Look | None:
+        versions = PinnedTables.now(self.lake, self.operator).versions
+        return None if delta.BEFORE in versions.values() else _LookAtJoin(self, versions)
+
+
+class _LookAtJoin(Look):
+    def __init__(self, of: ChangingJoin, versions: Mapping[str, int]) -> None:
+        self._of = of
+        self._versions = versions
+        own = delta.open_table(of.lake.table(of.operator), versions[""])
+        self._step, self._generation = Reached.of(of.operator, own).batch, generation_of(own)
+
+    def seen(self, before: Seen) -> Seen:
+        return replace(Seen(), revision=before.revision, step=self._step, of_generation=self._generation)
+
+    def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
+        """Results that share a key may be of any days."""
+        if before.revision < 0 or before.again or self._of.key or before.of_generation != self._generation:
+            return None
+        pairs, unmatched = self._read(spark)
+        new = F.col("_batch") > before.step
+        voided = voided_rows(pairs.where(new), unmatched, self._of.operator.outer_sides)
+        parts = [pairs.where(new), unmatched.where(new), voided]
+        return frozenset(days_of(reduce(DataFrame.unionByName, parts)))
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        pairs, unmatched = self._read(spark)
+        sides = self._of.operator.outer_sides
+        current = with_reasons(current_rows(pairs, unmatched, sides), unmatched, sides)
+        return self._of.identified(current, [F.col(ORIGIN)], [F.col("_at"), F.col(ORIGIN)])
+
+    def _read(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+        """Pairs, and the rows without one that were told by then: these are written first in a step."""
+        lake, joined = self._of.lake, self._of.operator
+        pairs, unmatched = (
+            delta.read(spark, lake.table(joined, suffix), self._versions[suffix]) for suffix in ("", UNMATCHED)
+        )
+        return pairs, unmatched.where(F.col("_batch") <= self._step)

@@ -2,24 +2,324 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from functools import singledispatch
 
-from streaming.base import ORIGIN, DeclarationError
-from streaming.declare import ELEMENT, Delivery, Enriched, Joined, Keyed, Operator, Selected, Stream, TwoSided, Windowed
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming import joins, views
+from streaming.base import AT, BATCH, FIRST_INSTANT, ORIGIN, WRITTEN_AT, DeclarationError, FencedError, to_micros
+from streaming.declare import (
+    CHANGES,
+    DEAD,
+    ELEMENT,
+    PROGRESS,
+    Delivery,
+    Enriched,
+    Joined,
+    Keyed,
+    Operator,
+    Selected,
+    Stream,
+    TwoSided,
+    Windowed,
+)
 from streaming.deliveries.changes import ChangesOutbox
-from streaming.deliveries.changing_joins import ChangingJoin
-from streaming.deliveries.changing_keyed import ChangingKeyed
-from streaming.deliveries.changing_two_sided import ChangingTwoSided
-from streaming.deliveries.changing_views import ChangingView
-from streaming.deliveries.enrichments import EnrichmentOutbox
-from streaming.deliveries.keyed import KeyedOutbox
-from streaming.deliveries.logs import LogOutbox
-from streaming.deliveries.outbox import Outbox
-from streaming.deliveries.refused import RefusedOutbox
-from streaming.deliveries.results import FirstOutbox
-from streaming.deliveries.rows import RowsOutbox
-from streaming.deliveries.two_sided import TwoSidedOutbox
+from streaming.deliveries.changing import ChangingJoin, ChangingKeyed, ChangingTwoSided, ChangingView
+from streaming.deliveries.ledger import Ledger
+from streaming.deliveries.outbox import UNIT, Outbox
+from streaming.deliveries.recorded import recorded_by
+from streaming.keyed import NEWEST_INSTANT
 from streaming.lake import Lake
+from streaming.log import LogFiles, batches_after
+from streaming.lookups import STEP, STEP_COLUMN
+from streaming.operators import Reached, generation_of
+from streaming.sinks import REVISION, TIME
+from streaming.spark import exact_json
+from streaming.tables import FileIndex, delta, read_files
+from streaming.views import Position, late_pairs, late_rows
+
+_VALUES = "_values"
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What was written down: the dead letters of all batches up to `batch` of `generation`, in `revision` + 1 looks."""
+
+    revision: int = -1
+    generation: int = -1
+    batch: int = -1
+
+    @classmethod
+    def of(cls, table: DeltaTable | None) -> _Told:
+        """What an open table says."""
+        kept = {name: None if table is None else table.transaction_version(name) for name in cls.__annotations__}
+        return cls(**{name: number for name, number in kept.items() if number is not None})
+
+
+class _RefusedOutbox(Outbox):
+    """A unit is a revision: all dead letters that one look found.
+
+    They are copied, as a batch that is repeated replaces its own, and those that arrive after a fix are removed. Only
+    those of batches that are done are looked at. So a refusal is told once, and a row that is refused again after
+    `redeliver` once more, with its next attempt; what arrived before anybody looked is not told.
+    """
+
+    begin = 0
+    order = ("generation", "batch", "position")
+
+    def __init__(self, lake: Lake, delivery: Delivery, of: Delivery) -> None:
+        self._delivery = delivery
+        self._of = of
+        self._uri = lake.table(delivery, CHANGES)
+        self._dead, self._ledger = lake.table(of, DEAD), lake.table(of, PROGRESS)
+        self._looked_at: tuple[int, int, int] | None = None
+
+    def generation(self) -> int:
+        # What was told stays told, however often the other delivery begins anew.
+        return 0
+
+    def end(self, since: int) -> int:
+        return _Told.of(delta.open_table(self._uri)).revision + 1
+
+    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        refused = delta.read(spark, self._uri).where((F.col(REVISION) >= since) & (F.col(REVISION) < until))
+        return refused.withColumns({UNIT: F.col(REVISION), TIME: F.col("at")})
+
+    def follow(self, spark: SparkSession, now: Callable[[], datetime]) -> None:
+        """Write down the dead letters that came since the last look, in one commit."""
+        # The ledger first: of the batches that it calls delivered, all dead letters are there.
+        ledger, dead = delta.open_table(self._ledger), delta.open_table(self._dead)
+        if ledger is None or dead is None:
+            return
+        done = Ledger.of(ledger)
+        looked_at = (done.generation, done.delivered, dead.version())
+        if looked_at == self._looked_at:
+            return
+        before = _Told.of(delta.open_table(self._uri))
+        rows = _since(delta.contents(dead), before, done)
+        if rows.num_rows:
+            self._write(spark, rows, before, _Told(before.revision + 1, done.generation, done.delivered))
+        self._looked_at = looked_at
+
+    def _write(self, spark: SparkSession, rows: pa.Table, before: _Told, after: _Told) -> None:
+        frame = spark.createDataFrame(rows).withColumn(REVISION, F.lit(after.revision).cast("bigint"))
+        about = f"Dead letters of {self._of.name} for delivery {self._delivery.name}"
+        delta.create(
+            self._uri,
+            frame.schema,
+            append_only=True,
+            description=about,
+            properties=recorded_by(self._delivery),
+        )
+
+        def fence(table: DeltaTable) -> None:
+            if _Told.of(table) != before:
+                raise FencedError(
+                    f"the dead letters for delivery {self._delivery.name!r} were written by another process meanwhile; "
+                    "let it run alone. Nothing is lost."
+                )
+
+        fields = vars(after)
+        delta.append(
+            frame,
+            self._uri,
+            txn=None,
+            metadata=lambda: fields,
+            numbers=lambda: fields,
+            statistics=(REVISION,),
+            fence=fence,
+        )
+
+
+def _since(dead: pa.Table, before: _Told, done: Ledger) -> pa.Table:
+    """The dead letters of batches that were not told, and are done; an earlier generation goes on with no batch."""
+    generation, batch = dead["generation"], dead["batch"]
+    newer = pc.or_(
+        pc.greater(generation, before.generation),
+        pc.and_(pc.equal(generation, before.generation), pc.greater(batch, before.batch)),
+    )
+    settled = pc.or_(
+        pc.less(generation, done.generation),
+        pc.and_(pc.equal(generation, done.generation), pc.less_equal(batch, done.delivered)),
+    )
+    return dead.filter(pc.and_(newer, settled))
+
+
+class _EnrichmentOutbox(Outbox):
+    """A unit is a step of the enrichment; within it rows come in the order of the log."""
+
+    begin = 0
+    order = (BATCH, ORIGIN)
+
+    def __init__(self, lake: Lake, delivery: Delivery, enriched: Enriched) -> None:
+        self._uri = lake.table(enriched, delivery.output)
+
+    def generation(self) -> int:
+        return 0
+
+    def end(self, since: int) -> int:
+        table = delta.open_table(self._uri)
+        newest = None if table is None else table.transaction_version(STEP)
+        return self.begin if newest is None else newest + 1
+
+    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        unit = F.col(STEP_COLUMN)
+        rows = delta.read(spark, self._uri).where((unit >= since) & (unit < until))
+        return rows.withColumns({UNIT: unit, REVISION: F.unix_micros(AT), TIME: F.col(AT)})
+
+
+class _TwoSidedOutbox(Outbox):
+    """A unit is the end of a window, in microseconds: results with one end are published by the same step."""
+
+    begin = to_micros(FIRST_INSTANT)
+
+    def __init__(self, lake: Lake, operator: TwoSided) -> None:
+        self._lake = lake
+        self._operator = operator
+        # A key and window may have several results.
+        self.order = operator.columns
+
+    def generation(self) -> int:
+        return Reached.now(self._lake, self._operator).generation
+
+    def end(self, since: int) -> int:
+        watermark = Reached.now(self._lake, self._operator).watermark
+        return self.begin if watermark is None else to_micros(self._operator.window.closed_by(watermark)) + 1
+
+    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        ends = F.unix_micros("window_end")
+        results = joins.read_first(spark, self._lake, self._operator).where((ends >= since) & (ends < until))
+        return results.withColumns({UNIT: ends, REVISION: ends, TIME: F.col("window_start")})
+
+
+class _KeyedOutbox(Outbox):
+    """A unit is the instant of a step, in microseconds, which is later in each; within it rows come by their time."""
+
+    begin = to_micros(FIRST_INSTANT)
+
+    def __init__(self, lake: Lake, delivery: Delivery, keyed: Keyed) -> None:
+        self._uri = lake.table(keyed, delivery.output)
+        self._emitted = keyed.output_schemas[delivery.output].names
+        # The text leaves out what is null, by which two rows may differ.
+        self.order = (AT, *keyed.by, _VALUES, *self._emitted)
+
+    def generation(self) -> int:
+        return generation_of(delta.open_table(self._uri))
+
+    def end(self, since: int) -> int:
+        table = delta.open_table(self._uri)
+        newest = None if table is None else table.transaction_version(NEWEST_INSTANT)
+        return self.begin if newest is None else newest + 1
+
+    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        instants = F.unix_micros(WRITTEN_AT)
+        rows = delta.read(spark, self._uri).where((instants >= since) & (instants < until))
+        values = exact_json(F.struct(*(f"`{name}`" for name in self._emitted)), nulls=False)
+        return rows.withColumns({UNIT: instants, REVISION: F.unix_micros(AT), TIME: F.col(AT), _VALUES: values})
+
+
+class _FirstOutbox(Outbox):
+    """A unit is the end of a window, in microseconds: results with one end are published by the same step."""
+
+    begin = to_micros(FIRST_INSTANT)
+
+    def __init__(self, lake: Lake, delivery: Delivery, view: Windowed) -> None:
+        self._lake = lake
+        self._view = view
+        # A function may give several results for one window.
+        self.order = (*view.identity, *(view.values if view.function is not None else ()))
+
+    def generation(self) -> int:
+        return generation_of(delta.open_table(self._lake.first(self._view)))
+
+    def end(self, since: int) -> int:
+        watermark = Position.of(delta.open_table(self._lake.first(self._view))).watermark
+        return self.begin if watermark is None else to_micros(self._view.window.closed_by(watermark)) + 1
+
+    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        ends = F.unix_micros("window_end")
+        results = views.read_first(spark, self._lake, self._view).where((ends >= since) & (ends < until))
+        return results.withColumns({UNIT: ends, REVISION: ends, TIME: F.col("window_start")})
+
+
+class _LogOutbox(Outbox):
+    """A unit is a batch of the log; within it rows come in the order of their origins."""
+
+    begin = 0
+    of_log = True
+
+    def __init__(self, lake: Lake, delivery: Delivery) -> None:
+        self._lake = lake
+        self._delivery = delivery
+        self._stream = delivery.stream
+        self._files = LogFiles(lake, delivery.stream)
+        self._sizes: dict[int, int] = {}
+        self._newest = -1
+        pairs = delivery.what == "late" and isinstance(delivery.of, Windowed)
+        self.order: tuple[Column | str, ...] = ("_origin", "window_start") if pairs else ("_origin",)
+
+    def generation(self) -> int:
+        # A log is never built anew.
+        return 0
+
+    def end(self, since: int) -> int:
+        # What was delivered is not looked at again, however long the log is.
+        self._newest = max(self._newest, since - 1)
+        for batch in batches_after(self._lake, self._stream, self._newest):
+            self._newest = batch.number
+            self._sizes[batch.number] = batch.summary.rows
+        return self._newest + 1
+
+    def piece(self, since: int, end: int, most: int) -> int:
+        for unit in [unit for unit in self._sizes if unit < since]:
+            del self._sizes[unit]
+        rows, until = 0, since
+        while until < end and (rows == 0 or rows + self._sizes.get(until, 0) <= most):
+            rows += self._sizes.get(until, 0)
+            until += 1
+        return until
+
+    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        named = {UNIT: F.col("_batch"), TIME: F.col(self._stream.event_time)}
+        if self._delivery.what == "rejected":
+            rejected = self._files.rejected(spark, since - 1, until - 1)
+            return rejected.withColumns({**named, TIME: F.col("_ingested_at"), REVISION: F.col("_batch")})
+        rows = self._files.with_batches(spark, since - 1, until - 1)
+        if self._delivery.what == "late":
+            of = self._delivery.of
+            rows = late_pairs(rows, of) if isinstance(of, Windowed) else late_rows(rows, self._stream)
+        return rows.withColumns({**named, REVISION: F.unix_micros(self._stream.event_time)})
+
+
+class _RowsOutbox(Outbox):
+    """A unit is a batch of the table's own sequence, of several logs a step; `order` is that of the rows of one."""
+
+    begin = 0
+
+    def __init__(self, lake: Lake, delivery: Delivery, operator: Operator, order: tuple[str, ...]) -> None:
+        self._uri = lake.table(operator, delivery.output)
+        self._operator = operator
+        self._files = FileIndex(self._uri, AT)
+        self.order = order
+
+    def generation(self) -> int:
+        return generation_of(delta.open_table(self._uri))
+
+    def end(self, since: int) -> int:
+        return Reached.of(self._operator, delta.open_table(self._uri)).batch + 1
+
+    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        unit, table = F.col(BATCH), self._files.refresh()
+        rows = read_files(spark, table, self._uri, self._files.with_batches(since - 1, until - 1))
+        wanted = rows.where((unit >= since) & (unit < until))
+        return wanted.withColumns({UNIT: unit, REVISION: F.unix_micros(AT), TIME: F.col(AT)})
 
 
 def outbox_of(delivery: Delivery, lake: Lake) -> Outbox:
@@ -42,50 +342,50 @@ def outbox_for(of: Stream | Operator | Delivery, delivery: Delivery, lake: Lake)
 
 @outbox_for.register
 def _(of: Stream, delivery: Delivery, lake: Lake) -> Outbox:
-    return LogOutbox(lake, delivery)
+    return _LogOutbox(lake, delivery)
 
 
 @outbox_for.register
 def _(of: Delivery, delivery: Delivery, lake: Lake) -> Outbox:
-    return RefusedOutbox(lake, delivery, of)
+    return _RefusedOutbox(lake, delivery, of)
 
 
 @outbox_for.register
 def _(of: Windowed, delivery: Delivery, lake: Lake) -> Outbox:
     match delivery.what:
         case "late":
-            return LogOutbox(lake, delivery)
+            return _LogOutbox(lake, delivery)
         case "current":
             return ChangesOutbox(lake, delivery, ChangingView(lake, delivery, of))
-    return FirstOutbox(lake, delivery, of)
+    return _FirstOutbox(lake, delivery, of)
 
 
 @outbox_for.register
 def _(of: Keyed, delivery: Delivery, lake: Lake) -> Outbox:
     if delivery.what == "current":
         return ChangesOutbox(lake, delivery, ChangingKeyed(lake, delivery, of))
-    return KeyedOutbox(lake, delivery, of)
+    return _KeyedOutbox(lake, delivery, of)
 
 
 @outbox_for.register
 def _(of: Selected, delivery: Delivery, lake: Lake) -> Outbox:
-    return RowsOutbox(lake, delivery, of, (ORIGIN, *([ELEMENT] if of.makes_many(delivery.output) else [])))
+    return _RowsOutbox(lake, delivery, of, (ORIGIN, *([ELEMENT] if of.makes_many(delivery.output) else [])))
 
 
 @outbox_for.register
 def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
     if delivery.what == "current":
         return ChangesOutbox(lake, delivery, ChangingJoin(lake, delivery, of))
-    return RowsOutbox(lake, delivery, of, (ORIGIN,))
+    return _RowsOutbox(lake, delivery, of, (ORIGIN,))
 
 
 @outbox_for.register
 def _(of: TwoSided, delivery: Delivery, lake: Lake) -> Outbox:
     if delivery.what == "current":
         return ChangesOutbox(lake, delivery, ChangingTwoSided(lake, delivery, of))
-    return TwoSidedOutbox(lake, of)
+    return _TwoSidedOutbox(lake, of)
 
 
 @outbox_for.register
 def _(of: Enriched, delivery: Delivery, lake: Lake) -> Outbox:
-    return EnrichmentOutbox(lake, delivery, of)
+    return _EnrichmentOutbox(lake, delivery, of)

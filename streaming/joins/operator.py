@@ -6,21 +6,31 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, EPOCH, FIRST_INSTANT, MICROSECOND, ORIGIN, STAMP, from_micros
+from streaming.base import AT, BATCH, DAY, EPOCH, FIRST_INSTANT, MICROSECOND, ORIGIN, STAMP, from_micros, literal, told
 from streaming.clocks import latest
-from streaming.declare import CURRENT, FAILED, LATE, UNMATCHED, Joined, Stream
+from streaming.declare import CURRENT, FAILED, LATE, LEFT_AT, RIGHT_AT, UNMATCHED, Joined, Stream
 from streaming.joins.current import current_rows
-from streaming.joins.explained import explain
-from streaming.joins.failures import failed
-from streaming.joins.frame import Side, pairs, reach, results, side_rows
+from streaming.joins.frame import (
+    ERROR,
+    OTHER,
+    Side,
+    alone,
+    failed_alone,
+    failed_pairs,
+    pairs,
+    reach,
+    results,
+    side_rows,
+    unmatched,
+)
 from streaming.joins.laws import audit_joined
 from streaming.joins.steps import JoinedSteps
-from streaming.joins.waiting import due
+from streaming.joins.waiting import due, is_due
 from streaming.lake import Lake
-from streaming.log import LogFiles, read_log, valid
+from streaming.log import LogFiles, head, read_log, require_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -28,6 +38,7 @@ from streaming.operators import (
     PinnedTables,
     Reached,
     SteppedRuntime,
+    built_anew,
     can_be_compared,
     require_table,
     rows_by_batch,
@@ -36,7 +47,7 @@ from streaming.operators import (
     whole_since,
 )
 from streaming.sources import PlacedRows, placed_rows
-from streaming.spark import exact_json
+from streaming.spark import as_json, exact_json
 from streaming.tables import delta, shifted
 from streaming.windows import whole_days
 
@@ -112,7 +123,7 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         return super().whole_since(dropped) + whole_days(_widest(self.operator))
 
     def explain(self, spark: SparkSession) -> dict[str, str]:
-        return explain(self.lake, self.operator)
+        return _explain(self.lake, self.operator)
 
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[Joined], logs: Mapping[str, LogAtVersion]
@@ -142,7 +153,7 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def _failed(self, spark: SparkSession) -> DataFrame:
         logs = {stream.name: read_log(spark, self.lake, stream) for stream in self.operator.reads}
-        rows = failed(self.operator, logs, Reached.as_read(self.lake, self.operator))
+        rows = _failed(self.operator, logs, Reached.as_read(self.lake, self.operator))
         return rows.where(can_be_compared(whole_since(self.lake, self.operator))).orderBy(
             "_left_batch", "_right_batch", ORIGIN
         )
@@ -180,3 +191,81 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def _begun(self, spark: SparkSession) -> JoinedSteps:
         return JoinedSteps(spark, self.lake, self.operator)
+
+
+def _explain(lake: Lake, joined: Joined) -> dict[str, str]:
+    """By heading; the join's tables may be there or not.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+    """
+    for stream in joined.reads:
+        require_log(lake, stream)
+    return {
+        "results": _results(joined),
+        "computed": "new left rows with all right ones, and old left rows with new right ones; nothing is kept, and of "
+        "the logs only files near the event times of new rows are read",
+        "without a pair": _unmatched(joined),
+        "late rows": "join like all others" if joined.late == "join" else "are left out; `late` shows them",
+        "errors": f"go to the side output {FAILED!r}" if joined.diverts else "pause the join",
+        "steps": "after each batch of either log" if joined.every is None else f"at most every {joined.every}",
+        "position": _position(lake, joined),
+    }
+
+
+def _results(joined: Joined) -> str:
+    lower, upper = joined.between
+    keys = " and ".join(f"equal {left}" if left == right else f"{left} equal to {right}" for left, right in joined.keys)
+    where = "" if joined.where is None else f" where {joined.where}"
+    streams = f"{joined.left.name} and {joined.right.name}"
+    return f"pairs of {streams} with {keys}, the latter from {lower} to {upper} later{where}"
+
+
+def _unmatched(joined: Joined) -> str:
+    if not joined.outer_sides:
+        return "rows tell nothing"
+    rows = " and ".join(f"{side} rows" for side in joined.outer_sides)
+    table = joined.table_name(UNMATCHED)
+    return f"{rows} are told of in {table} once both clocks have passed their last possible partner"
+
+
+def _position(lake: Lake, joined: Joined) -> str:
+    at = Reached.of(joined, delta.open_table(lake.table(joined)))
+    places = []
+    for stream in joined.reads:
+        newest = head(lake, stream)
+        assert newest is not None
+        places.append(f"batch {at.through[stream.name]:,} of {newest.number:,} of {stream.name}")
+    return f"{', '.join(places)}, joint watermark {told(at.watermark)}{built_anew(at.generation)}"
+
+
+def _failed(joined: Joined, logs: Mapping[str, DataFrame], at: Reached) -> DataFrame:
+    """Of the `logs`, by stream, up to where the join is: pairs that it cannot compute, and rows without one in time.
+
+    `error`, `row` (both rows as JSON, null for one that is not there), `_left_batch`, `_right_batch`, `_origin` of
+    both, `_day`.
+    """
+    streams = {"left": joined.left, "right": joined.right}
+    rows: dict[Side, DataFrame] = {}
+    for side in OTHER:
+        name = streams[side].name
+        rows[side] = side_rows(joined, side, valid(logs[name]).where(F.col(BATCH) <= at.through[name]))
+    parts = [failed_pairs(joined, rows["left"], rows["right"])]
+    for side in joined.outer_sides:
+        due, others = rows[side].where(is_due(joined, side, literal(at.watermark))), rows[OTHER[side]]
+        parts.append(failed_alone(joined, alone(joined, side, unmatched(joined, side, due, others), others)))
+    sides = (_row(joined.pair.left, LEFT_AT).alias("left"), _row(joined.pair.right, RIGHT_AT).alias("right"))
+    return reduce(DataFrame.unionByName, parts).select(
+        F.col(ERROR).alias("error"),
+        as_json(sides).alias("row"),
+        "_left_batch",
+        "_right_batch",
+        F.struct(F.col("_left_origin").alias("left"), F.col("_right_origin").alias("right")).alias(ORIGIN),
+        F.to_date(F.greatest(LEFT_AT, RIGHT_AT)).alias(DAY),
+    )
+
+
+def _row(names: Mapping[str, str], at: str) -> Column:
+    """The row of one side of a pair, by the `names` that its columns have there; null where it has none."""
+    fields = [F.col(f"`{alias}`").alias(name) for name, alias in names.items()]
+    return F.when(F.col(at).isNotNull(), F.struct(*fields) if fields else F.struct(at))

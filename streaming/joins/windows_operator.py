@@ -8,10 +8,9 @@ from datetime import date, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ORIGIN, WINDOW, ViewError, earlier, from_micros, literal
-from streaming.declare import CORRECTIONS, FAILED, Stream, TwoSided
+from streaming.base import ORIGIN, WINDOW, ViewError, earlier, from_micros, literal, told
+from streaming.declare import CORRECTIONS, FAILED, STATE, CoGrouped, Stream, TwoSided, described
 from streaming.joins.windows_corrections import correct, numbered, read_corrections
-from streaming.joins.windows_explained import explain
 from streaming.joins.windows_failures import failed
 from streaming.joins.windows_first import read_first
 from streaming.joins.windows_late import counts, late_pairs, logs_of
@@ -21,7 +20,7 @@ from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import group, pairs
 from streaming.joins.windows_steps import WindowSteps
 from streaming.lake import Lake
-from streaming.log import OperatorCounts, read_log, valid
+from streaming.log import OperatorCounts, read_log, require_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -30,6 +29,7 @@ from streaming.operators import (
     PinnedTables,
     Reached,
     SteppedRuntime,
+    built_anew,
     runtime_of,
 )
 from streaming.tables import delta
@@ -106,7 +106,7 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
         return self.operator.window.whole_since(super().whole_since(dropped))
 
     def explain(self, spark: SparkSession) -> dict[str, str]:
-        return explain(self.lake, self.operator)
+        return _explain(self.lake, self.operator)
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
@@ -158,3 +158,39 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
         steps = WindowSteps(spark, self.lake, self.operator)
         steps.repair()
         return steps
+
+
+def _explain(lake: Lake, operator: TwoSided) -> dict[str, str]:
+    """By heading; the tables may be there or not.
+
+    Raises:
+        LogError: one of its streams has no log yet.
+    """
+    for stream in operator.reads:
+        require_log(lake, stream)
+    state = delta.open_table(lake.table(operator, STATE)) if operator.window.merging else None
+    keys = ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in operator.sides_on.items())
+    what = f"what {described(operator.function)} gives" if isinstance(operator, CoGrouped) else "pairs"
+    waits = "they wait for the correction of their window's day"
+    return {
+        "results": f"{what} of {operator.left.name} (left) and {operator.right.name} (right) by {keys} and window, "
+        f"{operator.window.fingerprint}",
+        "computed": "open sessions are kept in a table, with their rows; each step merges its rows into them"
+        if operator.window.merging
+        else "when the clocks of both logs have passed the end of a window, its rows are read from the logs",
+        "state": "none"
+        if state is None
+        else f"{delta.size(lake.table(operator, STATE)):,} bytes in {operator.table_name(STATE)}",
+        "late rows": "are dropped from the results; they stay in the logs" if operator.late == "drop" else waits,
+        "errors": f"go to the side output {FAILED!r}" if operator.diverts else f"pause the {operator.kind_name}",
+        "steps": "after each batch of either log" if operator.every is None else f"at most every {operator.every}",
+        "position": _position(Reached.now(lake, operator), Reached.at_heads(lake, operator)),
+    }
+
+
+def _position(at: Reached, heads: Reached) -> str:
+    places = []
+    for name, number in at.through.items():
+        clock = told(at.watermarks[name])
+        places.append(f"batch {number:,} of {heads.through[name]:,} of {name}, watermark {clock}")
+    return f"{'; '.join(places)}{built_anew(at.generation)}"

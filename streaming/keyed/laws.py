@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import WRITTEN_AT, ViewError, literal, optional_micros
-from streaming.declare import STATE, Keyed
+from streaming.base import AT, DAY, WRITTEN_AT, ViewError, literal, optional_micros, to_micros
+from streaming.declare import CORRECTIONS, STATE, Keyed, corrections_of
 from streaming.keyed.control import rules_of_logs
-from streaming.keyed.corrections_laws import audit_corrections
+from streaming.keyed.corrections import pinned_rules, read_corrections
+from streaming.keyed.corrections_plan import pending
+from streaming.keyed.current import current_results
 from streaming.keyed.frame import in_order, is_on_time
 from streaming.keyed.key import NEVER
+from streaming.keyed.late import passed
 from streaming.keyed.migration import later_outputs, migrations_of
 from streaming.keyed.partition import BATCH
 from streaming.keyed.reached import Reached
+from streaming.keyed.replacements import DayReplay, replayed
+from streaming.keyed.rules import PinnedRules
 from streaming.keyed.schemas import spark_schema, table_schemas
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Finding, LogAtVersion, PinnedTables, differing_rows, whole_in
+from streaming.operators import Corrected, Finding, LogAtVersion, PinnedTables, differing_rows, whole_in
 from streaming.spark import lenient_session
 from streaming.tables import delta
 
@@ -74,7 +81,7 @@ def audit_keyed(
         name, differing = keyed.table_name(suffix), differing_rows(stored, computed)
         yield Finding("cuts", name, stored.count(), differing, f"{suffix or 'results'}: computed again, equal")
     if keyed.corrected:
-        yield from audit_corrections(spark, lake, pinned, logs)
+        yield from _audit_corrections(spark, lake, pinned, logs)
 
 
 def _computed(keyed: Keyed, logs: Mapping[str, LogAtVersion], at: Reached, suffix: str, schema: pa.Schema) -> DataFrame:
@@ -92,3 +99,73 @@ def _computed(keyed: Keyed, logs: Mapping[str, LogAtVersion], at: Reached, suffi
         rules = rules_of_logs(keyed.rules, logs[name].batches, at.through[name], control_rows)
     task = RowsOf(keyed, NEVER if clock is None else clock, suffix, schema, rules)
     return in_order(keyed, rows, rules).mapInArrow(task, spark_schema(schema, partitioned=False))
+
+
+def _audit_corrections(
+    spark: SparkSession, lake: Lake, pinned: PinnedTables[Keyed], logs: Mapping[str, LogAtVersion]
+) -> Iterator[Finding]:
+    """First results overlaid with corrections are what the function gives over all rows, and corrections repeat."""
+    keyed = pinned.operator
+    rows = {stream.name: valid(logs[stream.name].rows) for stream in keyed.streams}
+    heads = _at(keyed, logs, {name: log.batches[-1].number for name, log in logs.items() if log.batches})
+    rules = _rules(spark, lake, keyed, heads, logs)
+    table = delta.open_table(lake.corrections(keyed), pinned.versions[CORRECTIONS])
+    # As of older batches corrections are computed for them, so that none waits.
+    waiting = {entry.day for entry in pending(keyed, rows, heads, table)} if lake.cut is None else set()
+    # The function may be some batches behind its logs.
+    clock = Reached.of(keyed, delta.open_table(lake.table(keyed), pinned.versions[""])).watermark
+    for output in keyed.output_schemas:
+        if clock is None or pinned.versions[output] == delta.BEFORE:
+            continue
+        name = keyed.table_name(output)
+        first = delta.read(spark, lake.table(keyed, output), pinned.versions[output])
+        corrections = read_corrections(spark, lake, keyed, output, pinned.versions[corrections_of(output)])
+        settled = F.col(AT) < literal(clock)
+        if waiting:
+            settled = settled & ~F.to_date(AT).isin(*waiting)
+        every = replayed(keyed, passed(keyed, rows, heads.through, clock), to_micros(clock), output, rules).where(
+            settled
+        )
+        current = current_results(first, corrections, keyed, output).where(settled).drop("_corrected", DAY)
+        compared = "rows: current = the function over all rows" + (f"; {len(waiting)} days wait" if waiting else "")
+        yield Finding("convergence", name, every.count(), differing_rows(current, every), compared)
+        if corrections is not None and lake.cut is None:
+            stored = corrections.drop("_corrected_at")
+            again = _recomputed(keyed, rows, stored, table, logs, output, rules)
+            broken = differing_rows(stored, again.select(*stored.columns))
+            yield Finding("idempotence", name, stored.count(), broken, "corrections: computed again, equal")
+
+
+def _at(keyed: Keyed, logs: Mapping[str, LogAtVersion], through: Mapping[str, int]) -> Reached:
+    """Where a table is once it has followed the `logs` up to the batches `through`, by stream."""
+    followed = {
+        stream.name: [batch for batch in logs[stream.name].batches if batch.number <= through.get(stream.name, -1)]
+        for stream in keyed.streams
+    }
+    return Reached.of(keyed, None).after(followed)
+
+
+def _rules(
+    spark: SparkSession, lake: Lake, keyed: Keyed, heads: Reached, logs: Mapping[str, LogAtVersion]
+) -> PinnedRules | None:
+    if keyed.rules is None:
+        return None
+    control = logs.get(keyed.rules.of.name)
+    batches = logs[keyed.streams[0].name].batches
+    return pinned_rules(spark, lake, keyed, heads, batches, None if control is None else control.rows)
+
+
+def _recomputed(
+    keyed: Keyed,
+    rows: Mapping[str, DataFrame],
+    stored: DataFrame,
+    table: DeltaTable | None,
+    logs: Mapping[str, LogAtVersion],
+    output: str,
+    rules: PinnedRules | None,
+) -> DataFrame:
+    parts = []
+    for row in stored.select(DAY).distinct().collect():
+        at = _at(keyed, logs, Corrected.of(keyed, row[DAY], table).through)
+        parts.append(DayReplay.of(keyed, rows, row[DAY], at).replacements(output, rules))
+    return reduce(DataFrame.unionByName, parts) if parts else stored.limit(0)

@@ -6,7 +6,8 @@ whoever dies in between finds it still to be done, and whoever has the older dec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,18 +15,27 @@ from deltalake import DeltaTable, Schema
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import ChangedDeclaration, FunctionError, arrow_schema, counted
+from streaming.base import (
+    ChangedDeclaration,
+    FunctionError,
+    arrow_schema,
+    computes_as_sql,
+    counted,
+    kept_as,
+    python_values,
+    raised,
+)
 from streaming.declare import STATE, Keyed, described
 from streaming.keyed.buckets import Buckets
 from streaming.keyed.compatible import added_fields, added_outputs, is_migrated, is_of_today, version_of
+from streaming.keyed.fold import as_json
 from streaming.keyed.frame import hash_of, in_buckets
-from streaming.keyed.migrated import WriteMigrated
 from streaming.keyed.reached import Reached
 from streaming.keyed.schemas import spark_schema
 from streaming.keyed.source_text import SOURCE, source_number
 from streaming.keyed.state_columns import DUE, HASH, TIMERS
 from streaming.keyed.state_table import BUCKETS
-from streaming.keyed.tasks import WRITTEN
+from streaming.keyed.tasks import REPORT, WRITTEN, BucketFile
 from streaming.lake import Lake
 from streaming.operators import Outputs, declaration_properties, recorded_declaration
 from streaming.tables import TaskFile, delta
@@ -74,7 +84,7 @@ def migrate_state(spark: SparkSession, lake: Lake, keyed: Keyed, schema: pa.Sche
     if len(migrations) <= _done(table):
         return None
     before = migrations[-1]
-    made = _made(spark, keyed, uri, table, before["state"], WriteMigrated(keyed, before["version"], uri, schema))
+    made = _made(spark, keyed, uri, table, before["state"], _WriteMigrated(keyed, before["version"], uri, schema))
     _record(lake, keyed, migrations)
     rows = delta.row_count(table)
     left = made.commit(table, {_MIGRATED: before}, {_MIGRATED: len(migrations), SOURCE: source_number(keyed)})
@@ -88,7 +98,7 @@ def cut_state(spark: SparkSession, lake: Lake, keyed: Keyed, schema: pa.Schema) 
     if table is None or HASH in [field.name for field in table.schema().fields]:
         return
     as_it_is = replace(keyed, migrate=None)
-    made = _made(spark, keyed, uri, table, keyed.state, WriteMigrated(as_it_is, keyed.version, uri, schema))
+    made = _made(spark, keyed, uri, table, keyed.state, _WriteMigrated(as_it_is, keyed.version, uri, schema))
     made.commit(table, {BUCKETS: made.buckets.count}, {})
 
 
@@ -126,7 +136,7 @@ class _Made:
     """What all files of a state table are replaced by, in buckets; nothing is committed yet."""
 
     keyed: Keyed
-    task: WriteMigrated
+    task: _WriteMigrated
     buckets: Buckets
     files: list[TaskFile]
 
@@ -144,7 +154,7 @@ class _Made:
         )
 
 
-def _made(spark: SparkSession, keyed: Keyed, uri: str, table: DeltaTable, state: str, write: WriteMigrated) -> _Made:
+def _made(spark: SparkSession, keyed: Keyed, uri: str, table: DeltaTable, state: str, write: _WriteMigrated) -> _Made:
     """What `write` makes of the rows of an open table whose state fields were declared as `state`."""
     buckets = Buckets.of_size(delta.row_count(table), delta.size(uri))
     fields = arrow_schema(state).names if state.strip() else []
@@ -187,3 +197,88 @@ def _said(keyed: Keyed, before: dict[str, Any], kept: int, gone: int) -> str:
         f"{of} goes on as version {keyed.version}: {described(keyed.migrate)} has migrated the state of version "
         f"{before['version']}, {counted(kept, 'key')}{forgotten}. What was emitted stays."
     )
+
+
+class Migrated:
+    """Makes today's state of each key: by `migrate`, where that is declared, else as it is, with what is new unset."""
+
+    def __init__(self, keyed: Keyed, version: int) -> None:
+        self._keyed = keyed
+        self._version = version
+        self._kept = {field.name: kept_as(field.type) for field in keyed.state_schema}
+
+    def __call__(self, key: tuple[Any, ...], state: dict[str, Any]) -> tuple[Any, ...]:
+        """The fields in order, as Arrow takes them.
+
+        Raises:
+            FunctionError: `migrate` raised, or returned what is no state.
+        """
+        given = as_json(state)
+        try:
+            made = state if self._keyed.migrate is None else self._keyed.migrate(state, self._version)
+            self._check(made)
+            return tuple(self._field(name, made.get(name)) for name in self._kept)
+        except Exception as error:
+            raise FunctionError(
+                f"keyed function {self._keyed.name!r} cannot go on from the state of key {key!r}: migrate failed with "
+                f"{raised(error)}. State of version {self._version}: {given}. Correct `migrate`, or "
+                f"build the function anew with `tidemark rebuild {self._keyed.name}`. Nothing was changed."
+            ) from error
+
+    def _check(self, made: object) -> None:
+        fields = ", ".join(self._kept) or "none"
+        if not isinstance(made, Mapping):
+            raise TypeError(f"it returned {made!r}, which is no dict of state fields ({fields})")
+        if unknown := [name for name in made if name not in self._kept]:
+            raise ValueError(
+                f"it returned {', '.join(map(repr, unknown))}, which is not declared; fields are: {fields}"
+            )
+
+    def _field(self, name: str, value: Any) -> Any:
+        try:
+            return self._kept[name](value)
+        except ValueError as error:
+            raise ValueError(f"field {name!r}: {error}") from error
+
+
+@dataclass(frozen=True)
+class _WriteMigrated:
+    """Write today's state of the rows of an older table, whose state has `fields`, into the table at `uri`, in buckets.
+
+    The columns are the hash, the first timer, the keys, those fields and all timers, by hash. A key is left out of
+    which nothing is kept.
+    """
+
+    keyed: Keyed
+    version: int
+    uri: str
+    schema: pa.Schema
+    fields: tuple[str, ...] = ()
+    buckets: Buckets = field(default_factory=lambda: Buckets.of_size(0, 0))
+
+    @computes_as_sql
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        migrated, reports = Migrated(self.keyed, self.version), []
+        file: BucketFile | None = None
+        number: int | None = None
+        try:
+            for row in (row for batch in batches for row in self._rows(batch, migrated)):
+                bucket = self.buckets.of(row[0])
+                if file is None or bucket != number:
+                    reports += [] if file is None else [file.close()]
+                    file, number = BucketFile(bucket, self.uri, self.schema), bucket
+                file.add(row)
+            reports += [] if file is None else [file.close()]
+        except FunctionError as error:
+            # Raised here, it would come back as a text within Spark's own traces.
+            reports = [{"error": str(error)}]
+        yield pa.RecordBatch.from_pylist(reports, schema=REPORT)
+
+    def _rows(self, batch: pa.RecordBatch, migrated: Migrated) -> Iterator[tuple[Any, ...]]:
+        ends = 2 + len(self.keyed.by)
+        for row in zip(*map(python_values, batch.columns), strict=True):
+            hash_of_key, due, *key = row[:ends]
+            state, timers = row[ends:-1], row[-1]
+            made = migrated(tuple(key), dict(zip(self.fields, state, strict=True)))
+            if timers or any(value is not None for value in made):
+                yield (hash_of_key, due, *key, *made, list((timers or {}).items()))

@@ -10,24 +10,23 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, WRITTEN_AT, ViewError, from_micros, literal
+from streaming.base import AT, WRITTEN_AT, ViewError, counted, from_micros, literal, told
 from streaming.clocks import latest
-from streaming.declare import CORRECTIONS, CURRENT, FIRST, LATE, STATE, Keyed, Stream, corrections_of
+from streaming.declare import CORRECTIONS, CURRENT, FIRST, LATE, STATE, Keyed, Pinned, Stream, corrections_of
 from streaming.keyed.compatible import counts_as
 from streaming.keyed.corrections import correct, read_corrections
 from streaming.keyed.corrections_plan import plan
 from streaming.keyed.current import current_results
-from streaming.keyed.explained import explain
 from streaming.keyed.frame import is_on_time
 from streaming.keyed.late import late_rows, logs_of
 from streaming.keyed.laws import audit_keyed
-from streaming.keyed.migration import check_whole, later_outputs
+from streaming.keyed.migration import check_whole, later_outputs, migrations_of
 from streaming.keyed.reached import Reached
 from streaming.keyed.source_text import changed_text
 from streaming.keyed.state_columns import DUE, TIMERS
 from streaming.keyed.steps import KeyedSteps
 from streaming.lake import Lake
-from streaming.log import OperatorCounts, read_log, valid
+from streaming.log import OperatorCounts, head, read_log, require_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -35,6 +34,7 @@ from streaming.operators import (
     PendingDay,
     PinnedTables,
     SteppedRuntime,
+    built_anew,
     check_declaration,
     generation_of,
     require_table,
@@ -173,7 +173,7 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         return "corrects late rows by all rows of a key since it was idle, which may be of any day"
 
     def explain(self, spark: SparkSession) -> dict[str, str]:
-        return explain(self.lake, self.operator)
+        return _explain(self.lake, self.operator)
 
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[Keyed], logs: Mapping[str, LogAtVersion]
@@ -219,3 +219,74 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         if migrated is not None:
             _log.warning(migrated)
         return steps
+
+
+def _explain(lake: Lake, keyed: Keyed) -> dict[str, str]:
+    """By heading; the function's tables may be there or not.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+    """
+    for stream in keyed.streams:
+        require_log(lake, stream)
+    return {
+        "results": _results(keyed),
+        "computed": _computed(keyed),
+        **({} if keyed.rules is None else {"rules": _rules(keyed.rules)}),
+        "state": _state(lake, keyed),
+        **({"migrated": ", ".join(migrated)} if (migrated := migrations_of(lake, keyed)) else {}),
+        "late rows": _late(keyed),
+        "errors": "go to the side output 'failed'" if keyed.diverts else "pause the function",
+        "steps": "after each batch of a log" if keyed.every is None else f"at most every {keyed.every}",
+        "position": _position(lake, keyed),
+    }
+
+
+def _results(keyed: Keyed) -> str:
+    names = " and ".join(stream.name for stream in keyed.streams)
+    keys = f"per {', '.join(keyed.by)}" if keyed.by else "for one key in all"
+    sides = f"; side outputs: {', '.join(keyed.sides)}" if keyed.sides else ""
+    return f"what {keyed.fingerprint['function']} emits {keys} over {names}{sides}"
+
+
+def _computed(keyed: Keyed) -> str:
+    order = (
+        "the order of the log" if keyed.order == "arrival" else "order of event time, once the clock has passed them"
+    )
+    if len(keyed.streams) > 1:
+        order = "order of event time, once the clocks of all streams have passed them"
+    return f"rows in {order}; each step folds the rows that are due onto the state, in one pass"
+
+
+def _rules(pinned: Pinned) -> str:
+    return f"{pinned.fingerprint}; each batch says how far they were, and its rows see those"
+
+
+def _state(lake: Lake, keyed: Keyed) -> str:
+    uri = lake.table(keyed, STATE)
+    table = delta.open_table(uri)
+    if table is None:
+        return "none"
+    forgets = (
+        "kept until the function clears it" if keyed.idle is None else f"forgotten after {keyed.idle} without a row"
+    )
+    return f"{counted(table.count(), 'key')}, {delta.size(uri):,} bytes in {keyed.name}_{STATE}; {forgets}"
+
+
+def _late(keyed: Keyed) -> str:
+    if keyed.order == "arrival":
+        return "come like all others; the function is told by key.late"
+    if not keyed.corrected:
+        return "are left out of the results; `late` shows them. With idle they would be corrected"
+    return "are left out of the first results; the activity sessions that have some wait for the scheduled correction"
+
+
+def _position(lake: Lake, keyed: Keyed) -> str:
+    at = Reached.of(keyed, delta.open_table(lake.table(keyed)))
+    newest = {stream.name: batch.number for stream in keyed.streams if (batch := head(lake, stream)) is not None}
+    several = len(at.through) > 1
+    places = [
+        f"batch {number:,} of {newest.get(name, -1):,}" + (f" of {name}" if several else "")
+        for name, number in at.through.items()
+    ]
+    return f"{', '.join(places)}, watermark {told(at.watermark)}{built_anew(at.generation)}"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache, partial, reduce
+from itertools import chain
 
-from pyspark.errors import AnalysisException
+import sqlglot
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -20,6 +23,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
+from sqlglot import exp
 
 from streaming.base import (
     END_OF_EVENT_TIMES,
@@ -27,7 +31,9 @@ from streaming.base import (
     FIRST_EVENT_TIME,
     INGESTED_AT,
     ORIGIN,
+    PARSER_ERRORS,
     DeclarationError,
+    check_condition,
     constant,
     date_literal,
     interval,
@@ -36,15 +42,26 @@ from streaming.base import (
 )
 from streaming.declare import ConditionRule, Rule, Stream
 from streaming.formats import UNKNOWN, UNREADABLE, WRONG
-from streaming.log.conditions import condition_reasons
 from streaming.log.origin import origin_type
-from streaming.spark import guarded, named_values, refusal
+from streaming.spark import cause_in_words, guarded, lenient_session, named_values, refusal
 
 _WHY_NOT = "_why_not_"
 """Begins the column that says why a derived column, whose name follows, has no value; null where it may have one."""
 _BESIDE = "_raw"
 """A column that all parsed rows have, as `guarded` asks for."""
 """Characters of a value in a reason; the payload of the row has all of them."""
+_DEEPEST = 400
+"""How many levels a condition may be nested. Spark goes over it level by level, and no process survives it when its
+stack does not suffice."""
+
+_NAMES = """
+    assert_true current_catalog current_date current_database current_schema current_timestamp current_timezone
+    current_user input_file_block_length input_file_block_start input_file_name java_method localtimestamp
+    monotonically_increasing_id now rand randn random randstr raise_error reflect session_user shuffle
+    spark_partition_id try_reflect user uuid version
+"""
+_NOT_OF_THE_ROW = frozenset(_NAMES.split())
+"""Functions that fail by intention, or give another answer when they are asked again."""
 
 
 class RowValidator:
@@ -114,7 +131,7 @@ class RowValidator:
     def _reasons_for(self, frame: DataFrame, kept_from: date | None) -> Column:
         """Where rows have conditions, these are looked at one by one, before the rows are judged."""
         rules = [rule for rule in self._stream.rules if isinstance(rule, ConditionRule)]
-        refused = condition_reasons(rules, frame, partial(_no_rows, frame.sparkSession))
+        refused = _condition_reasons(rules, frame, partial(_no_rows, frame.sparkSession))
         return self._together(kept_from, refused) if refused else self._usual_reasons(kept_from)
 
     def _together(self, kept_from: date | None, refused: Sequence[Column] = ()) -> Column:
@@ -322,3 +339,80 @@ def all_reasons(reasons: Sequence[Column]) -> Column:
     # `array_compact` is a lambda to Spark, which then writes every row once more; few rows have a reason.
     given = F.array_except(F.array(*reasons), F.array(F.lit(None).cast("string")))
     return F.when(F.coalesce(*reasons).isNotNull(), given)
+
+
+def _condition_reasons(
+    rules: Iterable[ConditionRule], frame: DataFrame, nothing: Callable[[ConditionRule], DataFrame]
+) -> list[Column]:
+    """For each rule what is wrong with the condition of a row of `frame`, null where nothing is.
+
+    `nothing` gives no row, with the columns of the stream that the conditions of a rule are about.
+    """
+    reasons = []
+    for rule in rules:
+        column = F.col(f"`{rule.column}`")
+        texts = [row[0] for row in frame.select(column).where(column.isNotNull()).distinct().collect()]
+        refused = _refused(rule, texts, nothing) if texts else {}
+        if refused:
+            named = ((F.lit(text), F.lit(f"{rule.name}: {why}")) for text, why in refused.items())
+            reasons.append(F.try_element_at(F.create_map(*chain.from_iterable(named)), column))
+    return reasons
+
+
+def _refused(
+    rule: ConditionRule, texts: Iterable[str], nothing: Callable[[ConditionRule], DataFrame]
+) -> dict[str, str]:
+    columns = nothing(rule)
+    rows = lenient_session(columns.sparkSession).createDataFrame([], columns.schema)
+    reasons = {text: _why_not_asked(rule, text) for text in texts}
+    refused = {text: why for text, why in reasons.items() if why is not None}
+    return refused | _unreadable([text for text in reasons if text not in refused], rows)
+
+
+def _why_not_asked(rule: ConditionRule, text: str) -> str | None:
+    """What is wrong with a condition, as far as can be told without Spark."""
+    try:
+        check_condition("the condition", text, rule.of.types)
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except DeclarationError as error:
+        return str(error)
+    except PARSER_ERRORS as error:
+        # A parser's error in telling what it has read.
+        return f"the condition {text!r} cannot be read: {type(error).__name__}: {error}"
+    if _depth(tree) > _DEEPEST:
+        return f"the condition {text!r} is nested more than {_DEEPEST} levels deep; write it shorter"
+    if functions := sorted({_name(node) for node in tree.find_all(exp.Func)} & _NOT_OF_THE_ROW):
+        return f"the condition {text!r} calls {', '.join(functions)}, which follows from no row"
+    if tree.find(exp.Query) is not None:
+        return f"the condition {text!r} has a query, and follows from more than one row"
+    return None
+
+
+def _depth(tree: exp.Expr) -> int:
+    """How many levels the tree has."""
+    depths: dict[int, int] = {}
+    # Breadth first, so that a parent comes before what is in it.
+    for node in tree.walk():
+        depths[id(node)] = depths.get(id(node.parent), 0) + 1
+    return max(depths.values())
+
+
+def _unreadable(texts: list[str], rows: DataFrame) -> dict[str, str]:
+    """The conditions that Spark refuses; asked all together, as there may be thousands, and by halves where it does."""
+    if not texts:
+        return {}
+    asked = ", ".join(f"if(({text}\n), 1, 0)" for text in texts)
+    try:
+        # A filter is also refused for what takes many rows together.
+        _ = rows.where(f"array_contains(array({asked}), 1)").schema
+    # The JVM runs out of stack where it is nested too deeply.
+    except (PySparkException, Py4JJavaError) as error:
+        if len(texts) == 1:
+            return {texts[0]: f"the condition {texts[0]!r} cannot be read: {cause_in_words(error)}"}
+        half = len(texts) // 2
+        return _unreadable(texts[:half], rows) | _unreadable(texts[half:], rows)
+    return {}
+
+
+def _name(function: exp.Func) -> str:
+    return (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import pickle
 import random
+import sys
 import threading
-from collections.abc import Callable, Iterable
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import AsyncExitStack
 from datetime import datetime
 from decimal import localcontext
 from typing import Any
 
 import pyarrow as pa
 
-from streaming.base import DECIMALS, encoder, said, to_micros, written
-from streaming.declare import Enriched
-from streaming.lookups.caller import Caller
-from streaming.lookups.coroutines import Coroutines
-from streaming.lookups.processes import CallError, Processes
+from streaming.base import DECIMALS, encoder, interval, said, to_micros, written
+from streaming.declare import Enriched, LookupRequest
+from streaming.keyed import row_class
+from streaming.lookups.caller import STARTS_WITHIN, Caller, T, within
+from streaming.lookups.frames import LENGTH, framed
 from streaming.lookups.question import Answer, Question
 
 _FIRST_RETRY, _LONGEST_RETRY, _JITTER = 0.25, 60.0, 0.25
@@ -39,7 +43,7 @@ class Calls:
         self._encode = encoder(pa.struct(list(enriched.answer_schema)))
         self._in_flight = 0
         self._loop = asyncio.new_event_loop()
-        self._caller: Caller = Coroutines(enriched) if enriched.is_async else Processes(enriched)
+        self._caller: Caller = _Coroutines(enriched) if enriched.is_async else _Processes(enriched)
         self._slots = asyncio.Semaphore(capacity_of(enriched))
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"{enriched.name} calls", daemon=True)
         self._thread.start()
@@ -114,6 +118,111 @@ def _wait_before(attempts: int) -> float:
 
 
 def _told(error: Exception) -> tuple[Any, str]:
-    if isinstance(error, CallError):
+    if isinstance(error, _CallError):
         return error.kind, written(str(error))
     return "timeout" if isinstance(error, TimeoutError) else "error", written(f"{type(error).__name__}: {said(error)}")
+
+
+class _Coroutines(Caller):
+    """Calls of a coroutine function."""
+
+    def __init__(self, enriched: Enriched) -> None:
+        self._call = enriched.call
+        self._opens = enriched.opener
+        self._timeout = interval(enriched.timeout).total_seconds()
+        self._stack = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._opened: Any = None
+        self._is_open = self._opens is None
+
+    async def call(self, question: Question) -> Any:
+        opened = await within(STARTS_WITHIN, self._open())
+        row = tuple.__new__(row_class(question.columns), question.row)
+        request = LookupRequest(question.key, question.attempts, opened)
+        return await within(self._timeout, _alone(self._call(row, request)))
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    async def _open(self) -> Any:
+        async with self._opening:
+            if not self._is_open:
+                assert self._opens is not None
+                self._opened = await self._stack.enter_async_context(self._opens())
+                self._is_open = True
+        return self._opened
+
+
+async def _alone(call: Awaitable[T]) -> T:
+    """What a call gives; one that asks for the end of the process would take the other calls with it."""
+    try:
+        return await call
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"the call asked for the end of the process: {error!r}") from error
+
+
+class _CallError(Exception):
+    """A call in a process failed: `kind` is `timeout` or `error`, the text that of the function's own error."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class _Processes(Caller):
+    """Calls of a plain function, each in a process that is kept for the next one, or killed where it hangs."""
+
+    def __init__(self, enriched: Enriched) -> None:
+        columns = enriched.key or tuple(enriched.types)
+        self._function = framed((enriched.call, enriched.opener, columns))
+        self._timeout = interval(enriched.timeout).total_seconds()
+        self._idle: list[Process] = []
+
+    async def call(self, question: Question) -> Any:
+        process = self._idle.pop() if self._idle else await self._started()
+        try:
+            asked = (question.row, question.key, question.attempts)
+            answer = await within(self._timeout, _ask(process, asked))
+        except _CallError:
+            self._idle.append(process)
+            raise
+        except BaseException:
+            await _kill(process)
+            raise
+        self._idle.append(process)
+        return answer
+
+    async def close(self) -> None:
+        for process in self._idle:
+            await _kill(process)
+
+    async def _started(self) -> Process:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = (sys.executable, "-m", "streaming.lookups.worker")
+        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment)
+        try:
+            await within(STARTS_WITHIN, _ask(process, self._function, is_framed=True))
+        except BaseException:
+            await _kill(process)
+            raise
+        return process
+
+
+async def _ask(process: Process, value: Any, *, is_framed: bool = False) -> Any:
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(value if is_framed else framed(value))
+        await process.stdin.drain()
+        head = await process.stdout.readexactly(LENGTH.size)
+        status, *rest = pickle.loads(await process.stdout.readexactly(LENGTH.unpack(head)[0]))
+    except (asyncio.IncompleteReadError, ConnectionError) as error:
+        raise ProcessLookupError(f"the process that called it ended with code {await process.wait()}") from error
+    if status == "error":
+        raise _CallError(*rest)
+    return rest[0]
+
+
+async def _kill(process: Process) -> None:
+    if process.returncode is None:
+        process.kill()
+    await process.wait()

@@ -7,39 +7,44 @@ what is still to be asked follows from the three tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, ORIGIN, DeclarationError, interval, to_micros, utc_now
+from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, DeclarationError, encoder, interval, to_micros, utc_now
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after, head
-from streaming.lookups.cache import Cache
 from streaming.lookups.calls import Calls, await_all, await_any
 from streaming.lookups.question import Answer, Question
 from streaming.lookups.reached import Place, Reached, rows_between, taken
 from streaming.lookups.schemas import (
+    ANSWERED_AT,
+    ASKED_AT,
+    ATTEMPT,
     ATTEMPTS,
+    CACHED,
     ERROR,
     REQUEST,
     STEP_COLUMN,
+    VERSION,
     rows_to_ask_for,
     selected_schema,
     spark_schema,
     table_schemas,
 )
 from streaming.lookups.waiting import Waiting, places_of
-from streaming.lookups.written import StepFiles
 from streaming.operators import StateCleaner, Written, create_table
 from streaming.spark import remembered
-from streaming.tables import TaskFile, delta
+from streaming.tables import TaskFile, TaskFiles, delta
 
 _WAITING_AT_MOST = 10_000
 """Rows that wait at a time: with so many no further ones are taken from the log."""
@@ -51,6 +56,7 @@ _LOOK_EVERY, _IDLE_FOR = 0.5, 5.0
 """Seconds between two looks at the log, and until the next step, while rows wait and none is answered."""
 
 _OUTPUTS = ("", FAILED)
+_AT_MOST = 100_000
 
 
 @dataclass(frozen=True)
@@ -238,8 +244,8 @@ class EnrichedSteps:
                 files = self._files(newest.step).pending(self._waiting) if suffix == PENDING else []
                 self._append(suffix, files, {"through": self._at.through, "waiting": len(self._waiting)}, newest)
 
-    def _files(self, step: int) -> StepFiles:
-        return StepFiles(self._enriched, self._uris, self._schemas, step, to_micros(self._now()))
+    def _files(self, step: int) -> _StepFiles:
+        return _StepFiles(self._enriched, self._uris, self._schemas, step, to_micros(self._now()))
 
     def _written_after(self, suffix: str, step: int) -> pa.Table:
         """Where the rows that later steps wrote are from, of the same types as those that wait."""
@@ -263,3 +269,127 @@ class EnrichedSteps:
         # Where all columns are selected, one may have been added to the stream since.
         delta.widen(uri, schema)
         return uri
+
+
+class Cache:
+    """Answers are good for `kept_for` microseconds; the ones that were used least lately make room for others."""
+
+    def __init__(self, kept_for: int, most: int = _AT_MOST) -> None:
+        self._kept_for = kept_for
+        self._most = most
+        self._answers: OrderedDict[Hashable, Answer] = OrderedDict()
+
+    def get(self, identity: Hashable, now: int) -> Answer | None:
+        """The answer, as one from the cache; None where there is none that is good still."""
+        answer = self._answers.get(identity)
+        if answer is None:
+            return None
+        if now - answer.answered_at >= self._kept_for:
+            del self._answers[identity]
+            return None
+        self._answers.move_to_end(identity)
+        return replace(answer, cached=True)
+
+    def put(self, identity: Hashable, answer: Answer) -> None:
+        """Keep an answer; a failure is none."""
+        if answer.kind is not None:
+            return
+        self._answers[identity] = answer
+        self._answers.move_to_end(identity)
+        if len(self._answers) > self._most:
+            self._answers.popitem(last=False)
+
+
+class _StepFiles:
+    """Writes the files of one step into the folders of the tables at `uris`, by suffix."""
+
+    def __init__(
+        self, enriched: Enriched, uris: dict[str, str], schemas: dict[str, pa.Schema], step: int, now: int
+    ) -> None:
+        self._enriched = enriched
+        self._uris = uris
+        self._schemas = schemas
+        self._default = encoder(pa.struct(list(enriched.answer_schema)))(enriched.default)
+        self._same = {VERSION: enriched.version, STEP_COLUMN: step, WRITTEN_AT: now}
+
+    def answered(self, rows: pa.Table, answers: Sequence[Answer]) -> dict[str, list[TaskFile]]:
+        """The rows of a step that wait no more, by the suffix of the table that takes them."""
+        aside = [answer.kind is not None and self._enriched.on_failure == "side" for answer in answers]
+        failures = [answer for answer, out in zip(answers, aside, strict=True) if out]
+        others = [answer for answer, out in zip(answers, aside, strict=True) if not out]
+        mask = pa.array(aside, pa.bool_())
+        return {
+            "": self._write("", rows.filter(pc.invert(mask)), others),
+            FAILED: self._write(FAILED, rows.filter(mask), failures),
+        }
+
+    def pending(self, waiting: Waiting) -> list[TaskFile]:
+        """All rows that wait."""
+        if not len(waiting):
+            return []
+        questions = waiting.questions
+        columns: dict[str, list[Any]] = {
+            ASKED_AT: [each.asked_at for each in questions],
+            # Before the attempts, as a call that fails meanwhile must not look like one that could not be asked.
+            ERROR: [each.error for each in questions],
+            ATTEMPTS: [each.attempts for each in questions],
+            REQUEST: [each.key for each in questions],
+        }
+        files = TaskFiles(self._uris[PENDING], self._schemas[PENDING])
+        for batch in self._table(PENDING, waiting.rows, columns).to_batches():
+            files.write(batch)
+        return files.close()
+
+    def _write(self, suffix: str, rows: pa.Table, answers: Sequence[Answer]) -> list[TaskFile]:
+        if not answers:
+            return []
+        columns: dict[str, list[Any]] = {
+            ASKED_AT: [each.asked_at for each in answers],
+            ANSWERED_AT: [each.answered_at for each in answers],
+            **(self._failures(answers) if suffix == FAILED else self._answers(answers)),
+        }
+        files = TaskFiles(self._uris[suffix], self._schemas[suffix], (AT, BATCH, STEP_COLUMN))
+        for day, of_day in _by_day(self._table(suffix, rows, columns)):
+            for batch in of_day.to_batches():
+                files.write(batch, day)
+        return files.close()
+
+    def _answers(self, answers: Sequence[Answer]) -> dict[str, list[Any]]:
+        values = [self._values(each) for each in answers]
+        return {
+            **{name: [each.get(name) for each in values] for name in self._enriched.result},
+            ATTEMPT: [each.attempt for each in answers],
+            CACHED: [each.cached for each in answers],
+            ERROR: [each.error for each in answers],
+        }
+
+    def _values(self, answer: Answer) -> Any:
+        if answer.values is not None:
+            return answer.values
+        takes_default = answer.kind is None or self._enriched.on_failure == "default"
+        return self._default if takes_default else {}
+
+    @staticmethod
+    def _failures(answers: Sequence[Answer]) -> dict[str, list[Any]]:
+        return {
+            "kind": [each.kind for each in answers],
+            "error": [each.error for each in answers],
+            "attempts": [each.attempt for each in answers],
+        }
+
+    def _table(self, suffix: str, rows: pa.Table, columns: dict[str, list[Any]]) -> pa.Table:
+        def column(field: pa.Field) -> Any:
+            if field.name in columns:
+                return pa.array(columns[field.name], field.type)
+            if field.name in self._same and suffix != PENDING:
+                return pa.repeat(pa.scalar(self._same[field.name], field.type), rows.num_rows)
+            return rows[field.name].cast(field.type)
+
+        schema = self._schemas[suffix]
+        return pa.table([column(field) for field in schema], schema=schema)
+
+
+def _by_day(rows: pa.Table) -> Iterator[tuple[date, pa.Table]]:
+    days = pc.cast(rows[AT], pa.date32(), safe=False)
+    for day in pc.unique(days).to_pylist():
+        yield day, rows.filter(pc.equal(days, day))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from deltalake import DeltaTable
 
@@ -14,7 +17,6 @@ from streaming.declare import CHANGES, DEAD, Pipeline
 from streaming.lake import Lake
 from streaming.operations.cuts import forget_recomputed
 from streaming.operations.kept import Pinned, pinned
-from streaming.operations.maintained import MaintainedVersions
 from streaming.service import forget_progress
 from streaming.tables import attempts, clean_up, delta, storage
 
@@ -77,7 +79,7 @@ def maintain(
     again_after = min(retention, entry_retention)
     forget_progress(lake, pipeline, at - _MONTH)
     forget_recomputed(lake, at - _WEEK)
-    versions, kept = MaintainedVersions.read(lake, pipeline), pinned(lake, pipeline)
+    versions, kept = _MaintainedVersions.read(lake, pipeline), pinned(lake, pipeline)
     done: list[Maintained] = []
     # One to which nobody has sent anything yet, such as a stream of rules, has no log.
     begun = [stream for stream in pipeline.streams if delta.exists(lake.log(stream))]
@@ -95,7 +97,7 @@ def maintain(
 
 def needs_maintenance(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now) -> bool:
     """Whether `maintain` would find a table to see to."""
-    versions = MaintainedVersions.read(lake, pipeline)
+    versions = _MaintainedVersions.read(lake, pipeline)
     return any(versions.is_due(kind.uri, now(), min(_WEEK, _MONTH)) for kind in _tables(lake, pipeline))
 
 
@@ -154,3 +156,48 @@ def _size(table: DeltaTable) -> tuple[int, int]:
     table.update_incremental()
     sizes = table.get_add_actions(flatten=True)["size_bytes"].to_pylist()
     return len(sizes), sum(sizes)
+
+
+@dataclass(frozen=True)
+class _MaintainedVersions:
+    """Per table, by its place: its identity, its version after maintenance, and when that was.
+
+    A small file in the lake. Where it is lost, every table is maintained once more, which changes nothing.
+    """
+
+    tables: dict[str, dict[str, Any]]
+
+    @classmethod
+    def read(cls, lake: Lake, pipeline: Pipeline) -> _MaintainedVersions:
+        """What the last maintenance of the pipeline's tables left behind; nothing before the first."""
+        text = storage.read_text(_place(lake, pipeline))
+        return cls({} if text is None else json.loads(text))
+
+    def write(self, lake: Lake, pipeline: Pipeline) -> None:
+        """Put it in place whole."""
+        storage.replace_bytes(_place(lake, pipeline), json.dumps(self.tables).encode(), uuid.uuid4().hex)
+
+    def is_due(self, uri: str, at: datetime, again_after: timedelta) -> bool:
+        """Whether the table at `uri` is there and was written since, or was left alone for as long as `again_after`."""
+        table = delta.open_table(uri)
+        if table is None:
+            return False
+        last = self.tables.get(uri)
+        if last is None or (last["id"], last["version"]) != _state(table):
+            return True
+        return at - datetime.fromisoformat(last["at"]) >= again_after
+
+    def after(self, uri: str, at: datetime) -> _MaintainedVersions:
+        """With the table at `uri` maintained at the instant `at`, as it is now."""
+        table = delta.open_table(uri)
+        assert table is not None, uri
+        identity, version = _state(table)
+        return _MaintainedVersions(self.tables | {uri: {"id": identity, "version": version, "at": at.isoformat()}})
+
+
+def _state(table: DeltaTable) -> tuple[str, int]:
+    return str(table.metadata().id), table.version()
+
+
+def _place(lake: Lake, pipeline: Pipeline) -> str:
+    return lake.path(pipeline.stream.name, f"_maintained-{pipeline.name}.json")

@@ -9,10 +9,10 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, ORIGIN
-from streaming.declare import ELEMENT, Selected, Stream
+from streaming.base import BATCH, ORIGIN, counted
+from streaming.declare import ELEMENT, FAILED, Selected, Stream
 from streaming.lake import Lake
-from streaming.log import head
+from streaming.log import head, require_log
 from streaming.operators import (
     FilterCounts,
     Finding,
@@ -21,6 +21,7 @@ from streaming.operators import (
     PinnedTables,
     Reached,
     SteppedRuntime,
+    built_anew,
     check_followed,
     open_side,
     require_table,
@@ -29,7 +30,6 @@ from streaming.operators import (
     version_read,
     versions_now,
 )
-from streaming.selected.explained import explain
 from streaming.selected.frame import outputs_of, select_all
 from streaming.selected.laws import audit_selected
 from streaming.selected.steps import SelectedSteps
@@ -70,7 +70,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
         return since[stream.name]
 
     def explain(self, spark: SparkSession) -> dict[str, str]:
-        return explain(self.lake, self.operator)
+        return _explain(self.lake, self.operator)
 
     def versions(self) -> Mapping[str, int]:
         # Of one log, rows as of an older batch are told by themselves.
@@ -112,3 +112,42 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
 
     def _begun(self, spark: SparkSession) -> SelectedSteps:
         return SelectedSteps(spark, self.lake, self.operator)
+
+
+def _explain(lake: Lake, selected: Selected) -> dict[str, str]:
+    """By heading; the selection's tables may be there or not.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+    """
+    for stream in selected.reads:
+        require_log(lake, stream)
+    streams = " and ".join(stream.name for stream in selected.reads)
+    function = "" if selected.function is None else f", then {selected.function.name}"
+    tables = {
+        to or "results": f"{'; '.join(side.fingerprint)}{'' if to else function}. {_counts(lake, selected, to)}"
+        for to, side in selected.outputs.items()
+    }
+    return {
+        **tables,
+        "errors": f"go to the side output {FAILED!r}" if selected.diverts else "pause the selection",
+        "computed": f"valid rows of {streams} one by one, late or not; a step writes all outputs in one pass",
+        "steps": "after each batch" if selected.every is None else f"at most every {selected.every}",
+        "position": _position(lake, selected),
+    }
+
+
+def _counts(lake: Lake, selected: Selected, to: str) -> str:
+    counts = Reached.of(selected, delta.open_table(lake.table(selected, to))).counts
+    return f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
+
+
+def _position(lake: Lake, selected: Selected) -> str:
+    at = Reached.of(selected, delta.open_table(lake.table(selected)))
+    places = []
+    for stream in selected.reads:
+        newest = head(lake, stream)
+        assert newest is not None
+        place = f"batch {at.through[stream.name]:,} of {newest.number:,}"
+        places.append(place if len(selected.reads) == 1 else f"{place} of {stream.name}")
+    return f"{', '.join(places)}{built_anew(at.generation)}"

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from streaming.base import AT, BATCH, DAY, WRITTEN_AT, FunctionError, computes_as_sql
-from streaming.declare import FAILED, RowFunction
+from streaming.base import (
+    AT,
+    BATCH,
+    DAY,
+    ORIGIN,
+    WRITTEN_AT,
+    FunctionError,
+    arrow_schema,
+    computes_as_sql,
+    encoder,
+    python_values,
+    raised,
+)
+from streaming.declare import ELEMENT, FAILED, RowFunction
+from streaming.keyed import row_class
 from streaming.operators import FilterCounts
-from streaming.selected.functions import Applied, opened
 from streaming.tables import TaskFile, TaskFiles
 
 WRITTEN = (
@@ -73,11 +86,11 @@ class WriteOutputs:
         report += [{"suffix": to, **vars(file)} for to, each in files.items() for file in each.close()]
         yield pa.RecordBatch.from_pylist(report, schema=_REPORT)
 
-    def _opened(self) -> AbstractContextManager[Applied | None]:
+    def _opened(self) -> AbstractContextManager[_Applied | None]:
         # For which rows it raises, the other outputs depend on, too, where such rows go to one of their own.
         if self.function is None or ("" not in self.uris and FAILED not in self.order):
             return nullcontext()
-        return opened(self.name, self.function, _task())
+        return _opened(self.name, self.function, _task())
 
     def _write(self, to: str, candidates: pa.Array, rows: pa.RecordBatch, files: TaskFiles) -> FilterCounts:
         for day, of_day in _by_day(rows):
@@ -109,7 +122,7 @@ class ApplyFunction:
 
     @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with opened(self.name, self.function, _task()) as applied:
+        with _opened(self.name, self.function, _task()) as applied:
             for batch in batches:
                 rows = applied(batch)
                 columns = [rows.column(field.name).cast(field.type) for field in self.schema]
@@ -129,7 +142,7 @@ class HandOn:
 
     @computes_as_sql
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with nullcontext() if self.function is None else opened(self.name, self.function, _task()) as applied:
+        with nullcontext() if self.function is None else _opened(self.name, self.function, _task()) as applied:
             for batch in batches:
                 rows = next(rows for to, _, rows in selected_of(self.order, batch, applied) if to == self.to)
                 columns = [rows.column(field.name).cast(field.type) for field in self.schema]
@@ -138,7 +151,7 @@ class HandOn:
 
 
 def selected_of(
-    order: Sequence[str], batch: pa.RecordBatch, applied: Applied | None
+    order: Sequence[str], batch: pa.RecordBatch, applied: _Applied | None
 ) -> Iterator[tuple[str, pa.Array, pa.RecordBatch]]:
     """Of a batch of `select_all`, for each output: what came to its filter, null where it was removed, and its rows.
 
@@ -192,3 +205,70 @@ def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:
     unique = pc.unique(days).to_pylist()
     for day in unique:
         yield day, rows if len(unique) == 1 else rows.filter(pc.equal(days, day))
+
+
+@contextmanager
+def _opened(of: str, function: RowFunction, task: int) -> Iterator[_Applied]:
+    """The function of the selection `of`, open for the rows of a task; it is closed whatever happens to them."""
+    with nullcontext() if function.opens is None else function.opens(task) as given:
+        yield _Applied(of, function, given)
+
+
+class _Applied:
+    """A function that is open: called with rows, it gives those that become of them, with where these are from."""
+
+    def __init__(self, of: str, function: RowFunction, given: Any) -> None:
+        self._of = of
+        self._function = function
+        self._given = given
+        self._kind = pa.struct(list(arrow_schema(function.returns)))
+        self._encode = encoder(self._kind)
+
+    def __call__(self, rows: pa.RecordBatch, failed: dict[int, str] | None = None) -> pa.RecordBatch:
+        """The columns that the function returns, those of `rows` that tell where a row is from, and `_element`.
+
+        Where `failed` is given, it gets the error of each row for which the function raised, by the row's place.
+
+        Raises:
+            FunctionError: the function raised, or gave what is not declared.
+        """
+        names = tuple(name for name in rows.schema.names if not name.startswith("_"))
+        added = [name for name in rows.schema.names if name not in names]
+        as_row = partial(tuple.__new__, row_class(names))
+        columns = [python_values(rows.column(name)) for name in names]
+        results: list[Any] = []
+        sources: list[int] = []
+        elements: list[int] = []
+        for place, row in enumerate(map(as_row, zip(*columns, strict=True))):
+            try:
+                given = self._of_row(row, rows, place)
+            except FunctionError as error:
+                if failed is None:
+                    raise
+                assert isinstance(error.__cause__, Exception)
+                failed[place] = raised(error.__cause__)
+                continue
+            results += given
+            sources += [place] * len(given)
+            elements += range(len(given))
+        values = pa.RecordBatch.from_struct_array(pa.array(results, self._kind))
+        origins = rows.select(added).take(pa.array(sources, pa.int64()))
+        numbers = pa.array(elements, pa.int32())
+        columns = [*values.columns, *origins.columns, numbers]
+        return pa.RecordBatch.from_arrays(columns, names=[*values.schema.names, *added, ELEMENT])
+
+    def _of_row(self, row: Any, rows: pa.RecordBatch, place: int) -> list[Any]:
+        try:
+            given = list(self._function.apply(row, self._given))
+            if any(each is None for each in given):
+                raise ValueError("it gave None in place of a row")
+            return [self._encode(each) for each in given]
+        # Whatever a user's function raises is told with the row that it was called for.
+        except (Exception, SystemExit) as error:
+            values = ", ".join(f"{name}={value!r}" for name, value in zip(row.columns_, row, strict=True))
+            batch, origin = (python_values(rows.column(name).slice(place, 1))[0] for name in (BATCH, ORIGIN))
+            raise FunctionError(
+                f"function {self._function.name} of selection {self._of!r} failed for the row ({values}) of batch "
+                f"{batch}, from {origin!r}: {raised(error)}. Nothing of its step was written; correct it and run "
+                "again, leave such rows out with `where`, or send them to a side output with on_error='side'."
+            ) from error

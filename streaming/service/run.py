@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.base import FunctionError, StreamingError
+from streaming.base import BATCH, ORIGIN, DeclarationError, FunctionError, StreamingError, names_in
 from streaming.clocks import latest
-from streaming.declare import Pipeline, Stream
+from streaming.declare import Operator, Pipeline, Stream
 from streaming.lake import Lake
-from streaming.log import Batch, OperatorCounts, widen_log
+from streaming.log import Batch, OperatorCounts, no_rows, read_log, valid, widen_log
 from streaming.operators import OperatorRuntime, Step, Written, runtime_of
 from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
-from streaming.service.failing_row import failing_row
-from streaming.service.followed import Followed
 from streaming.service.log_context import in_batch
 from streaming.service.log_writer import LogWriter
 from streaming.service.paused_operators import PausedOperators
 from streaming.service.query_errors import explain, pausing, stop_was_asked
 from streaming.service.query_names import ingest_query
 from streaming.service.receiver_landing import make_landing
-from streaming.service.type_checks import check_types
 from streaming.service.watch import Paused
-from streaming.spark import mark_tasks, remembered
+from streaming.spark import guarded, mark_tasks, refusal, remembered
 
 _log = logging.getLogger("tidemark")
 
@@ -58,7 +57,7 @@ class Run:
         self.pipeline = pipeline
         self.operators = tuple(runtime_of(operator, lake) for operator in pipeline.operators)
         self._pauses = PausedOperators(spark, lake, pipeline, now)
-        self.followed = Followed()
+        self.followed = _Followed()
         self._failing_rows: dict[tuple[str, int, str], str | None] = {}
         self.deliveries = Delivering(spark, lake, pipeline, now, on_batch, around)
         self._now = now
@@ -151,7 +150,7 @@ class Run:
         Raises:
             DeclarationError: Spark cannot compute what is declared, whatever the rows.
         """
-        check_types(self.spark, self.operators)
+        _check_types(self.spark, self.operators)
         for runtime in self.operators:
             if not self.take_over(runtime):
                 self._pauses.check(runtime)
@@ -230,7 +229,7 @@ class Run:
         key = (runtime.operator.name, step.first, expression)
         if key not in self._failing_rows:
             streams = runtime.operator.follows
-            self._failing_rows[key] = failing_row(self.spark, self.lake, streams, step, expression)
+            self._failing_rows[key] = _failing_row(self.spark, self.lake, streams, step, expression)
         return self._failing_rows[key]
 
     def _besides(
@@ -290,3 +289,121 @@ def _batches(step: Step) -> str:
         if batches
     ]
     return f"It was to follow {' and '.join(parts)}."
+
+
+def _failing_row(spark: SparkSession, lake: Lake, streams: Iterable[Stream], step: Step, expression: str) -> str | None:
+    """Where the first row is for which `expression` cannot be computed, and its values; None where none is found.
+
+    It is looked for in the batches of the step, and then in those before them, which may wait for a window to close.
+    """
+    for stream in streams:
+        batches = step.batches.get(stream.name, ())
+        if batches:
+            try:
+                row = _first(valid(read_log(spark, lake, stream)), expression, batches)
+            except (PySparkException, Py4JJavaError, StreamingError):
+                # It reads more than the rows of one log have, such as those of a pair.
+                continue
+            if row is not None:
+                return _told(stream, row, expression)
+    return None
+
+
+def _first(rows: DataFrame, expression: str, batches: Sequence[Batch]) -> Row | None:
+    fails = guarded(F.expr(f"({expression}\n)"), BATCH).isNull()
+    of_step = F.col(BATCH).between(batches[0].number, batches[-1].number)
+    before = F.col(BATCH) < batches[0].number
+    for where in (of_step, before):
+        row = rows.where(where & fails).orderBy(BATCH, ORIGIN).first()
+        if row is not None:
+            return row
+    return None
+
+
+def _told(stream: Stream, row: Row, expression: str) -> str:
+    values = ", ".join(f"{name}={row[name]!r}" for name in stream.columns if name in names_in(expression))
+    place = ", ".join(f"{name}={value}" for name, value in row[ORIGIN].asDict(recursive=True).items())
+    return f"The first such row has {values}, and came with batch {row[BATCH]} of {stream.name} ({place})."
+
+
+@dataclass(frozen=True)
+class _Lag:
+    """Where an operator is in its logs.
+
+    `batches`: those of its logs that it has not followed yet. `watermark`: the least of the logs' as far as it has
+    followed them; null where one has none yet, or the operator was behind and has not stepped yet.
+    """
+
+    batches: int
+    watermark: datetime | None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The newest batch of a log that an operator has followed, -1 for none, and the watermark after it, if known."""
+
+    batch: int = -1
+    watermark: datetime | None = None
+
+
+class _Followed:
+    """Where each operator of a run is in each of its logs; may be asked from any thread."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, dict[str, _Place]] = {}
+
+    def begin(self, runtime: OperatorRuntime, heads: Mapping[str, Batch]) -> None:
+        """Look once where an operator is, before its first step; `heads` are the newest batches of the logs."""
+        name = runtime.operator.name
+        if name not in self._places:
+            through = runtime.through()
+            self._places[name] = {
+                stream: _Place(batch, heads[stream].after.watermark if heads[stream].number <= batch else None)
+                for stream, batch in through.items()
+                if stream in heads
+            }
+
+    def step(self, name: str, step: Step) -> None:
+        """The operator of this name has made a step."""
+        newest = {stream: batches[-1] for stream, batches in step.batches.items() if batches}
+        places = {stream: _Place(batch.number, batch.after.watermark) for stream, batch in newest.items()}
+        self._places[name] = self._places[name] | places
+
+    def forget(self, name: str) -> None:
+        """Look anew before the next step: the tables of this operator are others now."""
+        self._places.pop(name, None)
+
+    def lag(self, operator: Operator, heads: Mapping[str, Batch]) -> _Lag | None:
+        """How far an operator is behind the newest batches of the logs; None before it was looked at."""
+        places = self._places.get(operator.name)
+        if places is None:
+            return None
+        followed = {stream.name: places.get(stream.name, _Place()) for stream in operator.follows}
+        behind = (heads[name].number - place.batch for name, place in followed.items() if name in heads)
+        marks = [place.watermark for place in followed.values()]
+        watermarks = [mark for mark in marks if mark is not None]
+        return _Lag(
+            sum(max(0, batches) for batches in behind), min(watermarks) if len(watermarks) == len(marks) else None
+        )
+
+
+def _check_types(spark: SparkSession, runtimes: Sequence[OperatorRuntime]) -> None:
+    """Have Spark analyse everything that operators compute, and the streams that they read; it runs nothing.
+
+    Raises:
+        DeclarationError: naming the stream or operator, the expression and what Spark has against it.
+    """
+    for runtime in runtimes:
+        remembered(spark, ("types", runtime.operator), partial(_check, spark, runtime))
+
+
+def _check(spark: SparkSession, runtime: OperatorRuntime) -> None:
+    operator = runtime.operator
+    logs = {stream.name: no_rows(spark, stream) for stream in operator.reads}
+    try:
+        runtime.analyse(logs)
+    except AnalysisException as error:
+        raise DeclarationError(
+            f"{operator.kind_name} {operator.name!r} has an expression that Spark cannot compute: {refusal(error)}. "
+            "Correct it, for example with a cast; nothing was read yet."
+        ) from error

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import ValidationError
 
 from streaming.base import interval, utc_now
 from streaming.declare import Failure, Pipeline
 from streaming.lake import Lake
-from streaming.service.child import Child
 from streaming.service.continuous import Ending
 from streaming.service.hangs import hang
 from streaming.service.lease import Lease, take_lease
-from streaming.service.log_context import begin_run, new_run
+from streaming.service.log_context import begin_run, current_run, new_run
+from streaming.service.logs import RUN
 from streaming.service.process import DRAIN, STOP, origins
-from streaming.service.receiver_keeper import ReceiverKeeper
-from streaming.service.status import REQUEST, Action, ControlFolder, LastWords, Request, SupervisorStatus
-from streaming.service.supervisor_state import SupervisorState
+from streaming.service.pulse import Pulse, PulseReader
+from streaming.service.receivers import ReceiverKeeper
+from streaming.service.status import (
+    REQUEST,
+    SUPERVISOR,
+    Action,
+    ControlFolder,
+    LastWords,
+    Request,
+    State,
+    SupervisorStatus,
+)
 from streaming.service.transient_errors import transient_cause
 
 _LOOKS_EVERY = 0.2
@@ -28,6 +49,10 @@ _KEPT_FAILURES, _SHOWN_FAILURES = 50, 5
 _PREDECESSOR_ENDS_WITHIN = 20.0
 
 _log = logging.getLogger("tidemark")
+_ROOM = 64 * 1024
+_GROUP_ENDS_WITHIN = 3.0
+_PIPE_HOLDS = 65_536
+_OUTPUT_LIMIT = 10_000_000
 
 
 class Supervisor:
@@ -48,7 +73,7 @@ class Supervisor:
         self._pipeline = pipeline
         self._now = now
         self._control = ControlFolder(lake, pipeline)
-        self._state = SupervisorState(pipeline.name, self._control, on_state, now)
+        self._state = _SupervisorState(pipeline.name, self._control, on_state, now)
         self._receivers = ReceiverKeeper(lake, pipeline, self._control.output, now)
         self._wake = threading.Event()
         self._asked: Action | None = None
@@ -231,3 +256,160 @@ class Supervisor:
         words = None if self._child is None else self._child.end()
         self._child = None
         return words
+
+
+class _SupervisorState:
+    """The newest status of the supervisor of `pipeline`; `on_state` is told of each change of the state."""
+
+    def __init__(
+        self,
+        pipeline: str,
+        control: ControlFolder,
+        on_state: Callable[[SupervisorStatus], None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._pipeline = pipeline
+        self._control = control
+        self._on_state = on_state
+        self._now = now
+        self._unwritten = False
+        self.status = SupervisorStatus(state="stopped", since=now(), supervisor=os.getpid(), host=socket.gethostname())
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing will change it any more."""
+        return self.status.state in ("stopped", "failed")
+
+    def change(self, state: State, **changes: object) -> None:
+        """Go over to `state`, with other fields of the status."""
+        before = self.status
+        since = before.since if state == before.state else self._now()
+        self.update(state=state, since=since, **{"next_start": None, **changes})
+        if state != before.state:
+            _log.info("%s", state)
+            self._on_state(self.status)
+
+    def update(self, **changes: object) -> None:
+        """Change fields of the status, and write it."""
+        self.status = self.status.model_copy(update=changes)
+        self._write()
+
+    def write_if_unwritten(self) -> None:
+        """Try again what could not be written: a full disk must not end who waits for its end."""
+        if self._unwritten:
+            self._write()
+
+    def _write(self) -> None:
+        try:
+            self._control.write(SUPERVISOR, self.status, _ROOM)
+        except OSError as error:
+            if not self._unwritten:
+                _log.warning("the state could not be written (%s)", error)
+            self._unwritten = True
+        else:
+            self._unwritten = False
+
+
+class Child:
+    """A stream process of `pipeline`, started at once; it inherits the descriptor `lease` and speaks to `output`."""
+
+    module: ClassVar[tuple[str, ...]] = ("streaming.service", "process")
+    """What Python runs; the pipeline's name, the supervisor's process and two pipes follow."""
+
+    def __init__(self, lake: Lake, pipeline: Pipeline, lease: int, output: Path) -> None:
+        self._scratch = Path(tempfile.gettempdir()) / f"tidemark-scratch-{os.getpid()}-{pipeline.name}"
+        # A killed process leaves its temporary files; there are many restarts in a month.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir()
+        output.parent.mkdir(parents=True, exist_ok=True)
+        self._output = output
+        self._last_words, last_words_to = os.pipe()
+        pulse_from, pulse_to = os.pipe()
+        os.set_blocking(self._last_words, False)
+        # The process must never wait for a supervisor that does not read.
+        os.set_blocking(pulse_to, False)
+        self._pulses = PulseReader(pulse_from)
+        self._heard_at = time.monotonic()
+        self.pulse: Pulse | None = None
+        """The newest sign of life, as of the last `listen`."""
+        arguments = [pipeline.name, str(os.getpid()), str(last_words_to), str(pulse_to)]
+        with output.open("ab") as stream_log, os.fdopen(last_words_to, "wb"), os.fdopen(pulse_to, "wb"):
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-m", *self.module, *arguments],
+                env={
+                    **os.environ,
+                    "TIDEMARK_HOME": lake.root,
+                    "TIDEMARK_SCRATCH": str(self._scratch),
+                    RUN: current_run(),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=stream_log,
+                stderr=stream_log,
+                # A group of its own: Ctrl-C is for the supervisor, and at the end nobody of the group is left alive.
+                start_new_session=True,
+                pass_fds=(lease, last_words_to, pulse_to),
+            )
+
+    @property
+    def pid(self) -> int:
+        """The Python process, which is also the group."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the newest sign of life; the time for which the machine slept does not count."""
+        return time.monotonic() - self._heard_at
+
+    def listen(self) -> None:
+        """Take in the signs of life that came."""
+        pulse = self._pulses.newest()
+        if pulse is not None:
+            self.pulse, self._heard_at = pulse, time.monotonic()
+
+    def bound_output(self) -> None:
+        """The process appends to its output for months: at ten megabytes it begins anew, and one old one is kept."""
+        with suppress(FileNotFoundError):
+            if self._output.stat().st_size > _OUTPUT_LIMIT:
+                shutil.copyfile(self._output, self._output.with_suffix(".old.log"))
+                os.truncate(self._output, 0)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the Python process alone: its JVM would not wait for the end of the batch."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill every process of the group."""
+        os.killpg(self.pid, signal.SIGKILL)
+
+    def end(self) -> LastWords | None:
+        """After this, no process of the group is left: neither Python, nor its JVM, nor Python workers.
+
+        Returns why it ended by itself; None where it was ended, or died without a word.
+        """
+        deadline = time.monotonic() + _GROUP_ENDS_WITHIN
+        if self._process.poll() is None:
+            self.kill()
+        self._process.wait()
+        while self._group_lives() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if self._group_lives():
+            self.kill()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._pulses.close()
+        with os.fdopen(self._last_words, "rb") as last_words:
+            try:
+                return LastWords.model_validate_json(last_words.read(_PIPE_HOLDS) or b"")
+            except ValidationError:
+                return None
+
+    def _group_lives(self) -> bool:
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True

@@ -15,7 +15,6 @@ from streaming.sinks import postgres_tables as tables
 from streaming.sinks.comparison import Comparison
 from streaming.sinks.postgres_columns import Conversion
 from streaming.sinks.postgres_comparison import TableComparison
-from streaming.sinks.postgres_errors import advice, first_line, is_of_server, is_of_statement
 from streaming.sinks.postgres_staging import stage
 from streaming.sinks.progress import check_follows, check_own
 from streaming.sinks.sink import CHANGE, Delivered, NumberedBatch, PutAside, RefusedRow, Sink
@@ -30,6 +29,13 @@ _SESSION = sql.SQL(
     "set extra_float_digits = 1; set bytea_output = 'hex'"
 )
 """What values look like must not depend on how server, database or account are set up."""
+_AWAY = ("08", "25", "28", "3D", "40", "53", "57", "58", "F0", "55P03", "55006", "XX001", "XX002", "HV00N")
+"""Beginnings of the codes that are about the connection, the server or the transaction (PostgreSQL: Error Codes).
+
+Everything else may be about a row: values and constraints, but also what a trigger raises, the limits of an index, and
+the policies of a table.
+"""
+_OF_A_STATEMENT = ("42", "3F")
 
 
 class PostgresSink(Sink):
@@ -168,7 +174,7 @@ class PostgresSink(Sink):
                 yield cursor
         except psycopg.Error as error:
             self.close()
-            raise SinkError(f"{self.address}: {first_line(error)} {advice(error)}") from error
+            raise SinkError(f"{self.address}: {_first_line(error)} {_advice(error)}") from error
         except BaseException:
             # A transaction that somebody broke off may be in any state.
             self.close()
@@ -314,4 +320,45 @@ def _is_of_statement(error: psycopg.Error | str) -> bool:
 
 
 def _told(error: psycopg.Error | str) -> str:
-    return error if isinstance(error, str) else f"{type(error).__name__}: {first_line(error)}"
+    return error if isinstance(error, str) else f"{type(error).__name__}: {_first_line(error)}"
+
+
+def is_of_server(error: psycopg.Error) -> bool:
+    """Whether the batch failed for what the server is or does, and not for its rows."""
+    return error.sqlstate is None or error.sqlstate.startswith(_AWAY)
+
+
+def is_of_statement(error: psycopg.Error) -> bool:
+    """Whether a statement within a function of the server's, such as a trigger's, cannot be carried out at all.
+
+    What a function raises itself is about the row that it was called for.
+    """
+    within = error.diag.context is not None and error.diag.source_function != "exec_stmt_raise"
+    return within and (error.sqlstate or "").startswith(_OF_A_STATEMENT)
+
+
+def _first_line(error: psycopg.Error) -> str:
+    """What the server says, in one sentence."""
+    text = str(error.diag.message_primary or error).strip()
+    return (text.splitlines() or [type(error).__name__])[0].rstrip(".") + "."
+
+
+def _advice(error: psycopg.Error) -> str:
+    """What to do next."""
+    match error:
+        case errors.InsufficientPrivilege():
+            return "Grant the right; the batch is sent again by itself."
+        case errors.ObjectNotInPrerequisiteState() | errors.OutOfMemory() if "prepared transactions" in str(error):
+            return (
+                "Set max_prepared_transactions of the server to at least the number of deliveries that commit in two "
+                "phases there, and start it again; the batch is sent again by itself."
+            )
+        case errors.DiskFull() | errors.OutOfMemory():
+            return "Make room on the server; the batch is sent again by itself."
+        case _ if is_of_statement(error):
+            return "Correct the function or trigger of the table that says so; the batch is sent again by itself."
+        case errors.UndefinedColumn() | errors.UndefinedTable() | errors.DatatypeMismatch():
+            return "Give the table the columns and types that are delivered; the batch is sent again by itself."
+        case errors.InvalidColumnReference():
+            return "Give the table a unique index on the key; the batch is sent again by itself."
+    return "The batch is sent again by itself."

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
+from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,12 +19,12 @@ from streaming.sources.file_bounds import FileBounds
 from streaming.sources.file_contents import CONTENT, content_of, logged_contents, without_copies
 from streaming.sources.file_payloads import Payloads, check_payloads, cut_files, is_read_whole
 from streaming.sources.files_backlog import FilesBacklog, undecoded_warning
-from streaming.sources.files_comparison import compare_files
 from streaming.sources.files_moved import move_files, recorded_folder, taken_uri
 from streaming.sources.files_planned import sizes_of_planned, unreadable, vanished
-from streaming.sources.landed_files import as_glob, checked_names, undecoded_names
-from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
+from streaming.sources.landed_files import as_glob, checked_names, matcher, undecoded_names
+from streaming.sources.source import Memory, Reading, Source, SourceChange, SourceComparison, Taken
 from streaming.spark import (
+    FileInfo,
     JarGroup,
     TakenFile,
     add_storage,
@@ -32,6 +33,7 @@ from streaming.spark import (
     ordered,
     planned,
     storage_jars,
+    visible_files,
 )
 
 _log = logging.getLogger(__name__)
@@ -254,7 +256,7 @@ class Files(Source):
         """Files changed after they were ingested, and files that are not ingested yet."""
         landing = self.location(lake)
         contents = {} if self.identity == "path" else logged_contents(origins)
-        return compare_files(
+        return _compare_files(
             spark, landing, origins, self.names, lambda path: bool(contents) and content_of(landing, path) in contents
         )
 
@@ -300,3 +302,54 @@ def _check_pattern(pattern: str) -> None:
     if groups != 1 or "(?P" in pattern:
         named = ", named as Java does not know it" if "(?P" in pattern else ""
         raise DeclarationError(f"partition={pattern!r} has {groups} groups{named}; {advice}.")
+
+
+def _compare_files(
+    spark: SparkSession, landing: str, origins: DataFrame, names: Sequence[str], is_copy: Callable[[str], bool]
+) -> SourceComparison:
+    """How the files of `landing` differ from what `origins` (column `_origin`) say of them, ordered by path.
+
+    A file that is gone is no change: it may be removed once it is in the log. Neither is an empty one, one whose name
+    is none of `names`, or one whose path the log does not have, but the bytes of which it has (`is_copy`).
+    """
+    ingested, is_meant = _ingested(origins), matcher(names)
+    changes = [SourceChange("waiting", name, undecoded_warning([name])) for name in undecoded_names(landing)]
+    files = (file for file in visible_files(spark, landing) if is_meant(file.path))
+    for file in sorted(files, key=lambda info: info.path):
+        versions = ingested.get(_identity(file.path), [])
+        if not versions and file.size and not is_copy(file.path):
+            text = f"{file.path} ({file.size} bytes) is not in the log yet; run the pipeline."
+            changes.append(SourceChange("waiting", file.path, text))
+        elif versions and all((file.size, file.modified) != (info.size, info.modified) for info in versions):
+            changes.append(SourceChange("changed", file.path, _changed_text(file, versions[-1])))
+    return SourceComparison(len(ingested), "files", tuple(changes))
+
+
+def _changed_text(file: FileInfo, ingested: FileInfo) -> str:
+    return (
+        f"{file.path} was ingested with {ingested.size} bytes (modified {ingested.modified} ms) and has {file.size} "
+        f"bytes (modified {file.modified} ms) now. A file is read once: deliver what was added or corrected as a new "
+        "file under a new name."
+    )
+
+
+def _ingested(origins: DataFrame) -> dict[str, list[FileInfo]]:
+    """What the log says of each file; more than one entry only where a new log was begun over the same files."""
+    rows = (
+        origins.where(F.col("_origin").isNotNull())
+        .select(F.col("_origin.path"), F.col("_origin.size"), F.unix_millis("_origin.modified").alias("modified"))
+        .distinct()
+        .orderBy("path", "modified")
+        .collect()
+    )
+    files: dict[str, list[FileInfo]] = {}
+    for row in rows:
+        # Spark's path column is URI-encoded, a listing is not.
+        path = unquote(row["path"])
+        files.setdefault(_identity(path), []).append(FileInfo(path, row["size"], row["modified"]))
+    return files
+
+
+def _identity(path: str) -> str:
+    """Hadoop writes local paths as `file:/a`, Spark as `file:///a`."""
+    return "file:/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path

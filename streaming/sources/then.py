@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,8 +15,10 @@ from streaming.sources.backlog import SourceBacklog
 from streaming.sources.generator import Generator
 from streaming.sources.kafka import Kafka
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
-from streaming.sources.then_backlog import HISTORY, LIVE, ThenBacklog, has_checkpoint, part_read
 from streaming.spark import JarGroup
+from streaming.tables import storage
+
+_HISTORY, _LIVE = "history", "live"
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Then(Source):
 
     @property
     def _sources(self) -> dict[str, Source]:
-        return {HISTORY: self.history, LIVE: self.live}
+        return {_HISTORY: self.history, _LIVE: self.live}
 
     @property
     def parts(self) -> tuple[Source, ...]:
@@ -65,7 +67,7 @@ class Then(Source):
     @property
     def origin(self) -> str:
         """A field for each of the two."""
-        return f"struct<{HISTORY}: {self.history.origin}, {LIVE}: {self.live.origin}>"
+        return f"struct<{_HISTORY}: {self.history.origin}, {_LIVE}: {self.live.origin}>"
 
     @property
     def jars(self) -> tuple[JarGroup, ...]:
@@ -88,21 +90,21 @@ class Then(Source):
 
     def checkpoint(self, given: str, memory: Memory) -> str:
         """A place for each query, as no query can go on in the checkpoint of another."""
-        name = part_read(memory)
+        name = _part_read(memory)
         return self._sources[name].checkpoint(f"{given}/{name}", memory.get(name) or {})
 
     def may_begin_anew(self, memory: Memory) -> bool:
         """As the source that is read now says; and where it has brought nothing yet, there is nothing to repeat."""
-        name = part_read(memory)
-        return (name == LIVE and memory[LIVE] is None) or self._sources[name].may_begin_anew(memory.get(name) or {})
+        name = _part_read(memory)
+        return (name == _LIVE and memory[_LIVE] is None) or self._sources[name].may_begin_anew(memory.get(name) or {})
 
     def after_end(self, memory: Memory) -> Memory | None:
         """That the history was read to its end, and nothing yet of what follows."""
-        name = part_read(memory)
+        name = _part_read(memory)
         inner = self._sources[name].after_end(memory.get(name) or {})
         if inner is not None:
             return {**memory, name: inner}
-        return {**memory, LIVE: None} if name == HISTORY else None
+        return {**memory, _LIVE: None} if name == _HISTORY else None
 
     def check_there(self, spark: SparkSession, reading: Reading) -> None:
         """Refuse where the source that is read now is gone, or the log was written from another source than this one.
@@ -110,12 +112,12 @@ class Then(Source):
         Raises:
             SourceError: naming what is missing.
         """
-        if reading.memory and HISTORY not in reading.memory:
+        if reading.memory and _HISTORY not in reading.memory:
             raise SourceError(
                 f"the log was not written from {self.location(reading.lake)}, but from another source: a stream that "
                 "has rows does not take on a history afterwards. Declare a stream of another name with it."
             )
-        name = part_read(reading.memory)
+        name = _part_read(reading.memory)
         self._sources[name].check_there(spark, _within(reading, name))
 
     def read(self, spark: SparkSession, reading: Reading) -> DataFrame:
@@ -125,14 +127,14 @@ class Then(Source):
             SourceError: one that is needed is missing, which hours of history should not go before.
         """
         self.check_there(spark, reading)
-        name = part_read(reading.memory)
-        if name == HISTORY:
-            self.live.check_there(spark, _within(reading, LIVE))
+        name = _part_read(reading.memory)
+        if name == _HISTORY:
+            self.live.check_there(spark, _within(reading, _LIVE))
         return self._sources[name].read(spark, _within(reading, name))
 
     def take(self, spark: SparkSession, reading: Reading, query_batch: int, rows: DataFrame) -> Taken:
         """The rows that the source takes, with its origin in the field of its name."""
-        name = part_read(reading.memory)
+        name = _part_read(reading.memory)
         taken = self._sources[name].take(spark, _within(reading, name), query_batch, rows)
 
         def remember(written: DataFrame, counts: Mapping[str, int]) -> Memory:
@@ -147,7 +149,7 @@ class Then(Source):
 
     def check_repeated(self, reading: Reading, query_batch: int) -> None:
         """As the source that is read now."""
-        name = part_read(reading.memory)
+        name = _part_read(reading.memory)
         self._sources[name].check_repeated(_within(reading, name), query_batch)
 
     def partition_of(self, origin: Column) -> Column:
@@ -168,28 +170,28 @@ class Then(Source):
 
     def _of_either(self, origin: Column, column_of: Callable[[Source, Column], Column]) -> Column:
         history, live = (column_of(source, origin[name]) for name, source in self._sources.items())
-        return F.when(origin[HISTORY].isNotNull(), history).otherwise(live)
+        return F.when(origin[_HISTORY].isNotNull(), history).otherwise(live)
 
     def describe_batch(self, checkpoint: str, query_batch: int) -> str:
         """As the source that is read now: what follows has planned a batch only once the history had ended."""
-        name = LIVE if has_checkpoint(checkpoint, LIVE) else HISTORY
+        name = _LIVE if _has_checkpoint(checkpoint, _LIVE) else _HISTORY
         return self._sources[name].describe_batch(f"{checkpoint}/{name}", query_batch)
 
     def explain(self, spark: SparkSession, reading: Reading, text: str) -> SourceError | None:
         """As the source that is read now."""
-        name = part_read(reading.memory)
+        name = _part_read(reading.memory)
         return self._sources[name].explain(spark, _within(reading, name), text)
 
     def backlog(self, lake: Lake, checkpoint: str) -> Callable[[Memory], SourceBacklog]:
         """Counts what waits in the history, and once nothing does, what waits in the other one."""
 
-        return ThenBacklog(self.history, self.live, lake, checkpoint).count
+        return _ThenBacklog(self.history, self.live, lake, checkpoint).count
 
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
         """What differs in either; a history that is not there any more is no difference."""
         compared = []
         for name, source in self._sources.items():
-            if name == HISTORY and not _is_there(spark, lake, source):
+            if name == _HISTORY and not _is_there(spark, lake, source):
                 continue
             compared.append(source.compare(spark, lake, _origins_of(origins, name)))
         return SourceComparison(
@@ -207,7 +209,7 @@ class Then(Source):
         """Both go with it, but for a history whose end has come: nothing of it waits any more."""
         waiting = 0
         for name, source in self._sources.items():
-            if name == HISTORY and has_checkpoint(checkpoint, LIVE) and not has_checkpoint(checkpoint, HISTORY):
+            if name == _HISTORY and _has_checkpoint(checkpoint, _LIVE) and not _has_checkpoint(checkpoint, _HISTORY):
                 continue
             own = f"{checkpoint}/{name}"
             waiting += source.move(own, source.recorded(own, to) or source.location(to), there, to)
@@ -228,7 +230,7 @@ def _origins_of(origins: DataFrame, name: str) -> DataFrame:
     """The rows of one of the two, with its own `_origin`, and what the log adds to that."""
     origin = F.col("_origin")
     own = origins.where(origin[name].isNotNull())
-    added = {each for each in own.select("_origin.*").columns if each not in (HISTORY, LIVE)}
+    added = {each for each in own.select("_origin.*").columns if each not in (_HISTORY, _LIVE)}
     placed = reduce(lambda of, each: of.withField(each, origin[each]), sorted(added), origin[name])
     return own.select(placed.alias("_origin"))
 
@@ -239,3 +241,59 @@ def _is_there(spark: SparkSession, lake: Lake, source: Source) -> bool:
     except SourceError:
         return False
     return True
+
+
+def _part_read(memory: Memory) -> str:
+    """Which of the two is read; from the end of the history on there is an entry of the other."""
+    return _LIVE if _LIVE in memory else _HISTORY
+
+
+def _has_checkpoint(checkpoint: str, name: str) -> bool:
+    """Whether there is a checkpoint of one of the two below that of the stream."""
+    return any(True for _ in storage.walked(f"{checkpoint}/{name}", lambda name: not name.startswith(".")))
+
+
+class _ThenBacklog:
+    """Counts what waits in the history, and once nothing does, what waits in the other one."""
+
+    def __init__(self, history: Source, live: Source, lake: Lake, checkpoint: str) -> None:
+        self._history = history
+        self._live = live
+        self._lake = lake
+        self._checkpoint = checkpoint
+
+    def count(self, memory: Memory) -> SourceBacklog:
+        """What waits now; a warning names what came into the history after its end.
+
+        Raises:
+            SourceError: the source that is read now does not answer.
+        """
+        if _part_read(memory) == _HISTORY:
+            waiting = self._in_history(memory.get(_HISTORY) or {})
+            return waiting if waiting.items else self._in_live({})
+        waiting = self._in_live(memory[_LIVE] or {})
+        return replace(waiting, warning=" ".join(filter(None, (waiting.warning, self._too_late(memory)))))
+
+    def _too_late(self, memory: Memory) -> str:
+        # A stream that was restored elsewhere has no checkpoint of the history.
+        if not _has_checkpoint(self._checkpoint, _HISTORY):
+            return ""
+        try:
+            late = self._in_history(memory[_HISTORY])
+        except SourceError:
+            # Once it was read, a history may be removed.
+            return ""
+        if not late.items:
+            return ""
+        return (
+            f"{late} in {self._history.location(self._lake)} that came after it had been read to its end, and no batch "
+            f"takes them: bring them into {self._live.location(self._lake)}."
+        )
+
+    @cached_property
+    def _in_history(self) -> Callable[[Memory], SourceBacklog]:
+        return self._history.backlog(self._lake, f"{self._checkpoint}/{_HISTORY}")
+
+    @cached_property
+    def _in_live(self) -> Callable[[Memory], SourceBacklog]:
+        return self._live.backlog(self._lake, f"{self._checkpoint}/{_LIVE}")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
-from functools import partial
+from datetime import UTC, date, datetime, time
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import BATCH, ORIGIN, ViewError, from_micros
-from streaming.declare import CORRECTIONS, FAILED, UPDATES, Stream, Windowed
+from streaming.base import AT, BATCH, DAY, ORIGIN, WINDOW, ViewError, from_micros, literal, told
+from streaming.declare import CORRECTIONS, FAILED, STATE, UPDATES, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, LogFiles, OperatorCounts, batches_after, head, read_log
+from streaming.log import Batch, LogFiles, OperatorCounts, batches_after, head, read_log, require_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -20,33 +20,44 @@ from streaming.operators import (
     PendingDay,
     Step,
     Written,
+    built_anew,
+    can_be_compared,
     check_declaration,
     rows_per_step,
     runtime_of,
     slices,
     versions_now,
+    whole_since,
 )
+from streaming.spark import as_json
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan, read_corrections
 from streaming.views.current import current_results
-from streaming.views.explained import explain
-from streaming.views.failures import failed
 from streaming.views.first_results import read_first
+from streaming.views.functions import ERROR, errors_of
+from streaming.views.kept import kept_of
+from streaming.views.kinds import kind_of
 from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
 from streaming.views.open_windows import OpenWindows, read_open, shown_through
+from streaming.views.panes import can_fold
 from streaming.views.position import Position, check_position
 from streaming.views.results import (
     aggregate,
     counted_by,
     counted_rows,
+    failure,
+    group,
     has_windows,
+    members,
     pairs,
+    possible_pairs,
     possibly_in_windows_after,
+    results_columns,
 )
-from streaming.views.retained import needs_since, read_through
-from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
+from streaming.views.steps import FOLDED_FROM, GATHERED_FROM, FixedSteps, SessionSteps, ViewSteps, reads_of, waiting_at
 from streaming.views.updates import Updates, read_updates, updated_through, updates_of
+from streaming.windows import whole_days
 
 
 @runtime_of.register
@@ -180,10 +191,10 @@ class WindowedRuntime(OperatorRuntime):
         return correct(spark, self.lake, self.operator, days, now, on_day)
 
     def read_through(self) -> dict[str, int]:
-        return {self.operator.of.name: read_through(self.lake, self.operator)}
+        return {self.operator.of.name: _read_through(self.lake, self.operator)}
 
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
-        return needs_since(spark, self.lake, self.operator, since[stream.name])
+        return _needs_since(spark, self.lake, self.operator, since[stream.name])
 
     def why_all(self, stream: Stream) -> str:
         return "has windows of which only the rows tell how far back they reach"
@@ -217,7 +228,7 @@ class WindowedRuntime(OperatorRuntime):
         at = Position.of(delta.open_table(self.lake.first(view)))
         if self.lake.cut is not None:
             at = Position() if newest is None else Position().after(newest)
-        rows = failed(read_log(spark, self.lake, view.of), self.lake, view, at)
+        rows = _failed(read_log(spark, self.lake, view.of), self.lake, view, at)
         return rows.orderBy(BATCH, ORIGIN, "window_start", "row")
 
     def _updates(self, spark: SparkSession) -> DataFrame:
@@ -261,3 +272,163 @@ class WindowedRuntime(OperatorRuntime):
             steps.repair()
             self._steps = steps
         return self._steps
+
+
+def _failed(log: DataFrame, lake: Lake, view: Windowed, at: Position) -> DataFrame:
+    """The rows of a read of the log that the view cannot compute, and the closed windows that its function cannot.
+
+    `error`, `row` as JSON (of a window its key), `window_start` and `window_end` (null for a row), `_at`, `_batch` and
+    `_origin` (null for a window), `_day`. A window is of its rows in time, or of all where late ones are corrected;
+    `at` is how far the view is.
+    """
+    rows = _rows(log, view)
+    if view.function is None or at.watermark is None:
+        return rows
+    return rows.unionByName(_windows(log, lake, view, at))
+
+
+def _rows(log: DataFrame, view: Windowed) -> DataFrame:
+    error = failure(view)
+    instant = F.lit(None).cast("timestamp")
+    told = valid(log).select(
+        (F.lit(None).cast("string") if error is None else error).alias("error"),
+        as_json(F.col(f"`{name}`") for name in view.of.columns).alias("row"),
+        instant.alias("window_start"),
+        instant.alias("window_end"),
+        F.col(f"`{view.of.event_time}`").alias(AT),
+        BATCH,
+        ORIGIN,
+        DAY,
+    )
+    return told.where(F.col("error").isNotNull())
+
+
+def _windows(log: DataFrame, lake: Lake, view: Windowed, at: Position) -> DataFrame:
+    assert view.function is not None and at.watermark is not None
+    counted = pairs(log.where(F.col(BATCH) <= at.batch), view)
+    closed = F.col(f"{WINDOW}.end") <= literal(view.window.closed_by(at.watermark))
+    parts = [counted.where("not _late"), *([counted] if view.corrected else [])]
+    keys = (*view.by, WINDOW)
+    errors = [
+        errors_of(view.function, members(group(part, view).where(closed), view).where("_copy = 1"), keys)
+        for part in parts
+    ]
+    told = reduce(DataFrame.unionByName, errors).select(
+        F.col(ERROR).alias("error"),
+        as_json(F.col(f"`{name}`") for name in view.by).alias("row"),
+        F.col(f"{WINDOW}.start").alias("window_start"),
+        F.col(f"{WINDOW}.end").alias("window_end"),
+        F.lit(None).cast("timestamp").alias(AT),
+        F.lit(None).cast("bigint").alias(BATCH),
+        F.lit(None).cast(log.schema[ORIGIN].dataType).alias(ORIGIN),
+        F.to_date(f"{WINDOW}.start").alias(DAY),
+    )
+    return told.where(can_be_compared(whole_since(lake, view))).distinct()
+
+
+def _read_through(lake: Lake, view: Windowed) -> int:
+    """The newest batch up to which all tables of the view follow the log; -1 for none."""
+    at = [Position.of(delta.open_table(lake.first(view))).batch]
+    if view.window.merging:
+        at.append(Position.of(delta.open_table(lake.table(view, STATE))).batch)
+    if view.updated:
+        at.append(updated_through(lake, view))
+    return min(at)
+
+
+def _needs_since(spark: SparkSession | None, lake: Lake, view: Windowed, since: date) -> date | None:
+    """The first day of rows that the view may still need, once no row of a day before `since` comes any more.
+
+    None for all rows. Of sessions only the rows tell, so that without a session of Spark it may be earlier.
+    """
+    if not view.window.merging:
+        return view.window.needed_since(since)
+    if view.window.reach is None:
+        return None
+    first = since if spark is None else _first_day(read_log(spark, lake, view.of), view, since)
+    return first - whole_days(view.window.rows_before)
+
+
+def _first_day(log: DataFrame, view: Windowed, since: date) -> date:
+    """The first day of the sessions that rows of the day `since` or later are part of, or would touch."""
+    sessions = kind_of(view).group(possible_pairs(log, view), view.by, [F.count(F.lit(1)).alias("rows")])
+    touched = sessions.where(F.col(f"{WINDOW}.end") >= literal(datetime.combine(since, time.min, UTC)))
+    first = touched.agg(F.to_date(F.min(f"{WINDOW}.start")).alias("day")).first()
+    return since if first is None or first["day"] is None else min(first["day"], since)
+
+
+def explain(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, str]:
+    """By heading; the view may be there or not.
+
+    Raises:
+        LogError: nothing has been ingested yet.
+    """
+    require_log(lake, view.of)
+    first, state = delta.open_table(lake.first(view)), delta.open_table(lake.table(view, STATE))
+    return {
+        "results": _results(view),
+        "computed": _computed(spark, lake, view, Position.of(first), Position.of(state)),
+        "state": "none" if state is None else f"{delta.size(lake.table(view, STATE)):,} bytes in {view.name}_{STATE}",
+        "late rows": _late(view),
+        "errors": f"go to the side output {FAILED!r}" if view.diverts else "pause the view",
+        "steps": "after each batch of the log" if view.every is None else f"at most every {view.every}",
+        "position": _position(lake, view, Position.of(first)),
+    }
+
+
+def _results(view: Windowed) -> str:
+    keys = f" per {', '.join(view.by)}" if view.by else ""
+    where = f", of the rows where {view.where}" if view.where else ""
+    return f"{', '.join(view.values)}{keys} and window, {view.window.fingerprint}, over {view.of.name}{where}"
+
+
+def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Position, folded: Position) -> str:
+    log = LogFiles(lake, view.of)
+    kept = kept_of(view, results_columns(spark, view, log))
+    if view.window.merging:
+        what = "the parts of their aggregates" if kept.wholes else f"their rows, because {_untold(view)}"
+        return f"open sessions are kept in a table, with {what}; each step merges its rows into them"
+    closing = "when the clock passes the end of a window, its rows are read from the log"
+    if not can_fold(view, kept):
+        return f"{closing}; they cannot be folded on the way, because {_untold(view)}"
+    if view.window.overlap >= GATHERED_FROM:
+        closing += " and put together by pane before they are counted in each window"
+    waiting = reads_of(view, waiting_at(lake, view, log, folded.batch, at))
+    reads = f"{waiting:,} reads of rows wait for it now, each row in {_window_in_words(view)}"
+    if folded.batch < 0:
+        return f"{closing}; {reads}, and from {FOLDED_FROM:,} on they are folded into panes"
+    return f"rows up to batch {folded.batch} are folded into panes of partial aggregates; {reads}"
+
+
+def _window_in_words(view: Windowed) -> str:
+    return "one window" if view.window.overlap == 1 else f"at most {view.window.overlap} windows"
+
+
+def _untold(view: Windowed) -> str:
+    """Why partial aggregates do not tell a view's values."""
+    if view.function is not None:
+        return "its function needs all of them"
+    if view.distinct:
+        return f"rows that agree in {', '.join(view.distinct)} count once"
+    whole = [name for name, each in view.aggregates.items() if not each.parts]
+    if whole:
+        return f"{', '.join(whole)} cannot be put together from parts"
+    return "its windows, or decimals made of doubles, cannot be put together from parts"
+
+
+def _late(view: Windowed) -> str:
+    if view.late == "drop":
+        return "are dropped from the results; they stay in the log"
+    waits = "they wait for the correction of their day"
+    if not view.updated:
+        return waits
+    if view.window.merging:
+        again = "of the end of their session it is published again, as an update, once it is closed"
+        return f"within {view.allowed_lateness} {again}; then {waits}"
+    return f"within {view.allowed_lateness} they are counted at once, as updates; then {waits}"
+
+
+def _position(lake: Lake, view: Windowed, at: Position) -> str:
+    newest = head(lake, view.of)
+    assert newest is not None
+    return f"batch {at.batch:,} of {newest.number:,}, watermark {told(at.watermark)}{built_anew(at.generation)}"

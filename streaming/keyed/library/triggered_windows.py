@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.base import DeclarationError, check_type
+from streaming.base import MICROSECOND, DeclarationError, check_type, signed_interval
 from streaming.declare import Keyed, OnError, Stream, micros
 from streaming.keyed.columns import type_of
 from streaming.keyed.count_windows import EXPIRED
 from streaming.keyed.key import Key
-from streaming.keyed.library.assigners import Assigner, Open, assigner_of
 from streaming.keyed.library.evictors import Evictor
-from streaming.keyed.library.triggers import EventTimeTrigger, NeverTrigger, Trigger
+from streaming.keyed.library.triggers import EventTimeTrigger, NeverTrigger, Notes, Trigger
 from streaming.windows import SessionWindow, Tumbling
 
 EARLY, TOO_LATE, UNFIRED = "early", "too_late", "unfired"
@@ -22,6 +22,107 @@ EARLY, TOO_LATE, UNFIRED = "early", "too_late", "unfired"
 _CLOSE, _EARLY, _EXPIRE = "close", "early", "expire"
 
 Function = Callable[[list[Any]], Mapping[str, Any]]
+_Open = dict[str, Any]
+"""A window that is open: `start` and `end` (None where it never ends), `content`, the trigger's `notes`, when it was
+`fired` early, and when it is `due` to be, or, at its end, to go aside as it has not fired. A dict, as it comes out of
+the table of state."""
+
+
+class _Assigner(ABC):
+    """How the windows of a key come and grow."""
+
+    ends: bool = True
+    """Whether windows end."""
+
+    waits: int = 0
+    """How long after its end a window is open, in microseconds."""
+
+    @abstractmethod
+    def assign(self, windows: list[_Open], at: int, stamp: int, trigger: Trigger) -> _Open | None:
+        """The window of a row, which is added to `windows` if it is new; None where the row came too late for it."""
+
+
+@dataclass(frozen=True)
+class _Always(_Assigner):
+    """One window, which never ends (Flink's `GlobalWindows`)."""
+
+    ends = False
+
+    def assign(self, windows: list[_Open], at: int, stamp: int, trigger: Trigger) -> _Open | None:
+        """The one."""
+        return windows[0] if windows else _opened(windows, None, None)
+
+
+@dataclass(frozen=True)
+class _FixedLength(_Assigner):
+    """Windows of one length, one after the other: `size` and `offset` in microseconds. Late: `end <= stamp`."""
+
+    size: int
+    offset: int
+
+    def assign(self, windows: list[_Open], at: int, stamp: int, trigger: Trigger) -> _Open | None:
+        """The window that the row's time is in."""
+        start = at - (at - self.offset) % self.size
+        if start + self.size <= stamp:
+            return None
+        there = (window for window in windows if window["start"] == start)
+        return next(there, None) or _opened(windows, start, start + self.size)
+
+
+@dataclass(frozen=True)
+class _Sessions(_Assigner):
+    """Sessions of rows at most `gap` microseconds apart, which merge where a row joins them. Late: `at < stamp`.
+
+    A row at the very end of a session still belongs to it, so a session is open until the watermark has passed its end.
+    """
+
+    gap: int
+    waits = 1
+
+    def assign(self, windows: list[_Open], at: int, stamp: int, trigger: Trigger) -> _Open | None:
+        """The session that the row is in, together with all that it touches."""
+        if at < stamp:
+            return None
+        touched = [window for window in windows if window["start"] - self.gap <= at <= window["end"]]
+        start, end = min([at, *_all(touched, "start")]), max([at + self.gap, *_all(touched, "end")])
+        session = {
+            "start": start,
+            "end": end,
+            "content": [entry for window in touched for entry in window["content"]],
+            "notes": trigger.merged(window["notes"] for window in touched),
+            "fired": max(_all(touched, "fired"), default=None),
+            "due": min(_all(touched, "due"), default=None),
+        }
+        windows[:] = [window for window in windows if window not in touched] + [session]
+        return session
+
+
+def _assigner_of(name: str, window: Tumbling | SessionWindow | None) -> _Assigner:
+    """The assigner that a declared window stands for; None is the one that never ends.
+
+    Raises:
+        DeclarationError: another kind of window.
+    """
+    if window is None:
+        return _Always()
+    if isinstance(window, Tumbling):
+        return _FixedLength(micros(window.size), signed_interval(window.offset) // MICROSECOND)
+    if isinstance(window, SessionWindow) and window.gap is not None:
+        return _Sessions(micros(window.gap))
+    raise DeclarationError(
+        f"window={window!r} of triggered window {name!r} has no triggers; use Tumbling(...), SessionWindow(gap), or "
+        "None for one window that never ends."
+    )
+
+
+def _opened(windows: list[_Open], start: int | None, end: int | None) -> _Open:
+    notes: Notes = {}
+    windows.append({"start": start, "end": end, "content": [], "notes": notes, "fired": None, "due": None})
+    return windows[-1]
+
+
+def _all(windows: Iterable[_Open], name: str) -> list[int]:
+    return [window[name] for window in windows if window[name] is not None]
 
 
 @dataclass(frozen=True)
@@ -30,7 +131,7 @@ class _Windows:
 
     value: str
     function: Function
-    assigner: Assigner
+    assigner: _Assigner
     trigger: Trigger
     evictor: Evictor | None
     expire_after: int | None
@@ -54,7 +155,7 @@ class _Windows:
             key.timer(_EXPIRE, max(key.at + self.expire_after, key.pending(_EXPIRE) or key.at))
         self.keep(key, windows)
 
-    def keep(self, key: Key, windows: list[Open]) -> None:
+    def keep(self, key: Key, windows: list[_Open]) -> None:
         """Keep the windows, and set the timers to the first time at which something happens to one of them."""
         key.windows = windows or None
         ends = [window["end"] + self.assigner.waits for window in windows if self.assigner.ends]
@@ -66,7 +167,7 @@ class _Windows:
             elif key.pending(timer) != min(times):
                 key.timer(timer, min(times))
 
-    def fire(self, key: Key, window: Open, to: str = "") -> None:
+    def fire(self, key: Key, window: _Open, to: str = "") -> None:
         """Emit what the function makes of the window's content, if there is any."""
         if not window["content"]:
             return
@@ -128,13 +229,13 @@ class _Expire:
         key.clear()
 
 
-def _due_early(window: Open) -> int | None:
+def _due_early(window: _Open) -> int | None:
     """When the window is to fire before its end; None where it is not."""
     due: int | None = window["due"]
     return due if due is not None and due < window["end"] else None
 
 
-def _due(window: Open, at: int, every: int) -> int | None:
+def _due(window: _Open, at: int, every: int) -> int | None:
     """When the window is to fire early, once a row came at `at`: with the last row of a second in which it may."""
     fired, due = window["fired"], window["due"]
     soonest = at if fired is None else max(at, (fired // every + 1) * every)
@@ -144,7 +245,7 @@ def _due(window: Open, at: int, every: int) -> int | None:
     return soonest if soonest < window["end"] else None
 
 
-def _check_goes_together(name: str, assigner: Assigner, trigger: Trigger, expire_after: str | None) -> None:
+def _check_goes_together(name: str, assigner: _Assigner, trigger: Trigger, expire_after: str | None) -> None:
     if not assigner.ends and (trigger.at_end or trigger.early is not None):
         raise DeclarationError(
             f"trigger={trigger!r} of triggered window {name!r} waits for the end of a window that never ends; use "
@@ -190,7 +291,7 @@ def triggered_window(
             choice that goes with windows that end, or with those that do not, only.
     """
     check_type(f"of= of triggered window {name!r}", of, Stream, "the stream that it reads")
-    assigner = assigner_of(name, window)
+    assigner = _assigner_of(name, window)
     chosen = trigger if trigger is not None else EventTimeTrigger() if assigner.ends else NeverTrigger()
     check_type(f"trigger= of triggered window {name!r}", chosen, Trigger, "a trigger, such as CountTrigger(3)")
     if evictor is not None:

@@ -24,12 +24,11 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from streaming.base import BATCH, ORIGIN, ErasureError, utc_now
-from streaming.declare import PENDING, Operator, Pipeline, Windowed
+from streaming.declare import CHANGES, PENDING, Delivery, Operator, Pipeline, Stream, Windowed
+from streaming.deliveries import DeliveryRuntime
 from streaming.lake import Lake
 from streaming.log import archive_batches, note_erased, read_log
 from streaming.operations.cuts import forget_recomputed
-from streaming.operations.erasure.days import check_days
-from streaming.operations.erasure.delivered import check_delivered, tell_deliveries
 from streaming.operations.erasure.found import (
     WITHOUT_ROWS,
     InLog,
@@ -46,9 +45,9 @@ from streaming.operations.erasure.record import Erasure, erasures
 from streaming.operations.erasure.removing import settled, taken_out, without_history
 from streaming.operations.rebuild import built_beside, rebuild_held
 from streaming.operations.savepoints import drop_savepoint, savepoints
-from streaming.operators import generation_of, next_of, remove_next, runtime_of
-from streaming.service import take_lease
-from streaming.tables import Split, delta
+from streaming.operators import generation_of, next_of, remove_next, runtime_of, whole_since
+from streaming.service import Delivering, take_lease
+from streaming.tables import Split, delta, take_out
 from streaming.views import keep_days
 
 
@@ -91,10 +90,10 @@ def erase(
         held.enter_context(take_lease(lake, pipeline, "erase"))
         pinning = _savepoints_to_drop(lake, pipeline, with_savepoints)
         _check_operators(lake, pipeline)
-        check_days(lake, pipeline, person, keep_numbers)
+        _check_days(lake, pipeline, person, keep_numbers)
         unfinished = [settled(lake, each) for each in erasures(lake) if each.is_unfinished_in(pipeline)]
         begun = next((each for each in unfinished if each.is_of(pipeline, person)), None)
-        check_delivered(spark, lake, pipeline, now, is_begun=begun is not None)
+        _check_delivered(spark, lake, pipeline, now, is_begun=begun is not None)
         # Only now: whatever is refused before leaves them there.
         for name in pinning:
             drop_savepoint(lake, pipeline, name)
@@ -111,7 +110,7 @@ def erase(
                 listener(f"{operator.name} is computed anew")
                 rebuild_held(spark, lake, operator, now)
         listener("telling deliveries")
-        recipients, to_tell = tell_deliveries(spark, lake, pipeline, erasure, person, now)
+        recipients, to_tell = _tell_deliveries(spark, lake, pipeline, erasure, person, now)
         for table in _others(spark, lake, pipeline, person, erasure):
             erasure = taken_out(spark, lake, erasure, table, person.split())
         listener("removing history")
@@ -231,3 +230,110 @@ def _proved(
         )
     checked = {"tables": proof.tables, "data files": proof.data_files, "log entries": proof.entries}
     return replace(erasure, checked=checked)
+
+
+def _check_days(lake: Lake, pipeline: Pipeline, person: Person, keep_numbers: bool) -> None:
+    """Refuse an erasure that would have to compute results again of which rows were dropped.
+
+    Raises:
+        ErasureError: with what can be done instead.
+    """
+    for operator in pipeline.operators:
+        since, keeps = whole_since(lake, operator), can_be_kept(lake, operator, person)
+        if since is None or (keep_numbers and keeps):
+            continue
+        kept = ", or keep its numbers with --keep-numbers" if keeps else ""
+        raise ErasureError(
+            f"{operator.kind_name} {operator.name!r} has results of rows of days before {since}, which were dropped by "
+            "the retention of what it reads, so they cannot be computed again without the person. Leave it out of the "
+            f"pipeline's declaration and remove it with `tidemark drop {operator.name}`{kept}. Nothing was erased."
+        )
+
+
+def _check_delivered(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime], *, is_begun: bool
+) -> None:
+    """Deliver all there is: what is in the midst of being delivered is told by places that an erasure would move.
+
+    Where the erasure `is_begun`, the pipeline may have run since it died, so it is looked at again. Deliveries of what
+    was built anew by then are passed over: nothing was delivered of it, and they are told afterwards.
+
+    Raises:
+        ErasureError: a target is away, or a delivery waits for a decision.
+    """
+    delivering = Delivering.alone(spark, lake, pipeline, now)
+    ledgers = ((each, each.ledger.read()) for each in delivering.runtimes)
+    begun = [
+        each
+        for each, ledger in ledgers
+        if ledger is not None and not (is_begun and ledger.of_generation != each.outbox.generation())
+    ]
+    for runtime in begun:
+        delivering.deliver_all(only=runtime.delivery.name)
+    waits = {name: waiting.why for name, waiting in delivering.waiting.items()}
+    waits |= {name: str(refused) for name, refused in delivering.paused.items()}
+    if waits:
+        named = "; ".join(f"{name}: {why.rstrip('.')}" for name, why in waits.items())
+        raise ErasureError(
+            f"deliveries of pipeline {pipeline.name!r} have not delivered everything, and what they have begun must "
+            f"not change: {named}. Bring the targets back, or decide with `tidemark redeliver {pipeline.name} NAME`; "
+            "then run this again. Nothing was erased."
+        )
+
+
+def _tell_deliveries(
+    spark: SparkSession,
+    lake: Lake,
+    pipeline: Pipeline,
+    erasure: Erasure,
+    person: Person,
+    now: Callable[[], datetime],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Let deliveries go on over tables that lost rows; returns those whose targets were told, and those to be told.
+
+    Of what is current the differences are delivered as upserts and deletes, before the lake forgets what they were.
+
+    Raises:
+        ErasureError: a target is away.
+    """
+    logs = {table.removesuffix("/log") for table, removed in erasure.tables.items() if removed.rows}
+    touched = {*erasure.streams, *erasure.generations, *logs}
+    recipients, to_tell = [], []
+    for delivery in pipeline.deliveries:
+        runtime = DeliveryRuntime(delivery, lake, now, pipeline.name)
+        if runtime.ledger.read() is None or not _sources(delivery) & touched:
+            continue
+        runtime.begin_anew(again=False)
+        if delivery.what != "current":
+            to_tell.append(delivery.name)
+            continue
+        _deliver(spark, lake, pipeline, delivery, now)
+        changes = lake.table(delivery, CHANGES)
+        if delta.exists(changes):
+            take_out(spark, changes, person.split(), {"erasure": erasure.id})
+            # What was sent is told by rows that are gone now.
+            runtime.begin_anew(again=False)
+        recipients.append(delivery.name)
+    return tuple(recipients), tuple(to_tell)
+
+
+def _deliver(
+    spark: SparkSession, lake: Lake, pipeline: Pipeline, delivery: Delivery, now: Callable[[], datetime]
+) -> None:
+    delivering = Delivering.alone(spark, lake, pipeline, now)
+    delivering.deliver_all(only=delivery.name)
+    waiting = delivering.waiting.get(delivery.name)
+    refused = delivering.paused.get(delivery.name)
+    if waiting or refused:
+        raise ErasureError(
+            f"{delivery.to.address} has not taken what changes by the erasure: {waiting.why if waiting else refused}. "
+            "What is erased so far stays erased; bring the target back, and run the same command again, which goes on."
+        )
+
+
+def _sources(delivery: Delivery) -> set[str]:
+    """The names of the stream or operator that a delivery is of, and of the streams that this reads."""
+    of: Delivery | Operator | Stream = delivery.of
+    while isinstance(of, Delivery):
+        of = of.of
+    return {of.name} if isinstance(of, Stream) else {of.name, *(stream.name for stream in of.reads)}

@@ -13,10 +13,9 @@ from pyspark.sql import functions as F
 from streaming.base import DeclarationError
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
-from streaming.sources.generator.comparison import compare_offsets
 from streaming.sources.generator.reader import GeneratorReader, Row
 from streaming.sources.offsets import Offsets, OffsetSource
-from streaming.sources.source import Memory, SourceComparison
+from streaming.sources.source import Memory, SourceChange, SourceComparison
 
 
 @dataclass(frozen=True)
@@ -118,4 +117,34 @@ class Generator(OffsetSource):
 
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
         """Offsets that are in the log twice or are missing there: each row of a task comes once, in order."""
-        return compare_offsets(origins)
+        return _compare_offsets(origins)
+
+
+def _compare_offsets(origins: DataFrame) -> SourceComparison:
+    """Whether `origins` (column `_origin`) have each row of each task once, from the first on."""
+    origin = F.col("_origin")
+    own = origins.where(origin.isNotNull())
+    if "repairs" in origins.select("_origin.*").columns:
+        # A row that repairs one has its place.
+        own = own.where(origin["repairs"].isNull())
+    tasks = (
+        own.groupBy(origin["task"].alias("task"))
+        .agg(
+            F.count(F.lit(1)).alias("rows"),
+            F.count_distinct(origin["offset"]).alias("offsets"),
+            F.max(origin["offset"]).alias("last"),
+        )
+        .orderBy("task")
+        .collect()
+    )
+    changes = tuple(
+        SourceChange(
+            "changed",
+            f"task {row['task']}",
+            f"task {row['task']} has {row['rows']:,} rows in the log, with {row['offsets']:,} offsets up to "
+            f"{row['last']:,}; each should be there once.",
+        )
+        for row in tasks
+        if not row["rows"] == row["offsets"] == row["last"] + 1
+    )
+    return SourceComparison(len(tasks), "tasks", changes)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DeclarationError, SourceError
-from streaming.kafka import ClientOptions, check_servers, client_options, for_spark
+from streaming.base import DeclarationError, SourceError, check_tuple
+from streaming.kafka import ClientOptions, can_name_a_topic, check_servers, client_options, for_spark
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
-from streaming.sources.kafka.backlog import KafkaBacklog
 from streaming.sources.kafka.batch import take_batch
-from streaming.sources.kafka.comparison import compare_topics
 from streaming.sources.kafka.direct import LAST_MILLI
 from streaming.sources.kafka.memory import KafkaMemory
 from streaming.sources.kafka.plan import (
@@ -25,12 +24,13 @@ from streaming.sources.kafka.plan import (
     check_same_topics,
     described,
     lost_ranges,
+    planned_ends,
     planned_ranges,
 )
+from streaming.sources.kafka.ranges import words
 from streaming.sources.kafka.start import Start, checked_start, first_offsets
-from streaming.sources.kafka.subscription import check_subscription, subscribed
-from streaming.sources.kafka.topics import Topic
-from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
+from streaming.sources.kafka.topics import Topic, name_of
+from streaming.sources.source import Memory, Reading, Source, SourceChange, SourceComparison, Taken
 from streaming.spark import KAFKA, JarGroup, add_jars, has_begun, newest_planned, query_id
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Kafka(Source):
 
     def __post_init__(self) -> None:
         check_servers("Kafka", self.servers)
-        check_subscription(self.topic, self.topics, self.pattern)
+        _check_subscription(self.topic, self.topics, self.pattern)
         object.__setattr__(self, "start", checked_start(self.start, self._named))
         object.__setattr__(self, "options", client_options(self.options))
         if not isinstance(self.rows_per_batch, int) or self.rows_per_batch < 1:
@@ -132,7 +132,7 @@ class Kafka(Source):
         Raises:
             SourceError: no broker answers, or a topic that is declared by its name is not there.
         """
-        return subscribed(self._client, self.servers, self._named, self.pattern)
+        return _subscribed(self._client, self.servers, self._named, self.pattern)
 
     def check_there(self, spark: SparkSession, reading: Reading) -> None:
         """Refuse brokers that do not answer, and topics that are gone or were created again.
@@ -234,13 +234,171 @@ class Kafka(Source):
 
     def backlog(self, lake: Lake, checkpoint: str) -> Callable[[Memory], SourceBacklog]:
         """Counts the offsets of each partition that are in no batch of the query."""
-        return KafkaBacklog(self.topics_there, self._client, checkpoint, self.start).count
+        return _KafkaBacklog(self.topics_there, self._client, checkpoint, self.start).count
 
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
         """Topics that were created again, rows that wait, and rows that are in the log twice."""
-        return compare_topics(self.topics_there(), self._client, origins)
+        return _compare_topics(self.topics_there(), self._client, origins)
 
 
 def record_time(timestamp: Column) -> Column:
     """The time that a record has; null where it has none, which Kafka writes as -1 ms, or one after the year 9999."""
     return F.when(F.unix_millis(timestamp).between(0, LAST_MILLI), timestamp)
+
+
+class _KafkaBacklog:
+    """Counts offsets, which are rows but for markers of transactions and gaps."""
+
+    def __init__(
+        self, topics: Callable[[], dict[str, Topic]], client: KafkaClient, checkpoint: str, start: Start
+    ) -> None:
+        self._topics = topics
+        self._client = client
+        self._checkpoint = checkpoint
+        self._start = start
+
+    def count(self, memory: Memory) -> SourceBacklog:
+        """The rows that wait now, by partition.
+
+        Raises:
+            SourceError: the brokers do not answer.
+        """
+        topics, remembered = self._topics(), KafkaMemory.from_json(memory)
+        places = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
+        ends, earliest = self._client.ends(places), self._client.earliest(places)
+        batch = newest_planned(self._checkpoint)
+        if batch is not None:
+            taken = planned_ends(self._checkpoint, batch)
+        else:
+            taken = first_offsets(self._client, topics, self._start, remembered)
+        # Rows that were removed meanwhile do not wait any more.
+        waiting = {
+            name_of(place): ends[place] - max(taken.get(place, 0), earliest[place])
+            for place in places
+            if ends[place] > max(taken.get(place, 0), earliest[place])
+        }
+        warning = " ".join(self._warnings(remembered))
+        return SourceBacklog(sum(waiting.values()), "rows", warning=warning, partitions=waiting)
+
+    def _warnings(self, memory: KafkaMemory) -> list[str]:
+        warnings = []
+        if memory.gaps:
+            counted = ", ".join(f"{number:,} of {name}" for name, number in sorted(memory.gaps.items()))
+            warnings.append(
+                f"Offsets that brought no row and end no transaction: {counted}. Compaction leaves such gaps, and so "
+                "does whoever deletes rows."
+            )
+        if memory.lost:
+            skipped = ", ".join(f"{name} offsets {words(ranges)}" for name, ranges in sorted(memory.lost.items()))
+            warnings.append(f"Removed before they were read, and left out as declared by when_lost: {skipped}.")
+        if memory.start is not None and memory.start != str(self._start) and has_begun(self._checkpoint):
+            warnings.append(
+                f"start={self._start!r} is declared, and the stream goes on where it is: it began at {memory.start}, "
+                f"and a start position is for the first start. To begin there anew, stop the stream and move the "
+                f"checkpoint {self._checkpoint!r} away; what the log holds is not read twice."
+            )
+        return warnings
+
+
+def _compare_topics(topics: Mapping[str, Topic], client: KafkaClient, origins: DataFrame) -> SourceComparison:
+    """How topics differ from what `origins` (column `_origin`) say of them, ordered by partition.
+
+    A row that its retention has removed since is no change, and neither is a topic that is gone.
+    """
+    origin = F.col("_origin")
+    # Rows that repair one have its place.
+    own = origins.where(origin.isNotNull() & _is_no_repair(origins))
+    partitions = (
+        own.groupBy(*(origin[name].alias(name) for name in ("topic", "topic_id", "partition")))
+        .agg(
+            F.max(origin["offset"]).alias("last"),
+            (F.count(F.lit(1)) - F.count_distinct(origin["offset"])).alias("repeated"),
+        )
+        .collect()
+    )
+    changes = [
+        SourceChange(
+            "changed",
+            name_of((row["topic"], row["partition"])),
+            f"{name_of((row['topic'], row['partition']))} has {row['repeated']:,} rows more in the log than offsets; "
+            "each offset should be there once.",
+        )
+        for row in partitions
+        if row["repeated"]
+    ]
+    ids: dict[str, set[str]] = {}
+    read: dict[tuple[str, int], int] = {}
+    for row in partitions:
+        ids.setdefault(row["topic"], set()).add(row["topic_id"])
+        if row["topic"] in topics and topics[row["topic"]].id == row["topic_id"]:
+            read[(row["topic"], row["partition"])] = row["last"] + 1
+    changes += [
+        SourceChange(
+            "changed",
+            name,
+            f"{name} was deleted and created again since: the log has rows of {', '.join(sorted(there))}, and the "
+            f"topic is {topics[name].id} now. Run the pipeline, which says what to do.",
+        )
+        for name, there in sorted(ids.items())
+        if name in topics and topics[name].id not in there
+    ]
+    places = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
+    earliest, ends = client.earliest(places), client.ends(places)
+    for place in places:
+        waiting = ends[place] - max(read.get(place, 0), earliest[place])
+        if waiting > 0:
+            text = f"{name_of(place)} has {waiting:,} offsets that are not in the log; run the pipeline."
+            changes.append(SourceChange("waiting", name_of(place), text))
+    return SourceComparison(len(partitions), "partitions", tuple(changes))
+
+
+def _is_no_repair(origins: DataFrame) -> Column:
+    origin = origins.schema["_origin"].dataType
+    return F.col("_origin.repairs").isNull() if "repairs" in origin.names else F.lit(True)  # type: ignore[attr-defined]
+
+
+def _check_subscription(topic: str | None, topics: tuple[str, ...], pattern: str | None) -> None:
+    """Refuse none or more than one of the three, and what cannot name or find a topic.
+
+    Raises:
+        DeclarationError: with what to write.
+    """
+    check_tuple("topics of Kafka", topics, str, "a tuple of names, such as ('orders', 'payments')")
+    ways = {"topic": topic, "topics": topics, "pattern": pattern}
+    given = [name for name, value in ways.items() if value]
+    if len(given) != 1:
+        raise DeclarationError(
+            f"Kafka has {' and '.join(given) or 'no topic'}; give it one of topic='orders', "
+            "topics=('orders', 'payments') and pattern='orders-.*'."
+        )
+    for name in topics if topic is None else (topic,):
+        if not can_name_a_topic(name):
+            raise DeclarationError(
+                f"{name!r} cannot name a topic; use letters, digits, '.', '_' and '-', or give a pattern=."
+            )
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise DeclarationError(
+                f"pattern={pattern!r} is not a regular expression ({error}); write one, such as 'orders-.*'."
+            ) from error
+
+
+def _subscribed(client: KafkaClient, servers: str, named: Sequence[str], pattern: str | None) -> dict[str, Topic]:
+    """The topics as they are now, by name; of those that a pattern finds there may be none.
+
+    Raises:
+        SourceError: no broker answers, or a topic that is declared by its name is not there.
+    """
+    if pattern is not None:
+        return client.topics(client.names(pattern))
+    topics = client.topics(named)
+    missing = [name for name in named if name not in topics]
+    if missing:
+        there = ", ".join(client.names()) or "none"
+        raise SourceError(
+            f"there is no topic {', '.join(map(repr, missing))} at {servers!r}; topics there are: {there}. "
+            "Create it, correct the declaration, or let the user of the stream read it. Nothing was read."
+        )
+    return topics

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
-from collections.abc import Generator
+import ssl
+import time
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streaming.base import LOOPBACK, Access, AccessError, DeclarationError, ReceiverError
-from streaming.sources.receivers.connector import Connector, LandingGuarantee, Received, Reception
-from streaming.sources.receivers.listener_clients import Clients
+from streaming.base import LOOPBACK, Access, AccessError, DeclarationError, ReceiverError, is_told
+from streaming.sources.receivers.connector import IDLE, Connector, LandingGuarantee, Received, Reception
+from streaming.sources.receivers.lines import LineCutter
+
+# More than a record of TLS holds: what is left of one would not be told by the selector.
+_AT_ONCE = 65_536
+_TOKEN_WITHIN = 10.0
+_LONGEST_TOKEN = 1_000
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,113 @@ class TcpListener(Connector):
             raise ReceiverError(
                 f"{self.address}, cannot be listened on ({error}); end what has the port, or correct it."
             ) from error
-        with closing(Clients(listening, self.clients, self.longest_line, token, encryption)) as clients:
+        with closing(_Clients(listening, self.clients, self.longest_line, token, encryption)) as clients:
             yield Received()
             while True:
                 yield from clients.heard()
+
+
+class _Client:
+    """One connection; until it has said the token its bytes are kept as they come."""
+
+    def __init__(self, connection: socket.socket, longest_line: int, token: bytes | None) -> None:
+        self.connection = connection
+        self.silent_since: float | None = None if token is None else time.monotonic()
+        self._cutter = LineCutter(longest_line)
+        self._token = token
+        self._said = b""
+
+    def take(self, chunk: bytes) -> Received | None:
+        """The rows of what came; None where it is not the token."""
+        if self.silent_since is None or self._token is None:
+            return self._cutter.take(chunk)
+        self._said += chunk
+        line, line_end, rest = self._said.partition(b"\n")
+        if not line_end:
+            return None if len(line) > _LONGEST_TOKEN else Received()
+        if not is_told(line.removesuffix(b"\r"), self._token):
+            return None
+        self.silent_since, self._said = None, b""
+        return self._cutter.take(rest)
+
+    def end(self) -> Received:
+        """What came behind the last line end; whoever never said the token is refused."""
+        return self._cutter.end() if self.silent_since is None else Received(refused=1)
+
+
+class _Clients:
+    """All connections, heard in turn by one thread."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        most: int,
+        longest_line: int,
+        token: bytes | None,
+        encryption: ssl.SSLContext | None,
+    ) -> None:
+        listening.setblocking(False)
+        self._listening = listening
+        self._most = most
+        self._longest_line = longest_line
+        self._token = token
+        self._encryption = encryption
+        self._clients: dict[socket.socket, _Client] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listening, selectors.EVENT_READ)
+
+    def heard(self) -> Iterator[Received]:
+        """What came within a moment, from each client at most one portion; at least one value."""
+        ready = [key.fileobj for key, _ in self._selector.select(IDLE)]
+        for one in ready:
+            if one is self._listening:
+                self._accept()
+            elif isinstance(one, socket.socket):
+                yield self._read(self._clients[one])
+        late = time.monotonic() - _TOKEN_WITHIN
+        for client in list(self._clients.values()):
+            if client.silent_since is not None and client.silent_since < late:
+                yield self._drop(client)
+        yield Received()
+
+    def close(self) -> None:
+        """End all connections."""
+        self._selector.close()
+        for connection in (self._listening, *self._clients):
+            connection.close()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listening.accept()
+            connection.setblocking(False)
+            if self._encryption is not None:
+                # Greeted with the first bytes that are read: one that says nothing must not hold up the others.
+                connection = self._encryption.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        except OSError:
+            # It was gone again before it was taken.
+            return
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._clients[connection] = _Client(connection, self._longest_line, self._token)
+        self._selector.register(connection, selectors.EVENT_READ)
+        if len(self._clients) == self._most:
+            self._selector.unregister(self._listening)
+
+    def _read(self, client: _Client) -> Received:
+        try:
+            chunk = client.connection.recv(_AT_ONCE)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return Received()
+        except OSError:
+            chunk = b""
+        if not chunk:
+            return self._drop(client)
+        taken = client.take(chunk)
+        return self._drop(client) if taken is None else taken
+
+    def _drop(self, client: _Client) -> Received:
+        if len(self._clients) == self._most:
+            self._selector.register(self._listening, selectors.EVENT_READ)
+        del self._clients[client.connection]
+        self._selector.unregister(client.connection)
+        client.connection.close()
+        return client.end()

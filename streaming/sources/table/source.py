@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -13,12 +14,13 @@ from streaming.base import DeclarationError, check_tuple
 from streaming.lake import Lake
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.offsets import OFFSETS, OffsetReader, Offsets, OffsetSource
-from streaming.sources.source import Memory, SourceComparison
-from streaming.sources.table.comparison import compare_table
+from streaming.sources.source import Memory, SourceChange, SourceComparison
 from streaming.sources.table.followed import Followed, followed, version_words
 from streaming.sources.table.placed import BEGIN, PlacedRows, placed_rows
 from streaming.sources.table.units import UNIT
 from streaming.spark import JarGroup, exact_json, storage_jars
+
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -161,4 +163,45 @@ class Table(OffsetSource):
 
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
         """A table that was replaced, units that have other rows than were ingested, and units that wait."""
-        return compare_table(partial(self.followed, lake), origins)
+        return _compare_table(partial(self.followed, lake), origins)
+
+
+def _compare_table(table: Callable[[Memory], Followed], origins: DataFrame) -> SourceComparison:
+    """How the table differs from what `origins` (column `_origin`) say of it."""
+    it = table({})
+    origin = F.col("_origin")
+    own = origins.where(origin.isNotNull())
+    if "repairs" in origins.select("_origin.*").columns:
+        # A row that repairs one has its place.
+        own = own.where(origin["repairs"].isNull())
+    rows = own.groupBy(origin["table"].alias("table"), origin["unit"].alias("unit")).count().collect()
+    ingested = {row["unit"]: row["count"] for row in rows if row["table"] == it.table}
+    changes = [
+        SourceChange(
+            "changed",
+            it.uri,
+            f"{it.uri} was replaced since: the log has rows of the table {other}, and it is {it.table} now. Run the "
+            "pipeline, which says what to do.",
+        )
+        for other in sorted({row["table"] for row in rows} - {it.table})
+    ]
+    changed = it.changed_units(ingested)
+    if changed:
+        named = ", ".join(
+            f"{unit} ({ingested[unit]:,}, now {rows:,})" for unit, rows in sorted(changed.items())[:_NAMED]
+        )
+        more = f" and {len(changed) - _NAMED:,} more" if len(changed) > _NAMED else ""
+        changes.append(
+            SourceChange(
+                "changed",
+                it.uri,
+                f"{it.uri} has other rows than were ingested, by `_origin.unit`: {named}{more}. Nobody may change rows "
+                "that are followed.",
+            )
+        )
+    last = max((row["unit"] for row in rows), default=None)
+    waiting = it.rows_since(it.reader(1).first() if last is None else it.offsets_after(last))
+    if waiting:
+        text = f"{it.uri} has {waiting:,} rows that are not in the log; run the pipeline."
+        changes.append(SourceChange("waiting", it.uri, text))
+    return SourceComparison(len(rows), "units", tuple(changes))

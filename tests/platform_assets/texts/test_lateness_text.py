@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from platform_assets.texts.lateness import explained
-from streaming.lateness.delays import NeededDelays
-from streaming.lateness.profile import Profile, Spread
+from streaming.lateness.profile import NeededDelays, Profile, Spread
 from streaming.lateness.replay import Outcome
 
 NONE, TEN, FIFTEEN = timedelta(), timedelta(minutes=10), timedelta(minutes=15)

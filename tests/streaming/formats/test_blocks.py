@@ -14,8 +14,8 @@ from streaming import Json
 from streaming.base import arrow_schema
 from streaming.formats.decoder import Decoder, Row
 from streaming.formats.format import TYPED, UNKNOWN, UNREADABLE, WRONG
+from streaming.formats.json import JsonDecoder
 from streaming.formats.json_blocks import BlockReader, schema_of
-from streaming.formats.json_decoder import JsonDecoder
 from streaming.formats.json_text import object_of
 from streaming.formats.nested import reader_of
 

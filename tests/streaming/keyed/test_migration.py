@@ -17,7 +17,7 @@ from streaming.declare.pipeline import Pipeline
 from streaming.keyed.compatible import counts_as
 from streaming.keyed.key import Key
 from streaming.keyed.library import CountTrigger
-from streaming.keyed.migrated import Migrated
+from streaming.keyed.migration import Migrated
 from streaming.lake.lake import Lake
 from streaming.operators.generations import generation_of
 from streaming.operators.runtime import runtime_of

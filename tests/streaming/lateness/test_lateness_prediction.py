@@ -15,7 +15,7 @@ from streaming.base.intervals import from_micros, interval
 from streaming.clocks.clock import BoundedOutOfOrderness
 from streaming.clocks.state import ClockState
 from streaming.clocks.summary import BatchSummary
-from streaming.lateness.delays import friendly, needed_delays
+from streaming.lateness.profile import friendly, needed_delays
 from streaming.lateness.replay import NEVER, Counts, outcome, replay
 from streaming.log.batch import Batch
 from tests.support.examples import many

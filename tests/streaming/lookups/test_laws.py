@@ -14,10 +14,10 @@ import pytest
 
 from streaming import LookupRequest
 from streaming.lookups import calls as calls_of_enrichments
-from streaming.lookups.cache import Cache
 from streaming.lookups.calls import Calls
 from streaming.lookups.question import Answer, Question
 from streaming.lookups.reached import Place, rows_between, taken
+from streaming.lookups.steps import Cache
 from streaming.lookups.waiting import Waiting
 from tests.streaming.lookups.test_calls import batch, enriched
 from tests.support.instants import NOW

@@ -16,9 +16,9 @@ from streaming.declare.operator import Operator
 from streaming.declare.suffixes import PENDING, STATE
 from streaming.declare.window_joined import WindowJoined
 from streaming.joins.windows_plan import newest_late
-from streaming.joins.windows_sessions import OpenJointSessions
+from streaming.joins.windows_steps import OpenJointSessions
 from streaming.lake.lake import Lake
-from streaming.operations.doctor.operators import examine_operator
+from streaming.operations.doctor.examination import examine_operator
 from streaming.operators.as_of import version_through
 from streaming.operators.declaration import create_table
 from streaming.operators.generations import GENERATION

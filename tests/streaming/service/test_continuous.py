@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from streaming import Files, Lake, Tumbling, Windowed, agg
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
-from streaming.service import progress_table, stepping
+from streaming.service import continuous, progress_table
 from streaming.service.continuous import Continuous, Ending
 from streaming.service.measures import Measure
 from streaming.service.progress_table import ProgressTable
@@ -118,7 +118,7 @@ def test_a_batch_begins_once_the_operators_have_followed_the_one_before_it(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four files, a batch each: beside the next batch a step would take several times as long."""
-    monkeypatch.setattr(stepping, "GIVES_WAY", 60.0)
+    monkeypatch.setattr(continuous, "GIVES_WAY", 60.0)
     one_by_one = replace(pipeline.stream, source=Files("landing/beats", files_per_batch=1))
     counted = replace(pipeline.views[0], of=one_by_one)
     land_all(lake, one_by_one, *([{"id": "a", "at": at(10 * n).isoformat(), "value": 1}] for n in range(4)))

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from streaming import Lake
 from streaming.log.batches import read_batches
 from streaming.operators.runtime import Written
-from streaming.service.catching_up import CatchUp
 from streaming.service.measures import Measure, latency
+from streaming.service.reporter import CatchUp
 from streaming.service.throughput import together
 from streaming.service.watch import Watch
 from tests.support.instants import NOW, at

@@ -14,8 +14,8 @@ from streaming.declare.pipeline import Pipeline
 from streaming.declare.restarts import NoRestart
 from streaming.service import hangs
 from streaming.service import supervisor as supervising
-from streaming.service.child import Child
 from streaming.service.overview import look, request
+from streaming.service.supervisor import Child
 from tests.streaming.service.streams import process_of, supervised, until
 from tests.support.pipelines.beats import by_id
 from tests.support.pipelines.beats import pipeline as beats

@@ -11,15 +11,15 @@ from deltalake import DeltaTable, write_deltalake
 
 from streaming import Lake
 from streaming.examples.city_temperatures import events, temperatures_in
-from streaming.service import subscribing
-from streaming.service.subscribing import Subscribing
+from streaming.service import receiving
+from streaming.service.receiving import Subscribing
 from streaming.tables import delta
 from tests.support.instants import T0, at
 
 
 @pytest.fixture(autouse=True)
 def looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscribing, "_LOOKS_EVERY", 0.0)
+    monkeypatch.setattr(receiving, "_LOOKS_FOR_VALUES_EVERY", 0.0)
 
 
 def named(lake: Lake, *cities: str | None, rejected: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.sinks.kafka.comparison import Printed, compare_every, compare_newest, digest_of
+from streaming.sinks.kafka.audited import Printed, compare_every, compare_newest, digest_of
 
 
 def printed(text: str) -> list[Printed]:

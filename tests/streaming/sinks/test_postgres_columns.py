@@ -12,7 +12,7 @@ import pytest
 
 from streaming.sinks.postgres_columns import Conversion, TableColumn
 from streaming.sinks.postgres_comparison import canonical_texts
-from streaming.sinks.postgres_errors import is_of_server
+from streaming.sinks.postgres_sink import is_of_server
 from streaming.sinks.postgres_staging import array_texts
 
 

@@ -16,8 +16,7 @@ import pytest
 
 from streaming import Lake
 from streaming.base.errors import DeclarationError, SinkError
-from streaming.sinks.rest import Rest
-from streaming.sinks.rest_sink import Answers
+from streaming.sinks.rest import Answers, Rest
 from streaming.sinks.sink import REVISION, Delivered, NumberedBatch, RefusedRow
 from tests.streaming.sinks.contract import LAWS, Arrivals, deliver
 from tests.support.certificates import self_signed, server_side

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from streaming.base.errors import DeclarationError, SourceError
 from streaming.kafka import ClientOptions, client_options, for_librdkafka, for_spark, for_tasks
 from streaming.sources import CommittedOffsets, Kafka
+from streaming.sources.kafka.batch import missing_runs
 from streaming.sources.kafka.direct import FIRST_BEYOND_SPARK, millis_of
-from streaming.sources.kafka.gaps import missing_runs
 from streaming.sources.kafka.memory import KafkaMemory
 from streaming.sources.kafka.ranges import Ranges, beyond, joined, size, within, without, words
 

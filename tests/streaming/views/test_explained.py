@@ -13,7 +13,7 @@ from streaming.declare.pipeline import Pipeline
 from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
-from streaming.views.explained import explain
+from streaming.views.operator import explain
 from streaming.windows.session import SessionWindow
 from streaming.windows.sliding import Sliding
 from streaming.windows.tumbling import Tumbling

@@ -125,8 +125,6 @@ def only_re_exports(source: str) -> bool:
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
                 return True
-            case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List() | ast.Tuple()):
-                return True
         return False
 
     return all(allowed(node) for node in ast.parse(source).body)

@@ -1,5 +1,3 @@
 """The `tidemark` command."""
 
 from platform_assets.cli.app import main
-
-__all__ = ["main"]

@@ -3,5 +3,3 @@
 from platform_assets.scaffold.extended import To, add_delivery, add_view
 from platform_assets.scaffold.pieces import write_report, write_stream, write_suite
 from platform_assets.scaffold.project import write_project
-
-__all__ = ["To", "add_delivery", "add_view", "write_project", "write_report", "write_stream", "write_suite"]

@@ -2,9 +2,3 @@
 
 from streaming.audit.deliveries import audit_deliveries, reconcile
 from streaming.audit.laws import audit
-
-__all__ = [
-    "audit",
-    "audit_deliveries",
-    "reconcile",
-]

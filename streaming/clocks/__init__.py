@@ -4,15 +4,3 @@ from streaming.clocks.clock import Ascending, BoundedOutOfOrderness, Clock, Punc
 from streaming.clocks.joint import joint_watermark
 from streaming.clocks.state import ClockState, latest
 from streaming.clocks.summary import BatchSummary
-
-__all__ = [
-    "Ascending",
-    "BatchSummary",
-    "BoundedOutOfOrderness",
-    "Clock",
-    "ClockState",
-    "Punctuated",
-    "clock_from_json",
-    "joint_watermark",
-    "latest",
-]

@@ -24,7 +24,7 @@ from streaming.declare.pinned import Pinned
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.receiver import SUBSCRIPTIONS, Receiver, Subscriptions
 from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
-from streaming.declare.restarts import ExponentialBackoff, Failure
+from streaming.declare.restarts import ExponentialBackoff, Failure, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from streaming.declare.rule import Rule
 from streaming.declare.selected import Selected
 from streaming.declare.selected_columns import ELEMENT
@@ -46,74 +46,3 @@ from streaming.declare.suffixes import (
 from streaming.declare.two_sided import TwoSided
 from streaming.declare.window_joined import WindowJoined
 from streaming.declare.windowed import Windowed
-
-__all__ = [
-    "CHANGES",
-    "CORRECTIONS",
-    "CURRENT",
-    "DEAD",
-    "DEAD_LETTER",
-    "EACH_BATCH",
-    "ELEMENT",
-    "FAILED",
-    "FIRST",
-    "LATE",
-    "LEFT_AT",
-    "OPEN",
-    "PENDING",
-    "PROGRESS",
-    "REPLACES_FROM",
-    "REPLACES_UNTIL",
-    "RIGHT_AT",
-    "SESSION_START",
-    "STATE",
-    "SUBSCRIPTIONS",
-    "UNMATCHED",
-    "UPDATES",
-    "Aggregate",
-    "CoGroupFunction",
-    "CoGrouped",
-    "ColumnSpec",
-    "ConditionRule",
-    "Delivery",
-    "Enriched",
-    "ExponentialBackoff",
-    "Failure",
-    "InputSide",
-    "Joined",
-    "Keyed",
-    "Limits",
-    "LookupRequest",
-    "OnError",
-    "Operator",
-    "Order",
-    "Pinned",
-    "Pipeline",
-    "Receiver",
-    "RowFunction",
-    "Rule",
-    "Selected",
-    "Side",
-    "Stream",
-    "Subscriptions",
-    "TableSpec",
-    "TwoSided",
-    "What",
-    "WindowFunction",
-    "WindowJoined",
-    "Windowed",
-    "aggregates",
-    "broken_modules",
-    "check_callable",
-    "corrections_of",
-    "declared_pipelines",
-    "described",
-    "epoch_millis",
-    "find_pipeline",
-    "log_columns",
-    "micros",
-    "modules",
-    "package_of",
-    "packages",
-    "through_column",
-]

@@ -12,26 +12,3 @@ from streaming.deliveries.outboxes import outbox_for, outbox_of
 from streaming.deliveries.reader import with_places, without_places
 from streaming.deliveries.runtime import DeliveryRuntime
 from streaming.deliveries.standing import Standing
-
-__all__ = [
-    "UNIT",
-    "ChangesOutbox",
-    "Cursor",
-    "DeliveryRuntime",
-    "Ledger",
-    "LedgerTable",
-    "Outbox",
-    "Standing",
-    "changes_between",
-    "days_to_deliver",
-    "expected_rows",
-    "ledger_of",
-    "outbox_for",
-    "outbox_of",
-    "place_of",
-    "value_of",
-    "wanted",
-    "why_not_by_day",
-    "with_places",
-    "without_places",
-]

@@ -9,17 +9,3 @@ from streaming.feeds.local_kafka import READY_WITHIN, LocalKafka
 from streaming.feeds.local_postgres import LocalPostgres
 from streaming.feeds.nycflights import airlines
 from streaming.feeds.ports import free_port, free_ports
-
-__all__ = [
-    "READY_WITHIN",
-    "FeedReport",
-    "LandingWriter",
-    "LocalKafka",
-    "LocalPostgres",
-    "airlines",
-    "feed_flights",
-    "free_port",
-    "free_ports",
-    "send_flights",
-    "shifted",
-]

@@ -8,18 +8,3 @@ from streaming.formats.format import TYPED, UNKNOWN, UNREADABLE, WRONG, Format
 from streaming.formats.json import Json
 from streaming.formats.protobuf import Protobuf
 from streaming.formats.text import Text
-
-__all__ = [
-    "TYPED",
-    "UNKNOWN",
-    "UNREADABLE",
-    "WRONG",
-    "Avro",
-    "Csv",
-    "Debezium",
-    "Format",
-    "Json",
-    "Protobuf",
-    "Text",
-    "parsed_schema",
-]

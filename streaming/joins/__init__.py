@@ -6,14 +6,3 @@ from streaming.joins.windows_corrections import numbered as numbered_corrections
 from streaming.joins.windows_corrections import read_corrections as read_two_sided_corrections
 from streaming.joins.windows_first import read_first
 from streaming.joins.windows_operator import TwoSidedRuntime
-
-__all__ = [
-    "JoinedRuntime",
-    "TwoSidedRuntime",
-    "current_rows",
-    "numbered_corrections",
-    "read_first",
-    "read_two_sided_corrections",
-    "voided_rows",
-    "with_reasons",
-]

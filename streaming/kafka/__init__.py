@@ -13,18 +13,3 @@ from streaming.kafka.options import (
     for_tasks,
     reads_committed,
 )
-
-__all__ = [
-    "READER",
-    "WRITER",
-    "ClientOptions",
-    "Heard",
-    "can_name_a_topic",
-    "check_servers",
-    "client_options",
-    "for_librdkafka",
-    "for_producer",
-    "for_spark",
-    "for_tasks",
-    "reads_committed",
-]

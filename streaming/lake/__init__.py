@@ -4,15 +4,3 @@ from streaming.lake.lake import Lake, Named
 from streaming.lake.parameters import Parameter, declared_parameters, parameter
 from streaming.lake.project import find_project, make_importable
 from streaming.lake.settings import SECRET, Settings
-
-__all__ = [
-    "SECRET",
-    "Lake",
-    "Named",
-    "Parameter",
-    "Settings",
-    "declared_parameters",
-    "find_project",
-    "make_importable",
-    "parameter",
-]

@@ -2,10 +2,3 @@
 
 from streaming.lateness.profile import Profile, Spread, profile
 from streaming.lateness.replay import Outcome
-
-__all__ = [
-    "Outcome",
-    "Profile",
-    "Spread",
-    "profile",
-]

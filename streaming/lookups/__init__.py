@@ -5,12 +5,3 @@ from streaming.lookups.operator import EnrichedRuntime
 from streaming.lookups.postgres import BlockingPostgresLookup, PostgresLookup
 from streaming.lookups.reached import STEP
 from streaming.lookups.schemas import STEP_COLUMN
-
-__all__ = [
-    "STEP",
-    "STEP_COLUMN",
-    "BlockingPostgresLookup",
-    "DimensionLookup",
-    "EnrichedRuntime",
-    "PostgresLookup",
-]

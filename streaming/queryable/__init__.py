@@ -4,5 +4,3 @@ from streaming.queryable.answer import Answer, latest_of
 from streaming.queryable.keyed import StateOfKeys
 from streaming.queryable.plain import plain
 from streaming.queryable.windowed import LatestResults
-
-__all__ = ["Answer", "LatestResults", "StateOfKeys", "latest_of", "plain"]

@@ -1,5 +1,3 @@
 """Derived streams without state: rows of logs that are projected, filtered, exploded, split and brought together."""
 
 from streaming.selected.operator import SelectedRuntime
-
-__all__ = ["SelectedRuntime"]

@@ -26,37 +26,3 @@ from streaming.sinks.sink import (
 )
 from streaming.sinks.together import Together
 from streaming.sinks.two_phase import TwoPhase
-
-__all__ = [
-    "CHANGE",
-    "DELETE",
-    "FAILURE",
-    "REASON",
-    "RESULT_ID",
-    "REVISION",
-    "TIME",
-    "Comparison",
-    "Console",
-    "CsvFiles",
-    "Delivered",
-    "FileTarget",
-    "Guarantee",
-    "JsonLines",
-    "KafkaTopic",
-    "NumberedBatch",
-    "Objects",
-    "ParquetFiles",
-    "Postgres",
-    "PutAside",
-    "RefusedRow",
-    "Rest",
-    "Sink",
-    "Socket",
-    "Target",
-    "Together",
-    "TwoPhase",
-    "check_connection",
-    "csv_table",
-    "json_objects",
-    "plain_texts",
-]

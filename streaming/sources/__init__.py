@@ -20,38 +20,3 @@ from streaming.sources.receivers import (
 from streaming.sources.source import Memory, Reading, Source, SourceComparison, Taken
 from streaming.sources.table import PlacedRows, Table, check_has_side, placed_rows
 from streaming.sources.then import Then
-
-__all__ = [
-    "CommittedOffsets",
-    "Connector",
-    "CsvRecords",
-    "Files",
-    "Generator",
-    "HttpPoll",
-    "Kafka",
-    "LandingFolder",
-    "LandingGuarantee",
-    "Memory",
-    "OffsetReader",
-    "OffsetSource",
-    "Offsets",
-    "PlacedRows",
-    "Reading",
-    "Received",
-    "Reception",
-    "Source",
-    "SourceBacklog",
-    "SourceComparison",
-    "Table",
-    "Taken",
-    "TcpListener",
-    "TcpSocket",
-    "Then",
-    "Websocket",
-    "backlog_numbers",
-    "by_unit",
-    "check_has_side",
-    "largest_partitions",
-    "noise",
-    "placed_rows",
-]

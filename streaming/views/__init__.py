@@ -31,37 +31,3 @@ from streaming.views.results import (
 )
 from streaming.views.sessions import merged_sessions
 from streaming.views.updates import read_updates, updated_through
-
-__all__ = [
-    "OfWindows",
-    "PinnedView",
-    "Position",
-    "WindowedRuntime",
-    "aggregate",
-    "assign",
-    "correct",
-    "corrected_through",
-    "current_results",
-    "current_with_reasons",
-    "days_of_session",
-    "ended_since",
-    "ends_within",
-    "group",
-    "has_days",
-    "keep_days",
-    "kind_of",
-    "last_end",
-    "late_pairs",
-    "late_rows",
-    "merged_sessions",
-    "pairs",
-    "plan",
-    "possible_bounds",
-    "possible_pairs",
-    "publish",
-    "read_corrections",
-    "read_first",
-    "read_updates",
-    "retract_others",
-    "updated_through",
-]

@@ -6,13 +6,3 @@ from streaming.windows.session import SessionWindow
 from streaming.windows.sliding import Sliding
 from streaming.windows.tumbling import Tumbling
 from streaming.windows.window import Window, whole_days
-
-__all__ = [
-    "Custom",
-    "LocalDays",
-    "SessionWindow",
-    "Sliding",
-    "Tumbling",
-    "Window",
-    "whole_days",
-]

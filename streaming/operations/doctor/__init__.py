@@ -2,5 +2,3 @@
 
 from streaming.operations.doctor.ailment import Ailment
 from streaming.operations.doctor.examination import examine, heal
-
-__all__ = ["Ailment", "examine", "heal"]

@@ -4,5 +4,3 @@ from streaming.operations.erasure.erasing import Erased, erase
 from streaming.operations.erasure.person import Person
 from streaming.operations.erasure.preview import ErasurePreview, preview_erasure
 from streaming.operations.erasure.record import Erasure, Removed, erasures
-
-__all__ = ["Erased", "Erasure", "ErasurePreview", "Person", "Removed", "erase", "erasures", "preview_erasure"]

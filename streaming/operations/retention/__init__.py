@@ -4,13 +4,3 @@ from streaming.operations.retention.declared import drop_old_days
 from streaming.operations.retention.dropping import Dropped, drop_days
 from streaming.operations.retention.kept import Kept, kept_days
 from streaming.operations.retention.planned import PlannedDrop, planned_drop
-
-__all__ = [
-    "Dropped",
-    "Kept",
-    "PlannedDrop",
-    "drop_days",
-    "drop_old_days",
-    "kept_days",
-    "planned_drop",
-]

@@ -1,5 +1,3 @@
 """Topics of Kafka as a target."""
 
 from streaming.sinks.kafka.topic import KafkaTopic
-
-__all__ = ["KafkaTopic"]

@@ -2,5 +2,3 @@
 
 from streaming.sources.generator.noise import noise
 from streaming.sources.generator.source import Generator
-
-__all__ = ["Generator", "noise"]

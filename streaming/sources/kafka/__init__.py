@@ -2,8 +2,3 @@
 
 from streaming.sources.kafka.source import Kafka
 from streaming.sources.kafka.start import CommittedOffsets
-
-__all__ = [
-    "CommittedOffsets",
-    "Kafka",
-]

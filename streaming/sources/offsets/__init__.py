@@ -2,5 +2,3 @@
 
 from streaming.sources.offsets.reader import OffsetReader, Offsets
 from streaming.sources.offsets.source import OFFSETS, OffsetSource
-
-__all__ = ["OFFSETS", "OffsetReader", "OffsetSource", "Offsets"]

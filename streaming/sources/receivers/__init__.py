@@ -6,15 +6,3 @@ from streaming.sources.receivers.landing import LandingFolder
 from streaming.sources.receivers.listener import TcpListener
 from streaming.sources.receivers.tcp import TcpSocket
 from streaming.sources.receivers.websocket import Websocket
-
-__all__ = [
-    "Connector",
-    "HttpPoll",
-    "LandingFolder",
-    "LandingGuarantee",
-    "Received",
-    "Reception",
-    "TcpListener",
-    "TcpSocket",
-    "Websocket",
-]

@@ -2,5 +2,3 @@
 
 from streaming.sources.table.placed import PlacedRows, check_has_side, placed_rows
 from streaming.sources.table.source import Table
-
-__all__ = ["PlacedRows", "Table", "check_has_side", "placed_rows"]

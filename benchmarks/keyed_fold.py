@@ -26,7 +26,7 @@ from benchmarks.processes import peak_memory
 from streaming import BoundedOutOfOrderness, Files, Json, Key, Keyed, Stream
 from streaming.keyed.buckets import Buckets
 from streaming.keyed.partition import fold_partition
-from streaming.keyed.stored import StoredState
+from streaming.keyed.state_table import StoredState
 from streaming.keyed.tasks import BucketFile, WriteTables
 
 ROWS, KEYS, BATCH = 200_000, 100_000, 10_000

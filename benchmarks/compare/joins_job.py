@@ -20,7 +20,7 @@ from benchmarks.compare.data import LATE_BY, OUT_OF_ORDER
 from benchmarks.compare.declared import FIELDS, PLAUSIBLE, declared
 from benchmarks.compare.rocksdb import keep_state_in_rocksdb
 from streaming import Joined, Lake, Pipeline, drain
-from streaming.declare.input_side import JoinKind
+from streaming.declare.join_keys import JoinKind
 from streaming.spark.session import start_session
 
 _NEAR = "4 seconds"

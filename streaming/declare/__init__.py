@@ -10,27 +10,12 @@ from streaming.declare.delivered import CHANGES, DEAD, DEAD_LETTER, PROGRESS, Wh
 from streaming.declare.delivery import Delivery
 from streaming.declare.enriched import Enriched, LookupRequest
 from streaming.declare.functions import RowFunction, WindowFunction
-from streaming.declare.input_side import InputSide
-from streaming.declare.joined import Joined
-from streaming.declare.joined_columns import LEFT_AT, RIGHT_AT
-from streaming.declare.keyed import Keyed, Order, micros
-from streaming.declare.keyed_columns import REPLACES_FROM, REPLACES_UNTIL, SESSION_START, through_column
+from streaming.declare.join_keys import InputSide
+from streaming.declare.joined import LEFT_AT, RIGHT_AT, Joined
+from streaming.declare.keyed import REPLACES_FROM, REPLACES_UNTIL, SESSION_START, Keyed, Order, micros, through_column
 from streaming.declare.late_policy import EACH_BATCH
 from streaming.declare.limits import Limits
-from streaming.declare.on_error import OnError
-from streaming.declare.operator import Operator, TableSpec
-from streaming.declare.packages import modules, package_of, packages
-from streaming.declare.pinned import Pinned
-from streaming.declare.pipeline import Pipeline
-from streaming.declare.receiver import SUBSCRIPTIONS, Receiver, Subscriptions
-from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
-from streaming.declare.restarts import ExponentialBackoff, Failure, FailureRate, FixedDelay, NoRestart, RestartStrategy
-from streaming.declare.rule import Rule
-from streaming.declare.selected import Selected
-from streaming.declare.selected_columns import ELEMENT
-from streaming.declare.side import Side
-from streaming.declare.stream import Stream, epoch_millis
-from streaming.declare.suffixes import (
+from streaming.declare.operator import (
     CORRECTIONS,
     CURRENT,
     FAILED,
@@ -41,8 +26,21 @@ from streaming.declare.suffixes import (
     STATE,
     UNMATCHED,
     UPDATES,
+    OnError,
+    Operator,
+    TableSpec,
     corrections_of,
 )
+from streaming.declare.packages import modules, package_of, packages
+from streaming.declare.pinned import Pinned
+from streaming.declare.pipeline import Pipeline
+from streaming.declare.receiver import SUBSCRIPTIONS, Receiver, Subscriptions
+from streaming.declare.registry import broken_modules, declared_pipelines, find_pipeline
+from streaming.declare.restarts import ExponentialBackoff, Failure, FailureRate, FixedDelay, NoRestart, RestartStrategy
+from streaming.declare.rule import Rule
+from streaming.declare.selected import ELEMENT, Selected
+from streaming.declare.side import Side
+from streaming.declare.stream import Stream, epoch_millis
 from streaming.declare.two_sided import TwoSided
 from streaming.declare.window_joined import WindowJoined
 from streaming.declare.windowed import Windowed

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from streaming.base import DAY, EVENT_TIME, INGESTED_AT, ORDER, names_in
+from streaming.base import DAY, EVENT_TIME, INGESTED_AT, ORDER, ORIGIN, names_in
 from streaming.declare.stream import Stream
 
 
@@ -24,6 +24,10 @@ class ColumnSpec:
     of: tuple[tuple[str, str], ...] = ()
 
 
+_WINDOW = (
+    ColumnSpec("window_start", "Start of the window, inclusive; null for what is not of one.", "timestamp"),
+    ColumnSpec("window_end", "End of the window, exclusive; null for what is not of one.", "timestamp"),
+)
 _ADDED = (
     ColumnSpec("_rejected", "Why the row was rejected, every reason; null for a valid row.", "array<string>"),
     ColumnSpec("_raw", "The payload, byte for byte; of every rejected row.", "binary"),
@@ -72,3 +76,31 @@ def _names(expressions: Iterable[str]) -> Iterator[str]:
 def _marked(spec: ColumnSpec, stream: Stream) -> ColumnSpec:
     """The column that is the event time says so."""
     return replace(spec, meaning=f"Event time. {spec.meaning}".strip()) if spec.name == stream.event_time else spec
+
+
+def failed_of_view(stream: Stream) -> Iterator[ColumnSpec]:
+    """Of a windowed view: rows that it cannot compute, and windows for which its function fails."""
+    yield ColumnSpec("error", "What cannot be computed of the row, or what the function raised for it.", "string")
+    yield ColumnSpec("row", "The columns of the row, or the key of the window, as JSON.", "string", _read(stream))
+    yield from _WINDOW
+    yield ColumnSpec("_at", "Event time of the row.", "timestamp", ((stream.name, stream.event_time),))
+    yield ColumnSpec("_batch", "Number of the batch that brought the row, in the log's own sequence.", "bigint")
+    yield ColumnSpec(ORIGIN, "Where the row's source had it.", "struct")
+    yield ColumnSpec(DAY, "Date of the event time, or of the window's start, UTC.", "date")
+
+
+def failed_of_sides(streams: Sequence[Stream], *, windowed: bool) -> Iterator[ColumnSpec]:
+    """Of an operator over two streams: pairs, and groups of a window where it is `windowed`."""
+    what = "The columns of both rows, or the key of the window" if windowed else "The columns of both rows"
+    read = tuple(dict.fromkeys(one for stream in streams for one in _read(stream)))
+    yield ColumnSpec("error", "What cannot be computed of the pair, or what the function raised for it.", "string")
+    yield ColumnSpec("row", f"{what}, as JSON.", "string", read)
+    yield from _WINDOW if windowed else ()
+    for side in ("left", "right"):
+        yield ColumnSpec(f"_{side}_batch", f"Number of the batch that brought the {side} row to its log.", "bigint")
+    yield ColumnSpec(ORIGIN, "Where the sources had the left and the right row.", "struct")
+    yield ColumnSpec(DAY, f"Date of {'the start of the window' if windowed else 'the later row'}, UTC.", "date")
+
+
+def _read(stream: Stream) -> tuple[tuple[str, str], ...]:
+    return tuple((stream.name, name) for name in stream.columns)

@@ -31,12 +31,10 @@ from streaming.base import (
 from streaming.declare.callables import check_callable
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.keyed_checks import check_keys_are_exact
-from streaming.declare.operator import Operator, TableSpec
-from streaming.declare.selected_checks import check_side
-from streaming.declare.selected_columns import side_columns
+from streaming.declare.operator import FAILED, PENDING, Operator, TableSpec
+from streaming.declare.selected import check_side, side_columns
 from streaming.declare.side import Side
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import FAILED, PENDING
 
 LookupOrder = Literal["arrival", "as they come"]
 OnFailure = Literal["side", "null", "default"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from streaming.base import DeclarationError, FrozenMapping, check_mapping, check_tuple, kind_of
 from streaming.declare.stream import Stream
@@ -12,6 +14,10 @@ _MOST_DIGITS = 38
 _WHOLE_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 """How many Spark gives whole numbers where they meet a decimal."""
 _WRITE = "a tuple of the columns that both streams have, such as ('id',), or a dict such as {'id': 'order_id'}"
+JoinKind = Literal["inner", "left", "outer"]
+"""Which rows give a result: those with a partner, those of the left side also without one, or those of either."""
+
+SideName = Literal["left", "right"]
 
 
 def keys_of(of: str, on: tuple[str, ...] | Mapping[str, str]) -> FrozenMapping[str, str]:
@@ -106,3 +112,12 @@ def _digits(type_: str | None) -> tuple[int, int] | None:
         return None
     precision, scale = int(match[1] or 10), int(match[2] or 0)
     return precision - scale, scale
+
+
+@dataclass(frozen=True)
+class InputSide:
+    """The rows of a stream that come in on the `left` or `right`, with the columns that are its keys."""
+
+    name: SideName
+    stream: Stream
+    keys: tuple[str, ...]

@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from streaming.base import (
+    DAY,
     ORIGIN,
+    DeclarationError,
     FrozenMapping,
+    check_choice,
     check_column_name,
     check_condition,
+    check_mapping,
     check_name,
+    check_tuple,
+    check_type,
     check_value,
     interval,
+    names_in,
     signed_interval,
 )
-from streaming.declare.columns import ColumnSpec
-from streaming.declare.failed_columns import failed_of_sides
-from streaming.declare.input_side import JoinKind, SideName
-from streaming.declare.join_keys import check_keys_meet_exactly, check_keys_there, keys_of
-from streaming.declare.joined_checks import (
-    check_between,
-    check_joined_types,
-    check_selected_names,
-    check_sides,
-    check_words,
-)
-from streaming.declare.joined_columns import (
-    LEFT_AT,
-    RIGHT_AT,
-    PairColumns,
-    added_columns,
-    late_columns,
-    selected_columns,
-)
-from streaming.declare.on_error import OnError, check_on_error
-from streaming.declare.operator import Operator, TableSpec
-from streaming.declare.side import Side
+from streaming.declare.columns import ColumnSpec, failed_of_sides
+from streaming.declare.join_keys import JoinKind, SideName, check_keys_meet_exactly, check_keys_there, keys_of
+from streaming.declare.operator import CURRENT, FAILED, LATE, UNMATCHED, OnError, Operator, TableSpec, check_on_error
+from streaming.declare.side import Side, is_column
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CURRENT, FAILED, LATE, UNMATCHED
+
+_LATE = ("join", "drop")
+_BOUNDS = "two intervals, such as ('-1 hour', '15 minutes')"
+LEFT_AT, RIGHT_AT = "_left_at", "_right_at"
+"""The event times of the rows of a pair."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +82,14 @@ class Joined(Operator):
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
-        check_joined_types(vars(self))
+        _check_joined_types(vars(self))
         check_on_error(self.kind_name, self.name, self.on_error)
-        check_words(self.name, self.kind, self.late)
-        check_sides(self.name, self.left, self.right)
+        _check_words(self.name, self.kind, self.late)
+        _check_sides(self.name, self.left, self.right)
         object.__setattr__(self, "on", FrozenMapping(dict(self.keys)))
         check_keys_there(f"of join {self.name!r}", dict(self.keys), self.left, self.right)
         check_keys_meet_exactly(f"of join {self.name!r}", dict(self.keys), self.left, self.right)
-        check_between(self.name, self.between)
+        _check_between(self.name, self.between)
         if isinstance(self.select, Mapping):
             object.__setattr__(self, "select", FrozenMapping(self.select))
         if self.every is not None:
@@ -206,9 +200,190 @@ class Joined(Operator):
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """What is selected, then which rows it is of; rows without a partner have null in place of one."""
         if suffix == LATE:
-            return tuple(late_columns(self.reads))
+            return tuple(_late_columns(self.reads))
         if suffix == FAILED and self.diverts:
             return tuple(failed_of_sides(self.reads, windowed=False))
         if suffix not in ("", UNMATCHED, CURRENT) or (suffix and not self.outer_sides):
             return ()
-        return (*selected_columns(self.pair, self.selected, self.types), *added_columns(len(self.reads)))
+        return (*selected_columns(self.pair, self.selected, self.types), *_added_columns(len(self.reads)))
+
+
+def _check_joined_types(given: Mapping[str, object]) -> None:
+    """Refuse a value of another type than a join asks for; `given` holds its fields by name.
+
+    Raises:
+        DeclarationError: with the value, and what to write.
+    """
+    of = f"of join {given['name']!r}"
+    for side in ("left", "right"):
+        check_type(f"{side} {of}", given[side], Stream, "the stream of that side")
+    check_tuple(f"between {of}", given["between"], str, _BOUNDS)
+    check_select(of, given["select"])
+
+
+def check_select(of: str, select: object) -> None:
+    """Refuse a `select` that is neither names of columns nor a mapping from names to SQL.
+
+    Raises:
+        DeclarationError: with the value, and what to write.
+    """
+    columns = "a tuple of columns, or a dict from name to SQL, such as {'twice': 'n * 2'}"
+    if isinstance(select, Mapping):
+        check_mapping(f"select {of}", select, str, columns)
+    elif select is not None:
+        check_tuple(f"select {of}", select, str, columns)
+
+
+def _check_words(name: str, kind: str, late: str) -> None:
+    """Refuse a kind, or a way with late rows, that there is not.
+
+    Raises:
+        DeclarationError: with those there are.
+    """
+    check_join_kind(f"of join {name!r}", kind)
+    check_choice("late", late, f"of join {name!r}", _LATE)
+
+
+def check_join_kind(of: str, kind: str) -> None:
+    """Refuse a kind of join that there is not.
+
+    Raises:
+        DeclarationError: with those there are.
+    """
+    check_choice("kind", kind, of, get_args(JoinKind), "For a right join exchange the two streams.")
+
+
+def _check_sides(name: str, left: Stream, right: Stream) -> None:
+    """Refuse two streams of one name.
+
+    Raises:
+        DeclarationError: they differ, so that it is not one stream joined with itself.
+    """
+    if left.name == right.name and left != right:
+        raise DeclarationError(f"join {name!r} reads two streams that are called {left.name!r}; rename one of them.")
+
+
+def _check_between(name: str, between: tuple[str, ...]) -> None:
+    """Refuse bounds that are not two intervals in order.
+
+    Raises:
+        DeclarationError: with what to write.
+    """
+    if len(between) != 2:
+        raise DeclarationError(f"between of join {name!r} has {len(between)} entries; write {_BOUNDS}.")
+    lower, upper = between
+    if signed_interval(lower) >= signed_interval(upper):
+        raise DeclarationError(
+            f"between={between!r} of join {name!r} holds no time: {lower!r} is not less than {upper!r}. Write how much "
+            f"later the right row is at least and at most, below zero for earlier: {_BOUNDS}."
+        )
+
+
+def check_selected_names(of: str, select: tuple[str, ...] | Mapping[str, str] | None, pair: PairColumns) -> None:
+    """Refuse columns of a pair, or of a result, that are called alike.
+
+    Raises:
+        DeclarationError: with what is called alike.
+    """
+    # Spark does not tell `id` from `ID`.
+    for what, names in (("a pair", pair.selectable), ("select", tuple(select or ()))):
+        counts = Counter(column.lower() for column in names)
+        if alike := sorted(column for column, count in counts.items() if count > 1):
+            raise DeclarationError(
+                f"{what} {of} has {', '.join(map(repr, alike))} twice; rename a column of a stream by a "
+                "derived one, or select each once."
+            )
+    if select is not None and not select:
+        raise DeclarationError(f"select {of} names no column; leave it out to keep all.")
+
+
+class PairColumns:
+    """Under which names SQL over a pair reads the columns of both streams, joined on `keys`: (left's, right's)."""
+
+    def __init__(self, left: Stream, right: Stream, keys: tuple[tuple[str, str], ...]) -> None:
+        self._streams = {"left": left, "right": right}
+        self._keys = dict(keys)
+
+    @cached_property
+    def left(self) -> dict[str, str]:
+        """Of each column of the left stream, its name in a pair."""
+        own, other = self._streams["left"].columns, self._not_key_of_right
+        return {name: self._named("left", name, () if name in self._keys else other) for name in own}
+
+    @cached_property
+    def right(self) -> dict[str, str]:
+        """Of each column of the right stream that is no key, its name in a pair."""
+        return {name: self._named("right", name, self._streams["left"].columns) for name in self._not_key_of_right}
+
+    @property
+    def selectable(self) -> tuple[str, ...]:
+        """The columns that are selected unless said otherwise."""
+        return (*self.left.values(), *self.right.values())
+
+    @cached_property
+    def types(self) -> dict[str, str | None]:
+        """The columns that SQL may read, with their Spark types, None where only Spark knows it."""
+        left, right = self._streams["left"], self._streams["right"]
+        return {
+            **{alias: left.types[name] for name, alias in self.left.items()},
+            **{alias: right.types[name] for name, alias in self.right.items()},
+            LEFT_AT: "timestamp",
+            RIGHT_AT: "timestamp",
+        }
+
+    @cached_property
+    def of(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Of each column that SQL may read, those of the logs that it is: of a key both."""
+        left, right = self._streams["left"], self._streams["right"]
+        return {
+            **{
+                alias: ((left.name, name), *([(right.name, self._keys[name])] if name in self._keys else []))
+                for name, alias in self.left.items()
+            },
+            **{alias: ((right.name, name),) for name, alias in self.right.items()},
+            LEFT_AT: ((left.name, left.event_time),),
+            RIGHT_AT: ((right.name, right.event_time),),
+        }
+
+    @property
+    def _not_key_of_right(self) -> tuple[str, ...]:
+        return tuple(name for name in self._streams["right"].columns if name not in self._keys.values())
+
+    @staticmethod
+    def _named(side: SideName, name: str, others: tuple[str, ...]) -> str:
+        # Spark does not tell `id` from `ID`.
+        return f"{side}_{name}" if name.lower() in {other.lower() for other in others} else name
+
+
+def selected_columns(
+    pair: PairColumns, selected: Mapping[str, str], types: Mapping[str, str | None]
+) -> Iterator[ColumnSpec]:
+    """What is selected, with the `types` of its columns."""
+    for name, sql in selected.items():
+        of = dict.fromkeys(one for column in sorted(names_in(sql)) for one in pair.of[column])
+        yield ColumnSpec(name, "" if is_column(sql, name) else f"`{sql}`.", types[name], tuple(of))
+
+
+def _added_columns(streams: int) -> Iterator[ColumnSpec]:
+    """What every row of a join has beside its own columns, of so many streams."""
+    brought = "Number of the step that brought it" if streams > 1 else "Number of the batch with which it came"
+    yield ColumnSpec(LEFT_AT, "Event time of the left row.", "timestamp")
+    yield ColumnSpec(RIGHT_AT, "Event time of the right row.", "timestamp")
+    yield ColumnSpec("_at", "Event time: the later one of both.", "timestamp")
+    yield ColumnSpec("_watermark", "The stamp: the later one of both rows.", "timestamp")
+    yield ColumnSpec("_batch", f"{brought}, in the table's own sequence.", "bigint")
+    yield ColumnSpec(ORIGIN, "Where the sources had the left and the right row.", "struct")
+    yield ColumnSpec("_written_at", "When it was written.", "timestamp")
+    yield ColumnSpec(DAY, "Date of the event time, UTC.", "date")
+
+
+def _late_columns(streams: tuple[Stream, ...]) -> Iterator[ColumnSpec]:
+    """The columns of the late rows of a join of `streams`, each of which has columns of its own."""
+    yield ColumnSpec("stream", "Whose row it is.", "string")
+    yield ColumnSpec("_at", "Event time.", "timestamp", tuple((each.name, each.event_time) for each in streams))
+    yield ColumnSpec(
+        "_watermark", "The stamp: the watermark that was in force when the row's batch was read.", "timestamp"
+    )
+    yield ColumnSpec("_batch", "Number of the batch that brought the row, in its log's own sequence.", "bigint")
+    of = tuple((each.name, name) for each in streams for name in each.columns)
+    yield ColumnSpec("row", "The row, as JSON.", "string", of)

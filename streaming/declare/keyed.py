@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from streaming.base import AT, MICROSECOND, FrozenMapping, arrow_schema, check_name, check_type, interval
+from streaming.base import (
+    AT,
+    BATCH,
+    DAY,
+    MICROSECOND,
+    RETRACTED,
+    STAMP,
+    WRITTEN_AT,
+    FrozenMapping,
+    arrow_schema,
+    check_name,
+    check_type,
+    columns_of,
+    interval,
+)
 from streaming.declare.callables import described
-from streaming.declare.columns import ColumnSpec
+from streaming.declare.columns import ColumnSpec, key_columns
 from streaming.declare.keyed_checks import (
     check_choices,
     check_connected,
@@ -22,17 +36,30 @@ from streaming.declare.keyed_checks import (
     check_rules,
     check_state,
 )
-from streaming.declare.keyed_columns import corrected_columns, current_columns, keyed_columns, late_columns
-from streaming.declare.on_error import OnError
-from streaming.declare.operator import Operator, TableSpec
+from streaming.declare.operator import (
+    CORRECTIONS,
+    CURRENT,
+    FAILED,
+    FIRST,
+    LATE,
+    STATE,
+    OnError,
+    Operator,
+    TableSpec,
+    corrections_of,
+)
 from streaming.declare.pinned import Pinned
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, FIRST, LATE, STATE, corrections_of
 
 FAILED_COLUMNS = "error string, timer string, row string, state string"
 """What is kept of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""
 
 Order = Literal["arrival", "event"]
+_AT = "Event time of the row, or the time for which the timer was set."
+
+
+SESSION_START, REPLACES_FROM, REPLACES_UNTIL = "_session_start", "_replaces_from", "_replaces_until"
+"""Columns of a correction: when the activity session begins, and for which results of the key its rows stand."""
 
 
 def micros(text: str) -> int:
@@ -182,15 +209,15 @@ class Keyed(Operator):
         """Keys, `_at`, what is emitted, and when it was written; none of its state, which is for the function."""
         emitted = self._emitted
         if suffix in emitted:
-            return keyed_columns(self.streams, self.by, emitted[suffix])
+            return _keyed_columns(self.streams, self.by, emitted[suffix])
         if suffix == LATE and self.tells_late:
-            return late_columns(self.streams)
+            return _late_columns(self.streams)
         if not self.corrected:
             return ()
         if suffix == CURRENT:
-            return current_columns(self.streams, self.by, self.result)
+            return _current_columns(self.streams, self.by, self.result)
         corrected = {corrections_of(to): ddl for to, ddl in emitted.items()}.get(suffix)
-        return () if corrected is None else corrected_columns(self.streams, self.by, corrected)
+        return () if corrected is None else _corrected_columns(self.streams, self.by, corrected)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -247,3 +274,70 @@ class Keyed(Operator):
         """The same as DDL."""
         failed = {FAILED: FAILED_COLUMNS} if self.diverts else {}
         return {"": self.result, **self.sides, **failed}
+
+
+def through_column(streams: Sequence[Stream], stream: Stream) -> str:
+    """The column of a correction that tells up to which batch of the stream rows are counted."""
+    return "_through_batch" if len(streams) == 1 else f"_through_{stream.name}"
+
+
+def _keyed_columns(streams: Sequence[Stream], by: tuple[str, ...], emitted: str) -> tuple[ColumnSpec, ...]:
+    """Keys, what is emitted (as Spark DDL), and what the platform adds.
+
+    A function is handed whole rows and keeps state of earlier ones, so that each value may follow from every column.
+    """
+    written = ColumnSpec(WRITTEN_AT, "When the row was written; a later step has a later one.", "timestamp")
+    return _with_results(streams, by, emitted, written)
+
+
+def _current_columns(streams: Sequence[Stream], by: tuple[str, ...], emitted: str) -> tuple[ColumnSpec, ...]:
+    """The same of what is current."""
+    corrected = ColumnSpec("_corrected", "Whether a correction stands for the first results.", "boolean")
+    return _with_results(streams, by, emitted, corrected)
+
+
+def _corrected_columns(streams: Sequence[Stream], by: tuple[str, ...], emitted: str) -> tuple[ColumnSpec, ...]:
+    """The same of corrections."""
+    return _with_results(
+        streams,
+        by,
+        emitted,
+        ColumnSpec(SESSION_START, "Time of the first row of the key's activity session.", "timestamp"),
+        ColumnSpec(REPLACES_FROM, "From when on results of the key are replaced: its first late row.", "timestamp"),
+        ColumnSpec(REPLACES_UNTIL, "Until when, exclusive: the session's end, or how far it is.", "timestamp"),
+        ColumnSpec("_late_rows", "How many rows of the session came late.", "bigint"),
+        ColumnSpec(RETRACTED, "Whether nothing stands for what is replaced, so that there are no values.", "boolean"),
+        *(
+            ColumnSpec(through_column(streams, each), f"Batch of {each.name} up to which rows are counted.", "bigint")
+            for each in streams
+        ),
+        ColumnSpec("_corrected_at", "When the correction was computed.", "timestamp"),
+    )
+
+
+def _late_columns(streams: Sequence[Stream]) -> tuple[ColumnSpec, ...]:
+    """The columns of late rows: those of all streams, null where a row's own has no such column."""
+    named = dict.fromkeys(name for stream in streams for name in stream.columns)
+    return (
+        ColumnSpec("_stream", "Whose row it is.", "string"),
+        ColumnSpec(AT, "Event time.", "timestamp", tuple((each.name, each.event_time) for each in streams)),
+        ColumnSpec(STAMP, "The stamp: the watermark that was in force when the row's batch was read.", "timestamp"),
+        ColumnSpec(BATCH, "Number of the batch that brought the row, in its log's own sequence.", "bigint"),
+        *(
+            ColumnSpec(name, "As it came.", None, tuple((each.name, name) for each in streams if name in each.columns))
+            for name in named
+        ),
+    )
+
+
+def _with_results(
+    streams: Sequence[Stream], by: tuple[str, ...], emitted: str, *added: ColumnSpec
+) -> tuple[ColumnSpec, ...]:
+    everything = tuple((stream.name, name) for stream in streams for name in stream.columns)
+    return (
+        *key_columns(streams[0], by),
+        ColumnSpec(AT, _AT, "timestamp", everything),
+        *(ColumnSpec(each.name, each.comment, each.type, everything) for each in columns_of(emitted)),
+        *added,
+        ColumnSpec(DAY, "Date of _at, UTC.", "date", everything),
+    )

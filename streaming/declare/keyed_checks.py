@@ -19,7 +19,7 @@ from streaming.base import (
 )
 from streaming.declare.callables import check_callable
 from streaming.declare.condition_rule import ConditionRule
-from streaming.declare.on_error import ON_ERROR
+from streaming.declare.operator import ON_ERROR
 from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys
 

@@ -7,10 +7,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
+from streaming.base import check_choice
 from streaming.declare.columns import ColumnSpec
-from streaming.declare.on_error import OnError
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import FAILED
+
+CORRECTIONS, UPDATES, OPEN, LATE, STATE = "corrections", "updates", "open", "late", "state"
+"""Corrections, updates and open windows of a view, late rows (a read), and what an operator keeps between two steps."""
+
+CURRENT = "current"
+"""Current results, which are a read of those tables that hold results."""
+
+FIRST = "first"
+"""First results, which are the operator's own table."""
+
+PENDING = "pending"
+"""Rows of an enrichment that wait for an answer."""
+
+FAILED = "failed"
+"""What an operator cannot be computed for (rows, pairs, windows), or rows that a lookup did not answer."""
+
+UNMATCHED = "unmatched"
+"""Rows of a join that had no partner in time."""
+OnError = Literal["pause", "side"]
+"""`pause`: the operator pauses, alone, until its declaration is corrected. `side`: the row goes to the side output
+`failed` with the error, and everything else is as if it had never come."""
+
+ON_ERROR = ("pause", "side")
 
 
 @dataclass(frozen=True)
@@ -152,3 +174,17 @@ class Operator(ABC):
     def table_name(self, suffix: str = "") -> str:
         """The name of the table with this suffix."""
         return f"{self.name}_{suffix}" if suffix else self.name
+
+
+def corrections_of(output: str) -> str:
+    """The suffix of the corrections of an output: of the results ("") CORRECTIONS."""
+    return f"{output}_{CORRECTIONS}" if output else CORRECTIONS
+
+
+def check_on_error(kind: str, name: str, on_error: object) -> None:
+    """Refuse a word that is none of the two.
+
+    Raises:
+        DeclarationError: with the two.
+    """
+    check_choice("on_error", on_error, f"of {kind} {name!r}", ON_ERROR)

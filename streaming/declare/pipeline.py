@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from streaming.base import DeclarationError, check_name, check_type, interval
 from streaming.declare.delivery import Delivery
-from streaming.declare.folders import check_folder
 from streaming.declare.limits import Limits
 from streaming.declare.operator import Operator
 from streaming.declare.receiver import Receiver
 from streaming.declare.restarts import ExponentialBackoff, RestartStrategy
-from streaming.declare.stream import Stream
+from streaming.declare.stream import Stream, check_folder
 from streaming.declare.windowed import Windowed
 
 _TAKEN = ("log", "batches", "dropped", "source", "rejected", "late", "progress", "trend")

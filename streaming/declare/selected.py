@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from streaming.base import (
+    DAY,
     INGESTED_AT,
     ORIGIN,
     DeclarationError,
     FrozenMapping,
     Types,
     check_column_name,
+    check_condition,
+    check_kind,
+    check_mapping,
     check_name,
+    check_tuple,
+    check_type,
+    check_value,
     columns_of,
     interval,
 )
-from streaming.declare.columns import ColumnSpec
+from streaming.declare.columns import ColumnSpec, read_from_log
 from streaming.declare.functions import RowFunction
-from streaming.declare.on_error import OnError, check_on_error
-from streaming.declare.operator import Operator, TableSpec
-from streaming.declare.selected_checks import check_selected_types, check_side, check_side_names
-from streaming.declare.selected_columns import added_columns, failed_columns, function_columns, side_columns
-from streaming.declare.side import Side
+from streaming.declare.operator import FAILED, OnError, Operator, TableSpec, check_on_error
+from streaming.declare.side import Side, is_column
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import FAILED
+
+ELEMENT = "_element"
+"""The column that numbers the rows which come of one row of the log, from 0 on."""
+
+_IN_LOG = "Number of the batch that brought the row, in the log's own sequence."
+_IN_TABLE = "Number of the step that brought the row, in the table's own sequence."
+_TAKEN = ("current", "log", "clock", "rejected", "next")
+"""What is shown of any operator under these names, and where its tables are built anew."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +77,11 @@ class Selected(Operator):
 
     def __post_init__(self) -> None:
         check_name(self.kind_name, self.name)
-        check_selected_types(vars(self))
+        _check_selected_types(vars(self))
         object.__setattr__(self, "sides", FrozenMapping(self.sides))
         for name in ("select", "explode"):
             object.__setattr__(self, name, getattr(self.outputs[""], name))
-        check_side_names(self.name, self.sides)
+        _check_side_names(self.name, self.sides)
         check_on_error(self.kind_name, self.name, self.on_error)
         if self.diverts and FAILED in self.sides:
             raise DeclarationError(
@@ -146,15 +157,15 @@ class Selected(Operator):
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
         """What is selected, then where each row is from."""
         if suffix == FAILED and self.diverts:
-            return failed_columns(self.reads)
+            return _failed_columns(self.reads)
         if suffix not in self.outputs:
             return ()
         side = self.outputs[suffix]
         if suffix == "" and self.function is not None:
-            values = function_columns(self.reads, side, self.function)
+            values = _function_columns(self.reads, side, self.function)
         else:
             values = side_columns(self.reads, side, self.types[suffix])
-        return (*values, *added_columns(len(self.reads), self.makes_many(suffix)))
+        return (*values, *_added_columns(len(self.reads), self.makes_many(suffix)))
 
     def makes_many(self, suffix: str) -> bool:
         """Whether a row of the log may become several in this output."""
@@ -182,3 +193,124 @@ def _only(types: Any) -> str | None:
     """The type that all of them are; None where they differ."""
     kinds = set(types)
     return kinds.pop() if len(kinds) == 1 else None
+
+
+def side_columns(streams: Sequence[Stream], side: Side, types: Mapping[str, str | None]) -> Iterator[ColumnSpec]:
+    """What is selected for an output, with the `types` of its columns."""
+    for name, sql in side.selected(streams[0].columns).items():
+        of = tuple(one for stream in streams for one in _read(stream, side, sql))
+        yield ColumnSpec(name, "" if is_column(sql, name) else f"`{sql}`.", types[name], of)
+
+
+def _function_columns(streams: Sequence[Stream], side: Side, function: RowFunction) -> Iterator[ColumnSpec]:
+    """What a function returns: it is handed whole rows, so that each column may follow from all that is selected."""
+    selected = side.selected(streams[0].columns).values()
+    of = tuple(dict.fromkeys(one for stream in streams for sql in selected for one in _read(stream, side, sql)))
+    for column in columns_of(function.returns):
+        yield ColumnSpec(column.name, f"Result of `{function.name}`. {column.comment}".strip(), column.type, of)
+
+
+def _failed_columns(streams: Sequence[Stream]) -> tuple[ColumnSpec, ...]:
+    """Why a row cannot be computed, the row, and where it is from."""
+    columns = tuple((stream.name, name) for stream in streams for name in stream.columns)
+    return (
+        ColumnSpec("error", "What cannot be computed of the row, or what the function raised.", "string"),
+        ColumnSpec("row", "The columns of the stream, as JSON.", "string", columns),
+        *_added_columns(len(streams), makes_many=False),
+    )
+
+
+def _added_columns(streams: int, makes_many: bool) -> Iterator[ColumnSpec]:
+    """Where a row is from, of so many streams; `makes_many`: a row of the log may become several."""
+    yield ColumnSpec("_at", "Event time of the row.", "timestamp")
+    yield ColumnSpec("_batch", _IN_LOG if streams == 1 else _IN_TABLE, "bigint")
+    yield ColumnSpec(ORIGIN, "Where the row's source had it.", "struct")
+    if makes_many:
+        yield ColumnSpec(ELEMENT, "Number of the row among those that come of one row of the log.", "int")
+    yield ColumnSpec("_written_at", "When the row was written.", "timestamp")
+    yield ColumnSpec(DAY, "Date of the event time, UTC.", "date")
+
+
+def _read(stream: Stream, side: Side, sql: str) -> tuple[tuple[str, str], ...]:
+    """The columns of the stream's log that follow from SQL which may read an element of an exploded array."""
+    element = (stream.name, side.element)
+    read = read_from_log(stream, sql)
+    if side.explode is None or element not in read:
+        return read
+    array = read_from_log(stream, *side.explode.values())
+    return tuple(dict.fromkeys((*array, *(one for one in read if one != element))))
+
+
+def _check_selected_types(given: Mapping[str, object]) -> None:
+    """Refuse a value of another type than a selection asks for; `given` holds its fields by name.
+
+    Raises:
+        DeclarationError: with the value, and what to write.
+    """
+    of, advice = f"of selection {given['name']!r}", "the stream that it reads, or a tuple of several"
+    check_type(f"of= {of}", given["of"], (Stream, tuple), advice)
+    if isinstance(given["of"], tuple):
+        check_tuple(f"of= {of}", given["of"], Stream, advice)
+        if not given["of"]:
+            raise DeclarationError(f"of= {of} is empty; write {advice}.")
+    check_mapping(f"sides {of}", given["sides"], Side, "a dict such as {'large': Side(where='n > 1000')}")
+    if given["function"] is not None:
+        check_type(f"function {of}", given["function"], RowFunction, "RowFunction(apply, returns='n bigint')")
+
+
+def _check_side_names(name: str, sides: Mapping[str, Side]) -> None:
+    """Refuse a side output with a name that means something else.
+
+    Raises:
+        DeclarationError: with the names that are taken.
+    """
+    for side in sides:
+        check_name("side output", side)
+        if side in _TAKEN:
+            raise DeclarationError(
+                f"side output {side!r} of selection {name!r} has a name that is taken ({', '.join(_TAKEN)}); rename it."
+            )
+
+
+def check_side(what: str, side: Side, types: Types, added: Types) -> dict[str, str | None]:
+    """Refuse an output that reads what there is not; returns the Spark types of its columns, None where not known.
+
+    `types` are the columns of the stream, `added` those of the log that SQL may read as well.
+
+    Raises:
+        DeclarationError: with the expression, and what to write.
+    """
+    readable: dict[str, str | None] = {**types, **added, **_exploded(what, side, {**types, **added})}
+    if side.where is not None:
+        check_condition(f"where of {what}", side.where, readable)
+    columns = "a tuple of columns, or a dict from name to SQL, such as {'twice': 'n * 2'}"
+    if isinstance(side.select, Mapping):
+        check_mapping(f"select of {what}", side.select, str, columns)
+    elif side.select is not None:
+        check_tuple(f"select of {what}", side.select, str, columns)
+    if side.select is not None and not side.select:
+        raise DeclarationError(f"select of {what} names no column; leave it out to keep all.")
+    selected = side.selected(tuple(types))
+    for name in selected:
+        check_column_name(name)
+    lower = [name.lower() for name in (side.select or ())]
+    if repeated := sorted({name for name in lower if lower.count(name) > 1}):
+        raise DeclarationError(f"select of {what} has {', '.join(map(repr, repeated))} twice; name each column once.")
+    return {name: check_value(f"column {name!r} of {what}", sql, readable) for name, sql in selected.items()}
+
+
+def _exploded(what: str, side: Side, readable: Types) -> dict[str, str | None]:
+    """The name of an element, with its type."""
+    if side.explode is None:
+        return {}
+    advice = "a dict of one name and the SQL of an array, such as {'word': \"split(text, ' ')\"}"
+    check_mapping(f"explode of {what}", side.explode, str, advice)
+    if len(side.explode) != 1:
+        raise DeclarationError(f"explode of {what} has {len(side.explode)} entries; write {advice}.")
+    ((name, sql),) = side.explode.items()
+    check_column_name(name)
+    if name.lower() in {column.lower() for column in readable}:
+        raise DeclarationError(f"explode of {what} names its elements {name!r}, which is a column already; rename it.")
+    check_kind(f"explode of {what}", sql, readable, "array", advice)
+    array = check_value(f"explode of {what}", sql, readable) or ""
+    return {name: array[len("array<") : -1] if array.startswith("array<") else None}

@@ -15,6 +15,7 @@ from streaming.base import (
     check_column_name,
     check_condition,
     check_mapping,
+    check_name,
     check_tuple,
     check_type,
     check_value,
@@ -22,10 +23,11 @@ from streaming.base import (
     names_in,
 )
 from streaming.clocks import Clock
-from streaming.declare.folders import check_folder
 from streaming.declare.rule import Rule
 from streaming.formats import Format
 from streaming.sources import Source
+
+_KEPT = ("landing", "reports", "quality")
 
 
 @dataclass(frozen=True)
@@ -127,3 +129,16 @@ def epoch_millis(column: str) -> str:
     """SQL for the timestamp of `column` in milliseconds since the epoch; null outside the years 1 to 9999."""
     (name,) = names_in(column)
     return f"case when {name} between -62135596800000 and 253402300799999 then timestamp_millis({name}) end"
+
+
+def check_folder(what: str, name: str) -> None:
+    """Refuse a `name` that cannot be a folder in the root of the lake.
+
+    Raises:
+        DeclarationError: it is no name, or the lake keeps that folder for itself.
+    """
+    check_name(what, name)
+    if name in _KEPT:
+        raise DeclarationError(
+            f"{name!r} cannot name a {what}: the lake keeps {', '.join(_KEPT)} for itself. Rename it."
+        )

@@ -18,14 +18,20 @@ from streaming.base import (
     check_type,
     interval,
 )
-from streaming.declare.columns import ColumnSpec, log_columns, read_from_log
-from streaming.declare.failed_columns import failed_of_sides
-from streaming.declare.input_side import InputSide
-from streaming.declare.join_keys import check_keys_there, keys_of
-from streaming.declare.on_error import OnError, check_on_error
-from streaming.declare.operator import Operator, TableSpec
+from streaming.declare.columns import ColumnSpec, failed_of_sides, log_columns, read_from_log
+from streaming.declare.join_keys import InputSide, check_keys_there, keys_of
+from streaming.declare.operator import (
+    CORRECTIONS,
+    CURRENT,
+    FAILED,
+    LATE,
+    STATE,
+    OnError,
+    Operator,
+    TableSpec,
+    check_on_error,
+)
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, LATE, STATE
 from streaming.windows import Window
 
 LateRows = Literal["correct", "drop"]

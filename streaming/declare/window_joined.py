@@ -9,9 +9,8 @@ from typing import Any
 
 from streaming.base import FrozenMapping, check_value
 from streaming.declare.columns import ColumnSpec
-from streaming.declare.input_side import JoinKind
-from streaming.declare.joined_checks import check_join_kind, check_select, check_selected_names
-from streaming.declare.joined_columns import PairColumns, selected_columns
+from streaming.declare.join_keys import JoinKind
+from streaming.declare.joined import PairColumns, check_join_kind, check_select, check_selected_names, selected_columns
 from streaming.declare.side import Side
 from streaming.declare.two_sided import TwoSided
 

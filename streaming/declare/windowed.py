@@ -18,14 +18,23 @@ from streaming.base import (
     interval,
 )
 from streaming.declare.aggregates import Aggregate
-from streaming.declare.columns import ColumnSpec, key_columns, log_columns, read_from_log
-from streaming.declare.failed_columns import failed_of_view
+from streaming.declare.columns import ColumnSpec, failed_of_view, key_columns, log_columns, read_from_log
 from streaming.declare.functions import WindowFunction
 from streaming.declare.late_policy import LatePolicy, check_policy
-from streaming.declare.on_error import OnError, check_on_error
-from streaming.declare.operator import Operator, TableSpec
+from streaming.declare.operator import (
+    CORRECTIONS,
+    CURRENT,
+    FAILED,
+    LATE,
+    OPEN,
+    STATE,
+    UPDATES,
+    OnError,
+    Operator,
+    TableSpec,
+    check_on_error,
+)
 from streaming.declare.stream import Stream
-from streaming.declare.suffixes import CORRECTIONS, CURRENT, FAILED, LATE, OPEN, STATE, UPDATES
 from streaming.declare.view_checks import check_keys, check_view_expressions, check_view_types
 from streaming.windows import Window
 

@@ -33,7 +33,7 @@ mean_by_second = Windowed(
 
 per_second = Windowed(
     name="per_second",
-    description="Readings of all sensors; a second without any is an outage (see streaming.views.empty_windows).",
+    description="Readings of all sensors; a second without any is an outage (see streaming.views.results).",
     of=arrivals,
     window=Tumbling("1 second"),
     aggregates={"readings": agg.count()},

@@ -1,11 +1,10 @@
 """Functions with state and timers per key, as folds over the log whose state is a table."""
 
-from streaming.keyed.corrections import read_corrections
+from streaming.keyed.corrections import current_results, read_corrections
 from streaming.keyed.count_windows import count_window
-from streaming.keyed.current import current_results
 from streaming.keyed.fold import Fold
 from streaming.keyed.key import FOREVER, NEVER, Key, Output
-from streaming.keyed.late_sessions import TimedRow, late_sessions
+from streaming.keyed.late import TimedRow, late_sessions
 from streaming.keyed.latest import latest
 from streaming.keyed.library import (
     CountEvictor,

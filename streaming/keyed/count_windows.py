@@ -8,8 +8,8 @@ from typing import Any
 
 from streaming.base import check_number, check_type
 from streaming.declare import Keyed, OnError, Stream, micros
-from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
+from streaming.keyed.schemas import type_of
 
 _EXPIRE = "expire"
 EXPIRED = "expired"

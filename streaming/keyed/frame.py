@@ -16,7 +16,7 @@ from streaming.declare import Keyed, Stream
 from streaming.keyed.buckets import Buckets
 from streaming.keyed.partition import BATCH, MATCHING, ORIGIN, STAMP, STREAM, TIME, key_column, value_column
 from streaming.keyed.rules import PinnedRules
-from streaming.keyed.state_columns import HASH
+from streaming.keyed.state_table import HASH
 from streaming.log import LogFiles
 from streaming.spark import guarded
 

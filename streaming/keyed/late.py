@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import reduce
+from itertools import islice, repeat
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, STAMP, literal
+from streaming.base import AT, BATCH, MICROSECOND, STAMP, literal, python_values
 from streaming.declare import Keyed
 from streaming.keyed.frame import is_on_time
-from streaming.keyed.late_sessions import LateSessionsOf
 from streaming.keyed.partition import STREAM, TIME, key_column
 from streaming.keyed.schemas import key_schema, spark_schema
 from streaming.lake import Lake
@@ -20,6 +23,15 @@ from streaming.log import read_log, valid
 from streaming.spark import lenient_session
 
 _IS_LATE = "_is_late"
+START, FIRST_LATE, END, LATE_ROWS = "_start", "_first_late", "_end", "_late_rows"
+"""Columns of a session: when it begins, its first late row, when it has ended; per day and stream, what came late."""
+
+_LATE_ENTRY = pa.struct([("day", pa.int32()), ("stream", pa.int32()), ("batch", pa.int64()), ("rows", pa.int64())])
+"""Late rows of a session: their day since the epoch, their stream, their newest batch, and how many they are."""
+
+_TIME = pa.timestamp("us", "UTC")
+_DAY = timedelta(days=1) // MICROSECOND
+_SESSIONS_AT_ONCE = 10_000
 
 
 def logs_of(spark: SparkSession, lake: Lake, keyed: Keyed) -> dict[str, DataFrame]:
@@ -60,7 +72,7 @@ def passed(
 
 
 def sessions_with_late_rows(keyed: Keyed, rows: Mapping[str, DataFrame]) -> DataFrame:
-    """The activity sessions of these `rows`, by stream, that have late ones: the columns of `LateSessionsOf`."""
+    """The activity sessions of these `rows`, by stream, that have late ones: the columns of `_LateSessionsOf`."""
     assert keyed.idle_micros is not None
     names = [key_column(place) for place in range(len(keyed.by))]
     timed = reduce(DataFrame.unionByName, [_timed(keyed, place, rows) for place in range(len(keyed.streams))])
@@ -72,7 +84,7 @@ def sessions_with_late_rows(keyed: Keyed, rows: Mapping[str, DataFrame]) -> Data
     else:
         timed = timed.repartition(1)
     keys = key_schema(keyed, rows[keyed.streams[0].name])
-    task = LateSessionsOf(keyed.idle_micros, keys)
+    task = _LateSessionsOf(keyed.idle_micros, keys)
     ordered = timed.sortWithinPartitions(*names, TIME).select(*names, TIME, _IS_LATE, STREAM, BATCH)
     return ordered.mapInArrow(task, spark_schema(task.schema, partitioned=False))
 
@@ -86,3 +98,91 @@ def _timed(keyed: Keyed, place: int, rows: Mapping[str, DataFrame]) -> DataFrame
         F.lit(place).alias(STREAM),
         BATCH,
     )
+
+
+class TimedRow(NamedTuple):
+    """What is to be known of a row: its key, its event time, whether it is late, its stream's place, its batch."""
+
+    key: tuple[Any, ...]
+    at: int
+    is_late: bool
+    of: int = 0
+    batch: int = 0
+
+
+@dataclass
+class _LateSession:
+    """A session of a key with late rows, in microseconds: those of its rows are in [start, end), `idle` before `end`.
+
+    `late`: by day since the epoch and place of the stream, how many rows came late, and the newest batch of them.
+    """
+
+    key: tuple[Any, ...]
+    start: int
+    first_late: int
+    end: int
+    late: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+
+    def replaces(self, at: int) -> bool:
+        """Whether results of this time are others with the late rows than without them."""
+        return self.first_late <= at < self.end
+
+
+def late_sessions(idle: int, rows: Iterable[TimedRow]) -> Iterator[_LateSession]:
+    """The sessions with late rows, of rows sorted by key and time."""
+    key: tuple[Any, ...] | None = None
+    start = last = 0
+    session: _LateSession | None = None
+    for row in rows:
+        if row.key != key or row.at - last >= idle:
+            if session is not None:
+                yield session
+            key, start, session = row.key, row.at, None
+        last = row.at
+        if row.is_late:
+            session = session or _LateSession(row.key, start, row.at, row.at)
+            place = (row.at // _DAY, row.of)
+            count, newest = session.late.get(place, (0, row.batch))
+            session.late[place] = (count + 1, max(newest, row.batch))
+        if session is not None:
+            session.end = row.at + idle
+    if session is not None:
+        yield session
+
+
+@dataclass(frozen=True)
+class _LateSessionsOf:
+    """The same of a Spark partition whose columns are the keys, and then those of a `TimedRow`; `keys` are theirs."""
+
+    idle: int
+    keys: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of what it gives: keys, the bounds, and what came late."""
+        bounds = ((name, _TIME) for name in (START, FIRST_LATE, END))
+        return pa.schema([*self.keys, *(pa.field(*each) for each in bounds), (LATE_ROWS, pa.list_(_LATE_ENTRY))])
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sessions = late_sessions(self.idle, self._rows(batches))
+        while rows := [_values(session) for session in islice(sessions, _SESSIONS_AT_ONCE)]:
+            columns = zip(zip(*rows, strict=True), self.schema, strict=True)
+            arrays = [pa.array(values, each.type) for values, each in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[TimedRow]:
+        keys = len(self.keys)
+        for batch in batches:
+            lists = [python_values(column) for column in batch.columns]
+            of_keys = zip(*lists[:keys], strict=True) if keys else repeat(())
+            # The values of no keys are endless.
+            for key, *row in zip(of_keys, *lists[keys:], strict=False):
+                yield TimedRow(key, *row)
+
+
+def _values(session: _LateSession) -> tuple[Any, ...]:
+    entries = [
+        {"day": day, "stream": of, "batch": newest, "rows": count}
+        for (day, of), (count, newest) in session.late.items()
+    ]
+    return (*session.key, session.start, session.first_late, session.end, entries)

@@ -7,8 +7,8 @@ from typing import Any
 
 from streaming.base import check_type
 from streaming.declare import Keyed, OnError, Stream
-from streaming.keyed.columns import ddl, row_types, struct_of
 from streaming.keyed.key import Key
+from streaming.keyed.schemas import ddl, row_types, struct_of
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,13 @@ from pyspark.sql import functions as F
 from streaming.base import AT, DAY, WRITTEN_AT, ViewError, literal, optional_micros, to_micros
 from streaming.declare import CORRECTIONS, STATE, Keyed, corrections_of
 from streaming.keyed.control import rules_of_logs
-from streaming.keyed.corrections import pinned_rules, read_corrections
-from streaming.keyed.corrections_plan import pending
-from streaming.keyed.current import current_results
+from streaming.keyed.corrections import DayReplay, current_results, pending, pinned_rules, read_corrections, replayed
 from streaming.keyed.frame import in_order, is_on_time
 from streaming.keyed.key import NEVER
 from streaming.keyed.late import passed
 from streaming.keyed.migration import later_outputs, migrations_of
 from streaming.keyed.partition import BATCH
 from streaming.keyed.reached import Reached
-from streaming.keyed.replacements import DayReplay, replayed
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.schemas import spark_schema, table_schemas
 from streaming.keyed.tasks import RowsOf

@@ -33,8 +33,7 @@ from streaming.keyed.frame import hash_of, in_buckets
 from streaming.keyed.reached import Reached
 from streaming.keyed.schemas import spark_schema
 from streaming.keyed.source_text import SOURCE, source_number
-from streaming.keyed.state_columns import DUE, HASH, TIMERS
-from streaming.keyed.state_table import BUCKETS
+from streaming.keyed.state_table import BUCKETS, DUE, HASH, TIMERS
 from streaming.keyed.tasks import REPORT, WRITTEN, BucketFile
 from streaming.lake import Lake
 from streaming.operators import Outputs, declaration_properties, recorded_declaration

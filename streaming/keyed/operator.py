@@ -14,16 +14,14 @@ from streaming.base import AT, WRITTEN_AT, ViewError, counted, from_micros, lite
 from streaming.clocks import latest
 from streaming.declare import CORRECTIONS, CURRENT, FIRST, LATE, STATE, Keyed, Pinned, Stream, corrections_of
 from streaming.keyed.compatible import counts_as
-from streaming.keyed.corrections import correct, read_corrections
-from streaming.keyed.corrections_plan import plan
-from streaming.keyed.current import current_results
+from streaming.keyed.corrections import correct, current_results, plan, read_corrections
 from streaming.keyed.frame import is_on_time
 from streaming.keyed.late import late_rows, logs_of
 from streaming.keyed.laws import audit_keyed
 from streaming.keyed.migration import check_whole, later_outputs, migrations_of
 from streaming.keyed.reached import Reached
 from streaming.keyed.source_text import changed_text
-from streaming.keyed.state_columns import DUE, TIMERS
+from streaming.keyed.state_table import DUE, TIMERS
 from streaming.keyed.steps import KeyedSteps
 from streaming.lake import Lake
 from streaming.log import OperatorCounts, head, read_log, require_log, valid

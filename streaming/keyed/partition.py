@@ -17,7 +17,7 @@ from streaming.keyed.fold import Fold, Kept
 from streaming.keyed.key import NEVER, Key, Output
 from streaming.keyed.rows import row_class
 from streaming.keyed.rules import PinnedRules
-from streaming.keyed.stored import OpenBucket, StoredKey, StoredState
+from streaming.keyed.state_table import OpenBucket, StoredKey, StoredState
 
 TIME, STAMP, BATCH, STREAM, ORIGIN = "_time", "_stamp", "_batch", "_stream", "_origin"
 MATCHING = "_matching"

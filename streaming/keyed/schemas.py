@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from streaming.base import AT, DAY, WRITTEN_AT
-from streaming.declare import STATE, Keyed
-from streaming.keyed.state_columns import DUE, HASH, TIMERS
+from streaming.base import AT, DAY, WRITTEN_AT, DeclarationError
+from streaming.declare import STATE, Keyed, Stream
+from streaming.keyed.state_table import DUE, HASH, TIMERS
 
 _TIME = pa.timestamp("us", "UTC")
 
@@ -43,3 +45,44 @@ def spark_schema(schema: pa.Schema, partitioned: bool) -> StructType:
     """The columns as Spark knows them, with the day where the table is partitioned by it."""
     day = [pa.field(DAY, pa.date32())] if partitioned else []
     return from_arrow_schema(pa.schema([*schema, *day]), prefer_timestamp_ntz=True)
+
+
+def type_of(what: str, of: Stream, column: str) -> str:
+    """The Spark type in which values of a column are kept.
+
+    Raises:
+        DeclarationError: there is no such column, or its type is not known; the text names those whose types are.
+    """
+    types = _kept_types(of)
+    if column not in types:
+        raise DeclarationError(
+            f"{what} is {column!r}, which is no column of stream {of.name!r} whose type is known; these are: "
+            f"{', '.join(types)}. Derive it with a cast, such as cast(... as double)."
+        )
+    return types[column]
+
+
+def row_types(what: str, of: Stream, by: tuple[str, ...]) -> dict[str, str]:
+    """The columns of a whole row but for its key, each with the type in which it is kept.
+
+    Raises:
+        DeclarationError: the type of one is not known.
+    """
+    return {column: type_of(what, of, column) for column in of.columns if column not in by}
+
+
+def _kept_types(of: Stream) -> dict[str, str]:
+    """The columns whose types are known, each with the type in which it is kept."""
+    types = {**of.types, of.event_time: "timestamp"}
+    # A float would be rounded in the state, and is exact as a double.
+    return {name: re.sub(r"\bfloat\b", "double", kind) for name, kind in types.items() if kind is not None}
+
+
+def ddl(types: dict[str, str], prefix: str = "") -> str:
+    """The columns as Spark DDL, each name behind `prefix`."""
+    return ", ".join(f"`{prefix}{name}` {kind}" for name, kind in types.items())
+
+
+def struct_of(types: dict[str, str]) -> str:
+    """The type of a struct of these columns."""
+    return f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in types.items())}>"

@@ -25,8 +25,7 @@ from streaming.keyed.reached import Reached
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.schemas import spark_schema, table_schemas
 from streaming.keyed.source_text import SOURCE, source_number
-from streaming.keyed.state_table import BUCKETS, StateTable
-from streaming.keyed.stored import StoredState
+from streaming.keyed.state_table import BUCKETS, StateTable, StoredState
 from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
 from streaming.log import LogFiles

@@ -16,8 +16,7 @@ from streaming.declare import STATE, Keyed
 from streaming.keyed.key import FOREVER, NEVER
 from streaming.keyed.partition import BucketBegun, Folded, KeysKept, Untouched, fold_partition
 from streaming.keyed.rules import PinnedRules
-from streaming.keyed.state_columns import DUE, HASH, TIMERS
-from streaming.keyed.stored import StoredState
+from streaming.keyed.state_table import DUE, HASH, TIMERS, StoredState
 from streaming.tables import TaskFile, TaskFiles
 
 WRITTEN = (

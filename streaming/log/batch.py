@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
 
-from streaming.base import from_micros, to_micros
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streaming.base import FrozenMapping, from_micros, optional_instant, to_micros
 from streaming.clocks import BatchSummary, Clock, ClockState, clock_from_json
-from streaming.log.pins import Pin, pins_from_json, pins_to_json
+from streaming.declare import Stream
+from streaming.log.unknown import unknown_fields
 from streaming.sources import Memory
+from streaming.spark import guarded, holds
+
+_SHARES_BEFORE = (0.5, 0.05, 0.01)
+"""Of a batch, the share of rows that the source had before each of `Batch.source_times`.
+
+Less the instant of the commit, these are the median, 95th and 99th percentile of latency: what came first waited
+longest.
+"""
+_BESIDE = "_day"
+"""A column that all stamped rows have, as `guarded` asks for."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +128,7 @@ class Batch:
             "end_of_input": self.end_of_input,
             "unknown": self.unknown or {},
             "source": dict(self.source),
-            "pins": pins_to_json(self.pins),
+            "pins": _pins_to_json(self.pins),
             "source_times": None if self.source_times is None else [to_micros(time) for time in self.source_times],
         }
 
@@ -136,9 +150,112 @@ class Batch:
             end_of_input=value.get("end_of_input", False),
             unknown=value.get("unknown") or {},
             source=value.get("source") or {},
-            pins=pins_from_json(value.get("pins") or {}),
+            pins=_pins_from_json(value.get("pins") or {}),
             erased=value.get("erased") or {},
             kept_from=date.fromisoformat(value["kept_from"]) if "kept_from" in value else None,
             after=ClockState.from_json(value["after"]) if "after" in value else ClockState(),
             source_times=None if times is None else tuple(from_micros(time) for time in times),
         )
+
+
+@dataclass(frozen=True)
+class Pin:
+    """How far the log of a control stream was: its `newest` batch, -1 where it had none yet.
+
+    `first` is what the first batch with a pin of that stream said, which holds for all batches before it as well.
+    """
+
+    first: int
+    newest: int
+
+
+NOTHING_PINNED: Mapping[str, int] = FrozenMapping({})
+"""What a stream pins that no operator needs control streams for."""
+
+
+def next_pins(before: Mapping[str, Pin], newest: Mapping[str, int]) -> dict[str, Pin]:
+    """The pins of the next batch, by control stream.
+
+    What nobody asks for any more is carried on, so that each later batch knows what the first one said.
+    """
+    pins = {
+        name: Pin(before[name].first, max(number, before[name].newest)) if name in before else Pin(number, number)
+        for name, number in newest.items()
+    }
+    return {**before, **pins}
+
+
+def _pins_to_json(pins: Mapping[str, Pin]) -> dict[str, list[int]]:
+    """The pins as JSON values."""
+    return {name: [pin.first, pin.newest] for name, pin in pins.items()}
+
+
+def _pins_from_json(value: Mapping[str, list[int]]) -> dict[str, Pin]:
+    """The inverse of `_pins_to_json`."""
+    return {name: Pin(first, newest) for name, (first, newest) in value.items()}
+
+
+def _number_of(condition: Column) -> Column:
+    # `count_if` makes Spark write every row twice more, as it names what it counts.
+    return F.count(F.when(condition, F.lit(1)))
+
+
+def _of_row(count: Column) -> Column:
+    return guarded(count, _BESIDE)["value"]
+
+
+def _greatest(stream: Stream) -> Column:
+    """The greatest event time of the valid rows that move the clock, in microseconds; null where there is none."""
+    valid, moved_by = F.col("_day").isNotNull(), stream.clock.moved_by
+    moves = valid if moved_by is None else valid & holds(F.expr(moved_by), _BESIDE)
+    return F.max(F.when(moves, F.unix_micros(stream.event_time))).alias("greatest")
+
+
+def count_partitions(rows: DataFrame, stream: Stream) -> tuple[dict[str, int], dict[str, datetime | None]]:
+    """Rows per source partition; and the greatest event time that moves the clock, null where none does.
+
+    The second has the partitions with valid rows.
+    """
+    partition = stream.source.partition_of(F.col("_origin")).alias("partition")
+    aggregates = (F.count(F.lit(1)).alias("rows"), F.count("_day").alias("valid"), _greatest(stream))
+    partitions = rows.groupBy(partition).agg(*aggregates).collect()
+    greatest = {row["partition"]: optional_instant(row["greatest"]) for row in partitions if row["valid"]}
+    return {row["partition"]: row["rows"] for row in partitions}, greatest
+
+
+def optional_instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | None:
+    """Microseconds since the epoch as instants."""
+    return None if micros is None else tuple(from_micros(round(entry)) for entry in micros)
+
+
+@dataclass(frozen=True)
+class OperatorCounts:
+    """What the commit of a batch counts for one operator, as columns over stamped rows; both are null for other rows.
+
+    `late`: how many late pairs a row makes; `unassigned`: whether it is in no window; `by`: the same text for
+    declarations that count the same. A row for which the operator's expressions cannot be computed counts as neither:
+    that is for the operator to tell, and must not keep the row from the log.
+    """
+
+    late: Column
+    unassigned: Column
+    by: str
+
+
+def summary_columns(stream: Stream, counts: Mapping[str, OperatorCounts]) -> list[Column]:
+    """What a commit says of its stamped rows, as aggregates.
+
+    `rows`, `rejected`, `greatest`, `source_times` (see `SHARES_BEFORE`), `unknown`, and for each operator in `counts`
+    `late_<operator>` and `unassigned_<operator>`.
+    """
+    valid = F.col("_day").isNotNull()
+    source_time = F.unix_micros(stream.source.time_of(F.col("_origin")))
+    return [
+        F.count(F.lit(1)).alias("rows"),
+        _number_of(~valid).alias("rejected"),
+        _greatest(stream),
+        F.percentile(source_time, F.array(*(F.lit(share) for share in _SHARES_BEFORE))).alias("source_times"),
+        unknown_fields(),
+        *(F.coalesce(F.sum(_of_row(each.late)), F.lit(0)).alias(f"late_{name}") for name, each in counts.items()),
+        *(_number_of(_of_row(each.unassigned)).alias(f"unassigned_{name}") for name, each in counts.items()),
+    ]

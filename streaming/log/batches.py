@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import takewhile
-from typing import Any
+from typing import Any, Literal
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from streaming.base import LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log.archive import archive, archived, archived_through, newest_archived, replace_archived
 from streaming.log.batch import Batch
 from streaming.log.retention import dropped_before, dropped_rows
-from streaming.tables import commits_of, delta, newest_commits
+from streaming.tables import commits_of, delta, newest_commits, storage
+
+_APP = "archive"
+_SCHEMA = pa.schema([("batch", pa.int64()), ("described", pa.string())])
 
 
 def read_batches(lake: Lake, stream: Stream, version: int | None = None) -> list[Batch]:
@@ -68,7 +73,7 @@ def note_erased(lake: Lake, stream: Stream, erasure: str, by_batch: Mapping[int,
     """
     kept = archived(lake, stream)
     erasures = {number: {**kept[number].get("erased", {}), erasure: dict(each)} for number, each in by_batch.items()}
-    replace_archived(lake, stream, {number: {**kept[number], "erased": each} for number, each in erasures.items()})
+    _replace_archived(lake, stream, {number: {**kept[number], "erased": each} for number, each in erasures.items()})
 
 
 def late_numbers(batch: Batch) -> dict[str, int]:
@@ -168,3 +173,109 @@ def _described(commits: Iterable[dict[str, Any]]) -> Iterator[Batch]:
     for commit in commits:
         if isinstance(commit["userMetadata"], dict) and "clock" in commit["userMetadata"]:
             yield Batch.from_json(commit["userMetadata"])
+
+
+def archived(lake: Lake, stream: Stream) -> dict[int, dict[str, Any]]:
+    """Per batch number what its commit said, as JSON values; empty where nothing was archived."""
+    table = delta.open_table(lake.batches(stream))
+    return {} if table is None else _documents(delta.contents(table))
+
+
+def newest_archived(lake: Lake, stream: Stream) -> dict[str, Any] | None:
+    """What the commit of the newest archived batch said, or None where nothing was archived."""
+    table = delta.open_table(lake.batches(stream))
+    number = None if table is None else table.transaction_version(_APP)
+    if table is None or number is None:
+        return None
+    return _documents(delta.contents(table, [("batch", "=", number)]))[number]
+
+
+def archived_through(lake: Lake, stream: Stream) -> int | None:
+    """The newest archived batch, or None where nothing was archived; batches are archived without a gap."""
+    table = delta.open_table(lake.batches(stream))
+    return None if table is None else table.transaction_version(_APP)
+
+
+def archive(lake: Lake, stream: Stream, described: Mapping[int, Mapping[str, Any]]) -> int:
+    """Append those of `described` that are newer than the archive, in one commit; returns how many they were.
+
+    Batches are numbered without a gap, so the newest one says which are there: each is archived once, whenever a
+    process dies.
+
+    Raises:
+        CommitFailedError: another process has archived meanwhile; the next call finds what is left.
+    """
+    uri = storage.location(lake.batches(stream))
+    table = DeltaTable.create(
+        uri,
+        _SCHEMA,
+        mode="ignore",
+        name="batches",
+        description=f"What the commits of the event log of {stream.name} said of their batches",
+        configuration=delta.CONFIGURATION | {"delta.appendOnly": "true"},
+    )
+    newest = table.transaction_version(_APP)
+    new = sorted(number for number in described if newest is None or number > newest)
+    if new:
+        rows = pa.table([new, [json.dumps(described[number]) for number in new]], schema=_SCHEMA)
+        commit = CommitProperties(app_transactions=[Transaction(_APP, new[-1])], max_commit_retries=0)
+        write_deltalake(table, rows, mode="append", commit_properties=commit)
+    return len(new)
+
+
+def _replace_archived(lake: Lake, stream: Stream, described: Mapping[int, Mapping[str, Any]]) -> None:
+    """Put `described` in place of what the archive has of these batches, in one commit."""
+    table = DeltaTable(storage.location(lake.batches(stream)))
+    # Whatever kills this: a table that takes no replacement is made so again by whoever replaces next.
+    table.alter.set_table_properties({"delta.appendOnly": "false"})
+    new = {**archived(lake, stream), **described}
+    rows = pa.table([sorted(new), [json.dumps(new[number]) for number in sorted(new)]], schema=_SCHEMA)
+    write_deltalake(table, rows, mode="overwrite", commit_properties=CommitProperties(max_commit_retries=0))
+    table.alter.set_table_properties({"delta.appendOnly": "true"})
+
+
+def _documents(rows: pa.Table) -> dict[int, dict[str, Any]]:
+    texts = zip(rows["batch"].to_pylist(), rows["described"].to_pylist(), strict=True)
+    return {number: json.loads(text) for number, text in texts}
+
+
+@dataclass(frozen=True)
+class ClockReading:
+    """One batch of the log as the clock sees it.
+
+    `cause`: rows of the source, no row at all, or rejected rows that came back; `stamp`: the watermark in force when
+    the batch was read, and `after` the one that it left behind, null before the first valid row; `greatest`: the
+    greatest event time of the rows that move the clock, null where there is none; `rows`: rows read, `rejected` ones
+    among them; `late`: late pairs per view; `processed_at`: the batch's processing time; `unknown`: rows per field
+    that nobody declared.
+    """
+
+    batch: int
+    cause: Literal["source", "heartbeat", "repair"]
+    stamp: datetime | None
+    after: datetime | None
+    greatest: datetime | None
+    rows: int
+    rejected: int
+    late: Mapping[str, int]
+    processed_at: datetime
+    unknown: Mapping[str, int] = field(default_factory=dict)
+
+
+def clock_history(batches: Iterable[Batch]) -> list[ClockReading]:
+    """One reading per batch, oldest first."""
+    return [
+        ClockReading(
+            batch=batch.number,
+            cause=batch.cause,
+            stamp=batch.state.watermark,
+            after=batch.after.watermark,
+            greatest=max((time for time in batch.summary.greatest.values() if time is not None), default=None),
+            rows=batch.summary.rows,
+            rejected=batch.rejected,
+            late=batch.late or {},
+            processed_at=batch.summary.processed_at,
+            unknown=batch.unknown or {},
+        )
+        for batch in sorted(batches, key=lambda batch: batch.number)
+    ]

@@ -5,16 +5,18 @@ from __future__ import annotations
 from functools import partial
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import INGESTED_AT, ORIGIN, DeclarationError, LogError
 from streaming.declare import Stream
 from streaming.lake import Lake
-from streaming.log.origin import REPAIRS, place
 from streaming.log.retention import check_as_of, dropped_before, dropped_rows
-from streaming.sources import PlacedRows, placed_rows
+from streaming.sources import PlacedRows, Source, placed_rows
 from streaming.tables import delta
+
+REPAIRS = "repairs"
+"""Field of `_origin`: the batch of the rejected row that a row repairs; null for the others."""
 
 
 def read_log(spark: SparkSession, lake: Lake, stream: Stream, version: int | None = None) -> DataFrame:
@@ -87,3 +89,18 @@ def _(of: Stream, lake: Lake, side: str) -> PlacedRows:
 def _dropped(lake: Lake, stream: Stream, log: DeltaTable) -> dict[int, int]:
     """Per batch the valid rows that have left an open log."""
     return {batch: gone["valid"] for batch, gone in dropped_rows(lake, stream, dropped_before(log)).items()}
+
+
+def origin_type(source: Source) -> str:
+    """The type of `_origin` in the log, as Spark DDL."""
+    return f"{source.origin.removesuffix('>')}, {REPAIRS}: bigint>"
+
+
+def with_origin(taken: DataFrame) -> DataFrame:
+    """The rows that a source gives, with the whole `_origin` of each: none of them repairs one."""
+    return taken.withColumn("_origin", F.col("_origin").withField(REPAIRS, F.lit(None).cast("bigint")))
+
+
+def place(origin: Column) -> Column:
+    """What an original and its repair have in common, for use with the batch of the original."""
+    return origin.dropFields(REPAIRS)

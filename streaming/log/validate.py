@@ -42,7 +42,7 @@ from streaming.base import (
 )
 from streaming.declare import ConditionRule, Rule, Stream
 from streaming.formats import UNKNOWN, UNREADABLE, WRONG
-from streaming.log.origin import origin_type
+from streaming.log.read import origin_type
 from streaming.spark import cause_in_words, guarded, lenient_session, named_values, refusal
 
 _WHY_NOT = "_why_not_"

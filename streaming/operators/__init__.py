@@ -12,8 +12,6 @@ from streaming.operators.declaration import (
     has_published,
     recorded_declaration,
 )
-from streaming.operators.filtered import FilterCounts
-from streaming.operators.finding import Finding
 from streaming.operators.generations import (
     GENERATION,
     built_anew,
@@ -26,7 +24,7 @@ from streaming.operators.generations import (
 from streaming.operators.outputs import Outputs
 from streaming.operators.pinned import LogAtVersion, PinnedTables
 from streaming.operators.placed import rows_by_batch
-from streaming.operators.reached import Reached
+from streaming.operators.reached import FilterCounts, Reached
 from streaming.operators.retained import (
     can_be_compared,
     check_can_rebuild,
@@ -35,9 +33,7 @@ from streaming.operators.retained import (
     whole_in,
     whole_since,
 )
-from streaming.operators.runtime import OperatorRuntime, Step, Written, runtime_of
-from streaming.operators.slices import Batches, in_pieces, slices
+from streaming.operators.runtime import Finding, OperatorRuntime, Step, Written, runtime_of
 from streaming.operators.state import StateCleaner, clean_state
-from streaming.operators.step_size import rows_per_step
-from streaming.operators.stepped import SteppedRuntime
+from streaming.operators.stepped import Batches, SteppedRuntime, in_pieces, rows_per_step, slices
 from streaming.operators.switching import make_ready, next_of, ready_generation, remove_next, switch

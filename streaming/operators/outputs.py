@@ -9,7 +9,7 @@ from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.log import batches_after
 from streaming.operators.reached import Reached
-from streaming.operators.slices import Batches, in_pieces
+from streaming.operators.stepped import Batches, in_pieces
 from streaming.tables import delta
 
 At = TypeVar("At", bound=Reached)

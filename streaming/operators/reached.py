@@ -14,11 +14,26 @@ from streaming.clocks import joint_watermark
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.log import Batch, head
-from streaming.operators.filtered import FilterCounts
 from streaming.operators.generations import generation_of
 from streaming.tables import delta
 
 _THROUGH, _WATERMARK, _BATCH, _ROWS_IN, _KEPT = "through.{}", "watermark.{}", "batch", "rows_in", "kept"
+
+
+@dataclass(frozen=True)
+class FilterCounts:
+    """`rows_in` came to the filter, `kept` went through; of a row that is exploded, each element comes to it."""
+
+    rows_in: int = 0
+    kept: int = 0
+
+    @property
+    def removed(self) -> int:
+        """How many did not go through."""
+        return self.rows_in - self.kept
+
+    def __add__(self, other: FilterCounts) -> FilterCounts:
+        return FilterCounts(self.rows_in + other.rows_in, self.kept + other.kept)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from streaming.lake import Lake
 from streaming.log import Batch, OperatorCounts, batches_after
 from streaming.operators.as_of import versions_read
 from streaming.operators.corrected import PendingDay
-from streaming.operators.filtered import FilterCounts
-from streaming.operators.finding import Finding
 from streaming.operators.pinned import LogAtVersion
+from streaming.operators.reached import FilterCounts
 from streaming.tables import delta
 
 
@@ -255,3 +254,25 @@ def runtime_of(operator: Operator, lake: Lake) -> OperatorRuntime:
         f"operator {operator.name!r} is a {type(operator).__name__}, which nothing here can run; register an "
         "OperatorRuntime for that type with `runtime_of.register`."
     )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How one law fares: what was counted (`checked`), how many of them break it, and in words what was compared.
+
+    `advice` says what to do about what breaks it, where that is known. `independent`: what must be was computed by
+    another engine, without the code that computed what is.
+    """
+
+    law: str
+    subject: str
+    checked: int
+    broken: int
+    compared: str
+    advice: str = ""
+    independent: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing breaks the law."""
+        return self.broken == 0

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import zip_longest
 from typing import Generic, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
 from streaming.declare import Operator
 from streaming.lake import Lake
+from streaming.log import Batch
 from streaming.operators.declaration import check_declaration
 from streaming.operators.pinned import PinnedTables
 from streaming.operators.reached import Reached
 from streaming.operators.runtime import OperatorRuntime, Step, Written
-from streaming.operators.slices import Batches
-from streaming.operators.step_size import rows_per_step
 from streaming.tables import delta
+
+Batches = Mapping[str, Sequence[Batch]]
+"""Batches of several logs, by stream."""
+_ROWS_PER_CORE = 1_000_000
+"""Rows of a log that one step takes at most, so that its memory is bounded however far an operator is behind."""
 
 
 class Steps(Protocol):
@@ -93,3 +98,27 @@ class SteppedRuntime(OperatorRuntime, Generic[Of, Stepped]):
         if self._steps is None:
             self._steps = self._begun(spark)
         return self._steps
+
+
+def slices(batches: Sequence[Batch], most_rows: int) -> Iterator[Sequence[Batch]]:
+    """`batches` in order, in pieces of at most `most_rows` rows; a batch with more is a piece of its own."""
+    begin, rows = 0, 0
+    for place, batch in enumerate(batches):
+        if place > begin and rows + batch.summary.rows > most_rows:
+            yield batches[begin:place]
+            begin, rows = place, 0
+        rows += batch.summary.rows
+    if batches:
+        yield batches[begin:]
+
+
+def in_pieces(behind: Batches, most_rows: int) -> Iterator[Batches]:
+    """What is to be followed, in pieces of at most `most_rows` rows of each log."""
+    cut = [slices(batches, most_rows) for batches in behind.values()]
+    for piece in zip_longest(*cut, fillvalue=()):
+        yield dict(zip(behind, piece, strict=True))
+
+
+def rows_per_step(spark: SparkSession) -> int:
+    """The same on all cores of a session."""
+    return _ROWS_PER_CORE * spark.sparkContext.defaultParallelism

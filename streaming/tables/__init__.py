@@ -4,12 +4,19 @@ from streaming.tables import delta, history, s3, storage, swapped
 from streaming.tables.columns import nullable
 from streaming.tables.commit import attempts
 from streaming.tables.copies import copy_files, copy_table
-from streaming.tables.day_partitions import days_of, forget_days
 from streaming.tables.file_index import FileIndex
-from streaming.tables.history import commits_of, newest_commits, numbers_of
+from streaming.tables.history import clean_up, commits_of, newest_commits, numbers_of
 from streaming.tables.listed_files import read_files
-from streaming.tables.log_cleanup import clean_up
-from streaming.tables.rewritten import Split, TakenOut, bounded_columns, take_out, take_out_days, to_be_taken
+from streaming.tables.rewritten import (
+    Split,
+    TakenOut,
+    bounded_columns,
+    days_of,
+    forget_days,
+    take_out,
+    take_out_days,
+    to_be_taken,
+)
 from streaming.tables.storage import location
 from streaming.tables.task_files import TaskFile, TaskFiles
 from streaming.tables.time_ranges import TimeRange, at_most, have_common, merged, moved, occupied, shifted

@@ -22,9 +22,9 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from streaming.base import DAY, RewrittenError
 from streaming.tables.added_files import added_files
 from streaming.tables.columns import added_columns, nullable
+from streaming.tables.history import write_checksum
 from streaming.tables.storage import files_of, location
 from streaming.tables.task_files import TaskFile
-from streaming.tables.version_checksum import write_checksum
 
 _ATTEMPTS = 8
 _MARK = "mark"

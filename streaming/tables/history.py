@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -13,11 +17,12 @@ import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 
 from streaming.tables import delta
-from streaming.tables.storage import files_of
+from streaming.tables.storage import files_of, replace_bytes
 
 _READ_AT_ONCE = 16
 
 Read = TypeVar("Read")
+_ENTRY = re.compile(r"(\d{20})\.(json|crc.*|checkpoint\..*parquet)$")
 
 
 def commit_history(uri: str, limit: int | None = None) -> list[dict[str, Any]]:
@@ -102,3 +107,70 @@ def _commit_of(entries: pa_fs.FileSystem, version: int) -> dict[str, Any] | None
         (json.loads(action)["commitInfo"] for action in actions if action.startswith(b'{"commitInfo"')), {}
     )
     return {**about, "version": version, "userMetadata": json.loads(about.get("userMetadata") or "null")}
+
+
+def clean_up(table: DeltaTable, older_than: datetime, kept: Collection[int] = ()) -> int:
+    """Remove the entries before a checkpoint of the table that are older; returns how many files they were.
+
+    Every version since `older_than`, and since the first of those that are `kept`, stays as it is: readable, and with
+    its commit. As Delta's own clean-up, but that follows a property of the table, after any commit, and asks nobody.
+    """
+    files = files_of(table)
+    entries = _entries(files)
+    commits = {version: info.mtime for version, info in entries if info.path.endswith(".json")}
+    young = [version for version, written in commits.items() if written >= older_than]
+    limit = min([table.version(), *young, *kept])
+    if limit == table.version() and any(version < limit for version in commits):
+        table.create_checkpoint()
+        entries = _entries(files)
+    checkpoints = [version for version, info in entries if info.path.endswith(".checkpoint.parquet")]
+    since = max((version for version in checkpoints if version <= limit), default=0)
+    # The oldest first: what is left is without a gap, whenever this process dies.
+    expired = [info.path for version, info in entries if version < since]
+    for path in expired:
+        files.delete_file(path)
+    return len(expired)
+
+
+def _entries(files: pa_fs.FileSystem) -> list[tuple[int, pa_fs.FileInfo]]:
+    """Commits and checkpoints with their versions, in order."""
+    entries = []
+    for info in files.get_file_info(pa_fs.FileSelector("_delta_log")):
+        match = _ENTRY.match(info.base_name)
+        if match:
+            entries.append((int(match[1]), info))
+    return sorted(entries, key=lambda entry: (entry[0], entry[1].path))
+
+
+def write_checksum(table: DeltaTable) -> None:
+    """Write the checksum of the version that is open, if it can be written: readers can do without it."""
+    path = f"{table.table_uri.rstrip('/')}/_delta_log/{table.version():020}.crc"
+    with suppress(OSError):
+        replace_bytes(path, json.dumps(_checksum(table)).encode(), uuid.uuid4().hex)
+
+
+def _checksum(table: DeltaTable) -> dict[str, Any]:
+    sizes = table.get_add_actions()["size_bytes"].to_pylist()
+    metadata, protocol = table.metadata(), table.protocol()
+    features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
+    return {
+        "tableSizeBytes": sum(sizes),
+        "numFiles": len(sizes),
+        "numMetadata": 1,
+        "numProtocol": 1,
+        "metadata": {
+            "id": str(metadata.id),
+            "name": metadata.name,
+            "description": metadata.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": table.schema().to_json(),
+            "partitionColumns": metadata.partition_columns,
+            "configuration": metadata.configuration,
+            "createdTime": metadata.created_time,
+        },
+        "protocol": {
+            "minReaderVersion": protocol.min_reader_version,
+            "minWriterVersion": protocol.min_writer_version,
+            **{name: sorted(values) for name, values in features.items() if values is not None},
+        },
+    }

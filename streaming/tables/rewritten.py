@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from streaming.base import DAY
 from streaming.tables.added_files import added_files
 from streaming.tables.commit import Mark, attempts, commit_properties, partition_of
+from streaming.tables.delta import open_table
+from streaming.tables.history import write_checksum
 from streaming.tables.listed_files import read_files
 from streaming.tables.storage import location
-from streaming.tables.version_checksum import write_checksum
 
 _FILE = "_file"
 
@@ -170,3 +171,18 @@ def _partitions(table: DeltaTable) -> dict[str, tuple[int, dict[str, str | None]
         texts = (None if day is None else str(day) for day in days)
         files[str(path)] = (int(size), dict(zip(names, texts, strict=True)))
     return files
+
+
+def days_of(uri: str, version: int | None = None) -> set[date]:
+    """The days of which the table has partitions, at one `version` or the newest; none where there is no table."""
+    table = open_table(uri, version)
+    if table is None:
+        return set()
+    days = table.get_add_actions(flatten=True)[f"partition.{DAY}"].to_pylist()
+    return {day for day in days if day is not None}
+
+
+def forget_days(uri: str, before: date) -> None:
+    """Take the partitions of the days `before` out of the table, in one commit; none where there are none."""
+    if any(day < before for day in days_of(uri)):
+        DeltaTable(location(uri)).delete(f"{DAY} < '{before.isoformat()}'")

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from streaming.base import DAY
-from streaming.tables.file_statistics import file_statistics
+from streaming.tables.added_files import file_statistics
 from streaming.tables.storage import make_folder, resolve
 
 

@@ -32,16 +32,14 @@ from streaming.operators import (
 from streaming.spark import as_json
 from streaming.tables import delta
 from streaming.views.corrections import correct, plan, read_corrections
-from streaming.views.current import current_results
-from streaming.views.first_results import read_first
+from streaming.views.current import current_results, read_first
 from streaming.views.functions import ERROR, errors_of
-from streaming.views.kept import kept_of
 from streaming.views.kinds import kind_of
 from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
 from streaming.views.open_windows import OpenWindows, read_open, shown_through
 from streaming.views.panes import can_fold
-from streaming.views.position import Position, check_position
+from streaming.views.position import Position, check_position, kept_of
 from streaming.views.results import (
     aggregate,
     counted_by,

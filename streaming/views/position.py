@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 
 from deltalake import DeltaTable
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType, StructType
 
 from streaming.base import FencedError, ViewError, optional_instant, to_micros
 from streaming.declare import Operator, Windowed
+from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import GENERATION, generation_of
+from streaming.tables import delta
+from streaming.views.results import ROWS, all_rows
 
 _THROUGH, _CLOSED = "through", "closed"
+_KEPT = "tidemark.kept"
 
 
 @dataclass(frozen=True)
@@ -76,3 +85,56 @@ def check_position(view: Windowed, table: DeltaTable | None) -> None:
             f"the tables of view {view.name!r} are of an older version of Tidemark, which kept elsewhere how far they "
             f"are. Build them anew from the log, which stays as it is, with `tidemark rebuild {view.name}`."
         )
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of some rows beside keys and bounds, as named aggregates.
+
+    `of_rows` makes them of rows, `merged` of what was kept of several lots of them. `wholes` are the view's values made
+    of what is kept; empty where that is the rows.
+    """
+
+    of_rows: tuple[Column, ...]
+    merged: tuple[Column, ...]
+    wholes: tuple[Column, ...]
+
+
+def kept_of(view: Windowed, results: StructType) -> Kept:
+    """What a view keeps: the parts of its aggregates, or the rows where they do not tell.
+
+    `results` are the types of its values. They do not tell where the view counts rows once or calls a function, where
+    an aggregate has no parts, and of a decimal that is made of doubles.
+    """
+    parts_suffice = all(
+        each.parts and not (each.in_doubles and isinstance(results[name].dataType, DecimalType))
+        for name, each in view.aggregates.items()
+    )
+    if view.distinct or view.function is not None or not parts_suffice:
+        return Kept((all_rows(view),), (F.flatten(F.collect_list(ROWS)).alias(ROWS),), ())
+    of_rows: list[Column] = []
+    merged: list[Column] = []
+    wholes: list[Column] = []
+    for name, each in view.aggregates.items():
+        names = [f"_{name}_{place}" for place in range(len(each.parts))]
+        for column, part in zip(names, each.parts, strict=True):
+            of_rows.append(F.expr(part.sql).alias(column))
+            merged.append(F.expr(part.merged.format(*names)).alias(column))
+        wholes.append(F.expr(each.whole.format(*names)).cast(results[name].dataType).alias(name))
+    return Kept(tuple(of_rows), tuple(merged), tuple(wholes))
+
+
+def kept_days(table: DeltaTable | None) -> set[date]:
+    """The days that an open table of first results keeps so; none once the view was built anew."""
+    text = None if table is None else table.metadata().configuration.get(_KEPT)
+    kept = json.loads(text) if text else {}
+    return {date.fromisoformat(day) for day in kept["days"]} if kept.get("of") == generation_of(table) else set()
+
+
+def keep_days(lake: Lake, view: Windowed, days: Iterable[date]) -> None:
+    """Keep the numbers of these days as they are published, and say so to the audit."""
+    table = delta.open_table(lake.first(view))
+    if table is not None:
+        every = sorted({*kept_days(table), *days})
+        kept = {"of": generation_of(table), "days": [day.isoformat() for day in every]}
+        table.alter.set_table_properties({_KEPT: json.dumps(kept)}, raise_if_not_exists=False)

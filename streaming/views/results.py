@@ -20,14 +20,17 @@ from streaming.base import (
     END_OF_EVENT_TIMES,
     EVENT_TIME,
     FIRST_EVENT_TIME,
+    MICROSECOND,
     ORDER,
     ORIGIN,
     RETRACTED,
     WINDOW,
+    ViewError,
     constant,
     date_literal,
     earlier,
     from_micros,
+    interval,
     literal,
     replaced,
 )
@@ -36,7 +39,7 @@ from streaming.log import Batch, LogFiles
 from streaming.spark import computed_or, first_failure, holds, remembered, row_values
 from streaming.views.functions import apply_function
 from streaming.views.kinds import OfWindows, kind_of
-from streaming.windows import Window
+from streaming.windows import Tumbling, Window
 
 ROWS = "_rows"
 
@@ -263,3 +266,36 @@ def members(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
         # In the order of the log, so that what was counted first is not exchanged for a copy that comes late.
         copy = F.row_number().over(same.orderBy(f"{ORDER}._batch", f"{ORDER}._origin"))
     return rows.withColumns({"_position": F.row_number().over(window.orderBy(ORDER)), "_copy": copy})
+
+
+def filled(results: DataFrame, view: Windowed, through: datetime) -> DataFrame:
+    """`results` of a view with tumbling windows, and a row for every window that has none: the view's `columns`.
+
+    Per key the windows go from its first result to the last one that is closed at the watermark `through`. An empty
+    window counts 0 rows, and its other aggregates are null. A later result is kept as it is, without rows in between.
+
+    Raises:
+        ViewError: the view's windows do not tile time, or it computes something else than aggregates.
+    """
+    window = view.window
+    if not isinstance(window, Tumbling) or view.function is not None:
+        raise ViewError(
+            f"view {view.name!r} has {type(window).__name__} windows"
+            f"{'' if view.function is None else ' and a function'}; empty windows are known for aggregates over "
+            "Tumbling(...) only."
+        )
+    size = F.lit(interval(window.size) // MICROSECOND)
+    end = F.unix_micros("window_end")
+    before_next = F.lead(end).over(SortedBy.partitionBy(*view.by).orderBy("window_end")) - size
+    # Without a next result `least` passes over its null.
+    last = F.least(before_next, F.greatest(end, F.unix_micros(literal(through))))
+    windows = results.withColumn("_last", last).select("*", F.explode(F.sequence(end, "_last", size)).alias("_end"))
+    return windows.select(
+        *view.by,
+        F.timestamp_micros(F.col("_end") - size).alias("window_start"),
+        F.timestamp_micros("_end").alias("window_end"),
+        *(
+            F.when(F.col("_end") == end, F.col(name)).otherwise(F.lit(aggregate.of_nothing)).alias(name)
+            for name, aggregate in view.aggregates.items()
+        ),
+    )

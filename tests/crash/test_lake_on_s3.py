@@ -20,8 +20,7 @@ from streaming import Files, Lake, Pipeline, drain, log
 from streaming.audit.laws import audit
 from streaming.base.errors import FencedError, SourceError
 from streaming.declare.delivery import Delivery
-from streaming.log.heartbeat import append_heartbeat
-from streaming.log.ingest import next_state
+from streaming.log.ingest import append_heartbeat, next_state
 from streaming.operations.cuts import lake_as_of, recomputed
 from streaming.operations.doctor import examine, heal
 from streaming.operations.erasure.erasing import erase

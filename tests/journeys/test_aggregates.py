@@ -21,7 +21,7 @@ from streaming.examples.temperatures import (
     temperatures,
     typical,
 )
-from streaming.views.first_results import read_first
+from streaming.views.current import read_first
 from streaming.views.results import aggregate, pairs
 from tests.support.feeds import readings
 from tests.support.instants import T0, at

@@ -17,11 +17,10 @@ from streaming.examples import (
     punctuated_clock,
     silent_partition,
 )
-from streaming.log.batches import read_batches
-from streaming.log.clock_history import ClockReading, clock_history
+from streaming.log.batches import ClockReading, clock_history, read_batches
 from streaming.log.read import read_log
 from streaming.service.drain import drain
-from streaming.views.first_results import read_first
+from streaming.views.current import read_first
 from streaming.views.late import late_pairs
 from tests.support.feeds import land, readings
 from tests.support.instants import NOW, at

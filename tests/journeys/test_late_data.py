@@ -16,8 +16,7 @@ from streaming.examples.late_counts import count_by_sensor, count_in_time, dropp
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
 from streaming.views.corrections import correct, plan, read_corrections
-from streaming.views.current import current_results
-from streaming.views.first_results import read_first
+from streaming.views.current import current_results, read_first
 from streaming.views.late import late_pairs, late_rows
 from streaming.views.open_windows import read_open
 from streaming.views.updates import read_updates

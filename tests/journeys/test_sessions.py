@@ -27,7 +27,7 @@ from streaming import (
     log,
     plan,
 )
-from streaming.views.first_results import read_first
+from streaming.views.current import read_first
 from streaming.views.late import duplicates
 from tests.support.instants import NOW, T0, at
 from tests.support.runs import read_current, run, tuples

@@ -15,11 +15,11 @@ from streaming.base.errors import ViewError
 from streaming.declare.windowed import Windowed
 from streaming.examples import arrivals, integers, metrics, page_views, sales, traffic, window_shapes
 from streaming.examples.sensors import mean_by_5_seconds, mean_by_second, pipeline
-from streaming.operators.filtered import FilterCounts
+from streaming.operators.reached import FilterCounts
 from streaming.operators.runtime import runtime_of
-from streaming.views.empty_windows import filled
-from streaming.views.first_results import read_first
+from streaming.views.current import read_first
 from streaming.views.late import unassigned
+from streaming.views.results import filled
 from tests.support.feeds import Payload, land_all, readings
 from tests.support.instants import T0, at
 from tests.support.runs import run, tuples

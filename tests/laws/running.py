@@ -20,8 +20,7 @@ from streaming.log.batch import Batch
 from streaming.log.batches import read_batches
 from streaming.log.read import read_log, rejected
 from streaming.views.corrections import read_corrections
-from streaming.views.current import current_results
-from streaming.views.first_results import read_first
+from streaming.views.current import current_results, read_first
 from streaming.views.late import duplicates, late_pairs
 from streaming.views.updates import read_updates
 from tests.laws.readings import NOW, VIEWS, pipeline, timeline

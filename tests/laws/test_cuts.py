@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming import Lake, drain
-from streaming.declare.suffixes import STATE
+from streaming.declare.operator import STATE
 from streaming.declare.windowed import Windowed
 from streaming.log.batch import Batch
 from streaming.log.batches import batches_after

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming import Lake
-from streaming.declare.suffixes import STATE
+from streaming.declare.operator import STATE
 from streaming.log.batches import read_batches
 from streaming.tables import location, storage
 from tests.support.runs import read_current, tuples

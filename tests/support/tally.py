@@ -19,8 +19,7 @@ from streaming.lake.lake import Lake
 from streaming.log.batch import Batch
 from streaming.log.batches import batches_after
 from streaming.operators.declaration import check_declaration, create_table
-from streaming.operators.finding import Finding
-from streaming.operators.runtime import LogAtVersion, OperatorRuntime, Step, Written, runtime_of
+from streaming.operators.runtime import Finding, LogAtVersion, OperatorRuntime, Step, Written, runtime_of
 from streaming.tables import delta
 
 

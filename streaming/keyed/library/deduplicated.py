@@ -7,9 +7,9 @@ from typing import Any
 
 from streaming.base import check_type
 from streaming.declare import Keyed, OnError, Stream, micros
-from streaming.keyed.columns import ddl, row_types
 from streaming.keyed.key import Key
 from streaming.keyed.library.forget import forget
+from streaming.keyed.schemas import ddl, row_types
 
 DUPLICATES = "duplicates"
 """The side output of rows that are not the first of their key."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from streaming.base import check_type
 from streaming.declare import Keyed, OnError, Stream, check_callable
-from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
+from streaming.keyed.schemas import type_of
 
 UNASSIGNED = "unassigned"
 """The side output of rows that lie in no window."""

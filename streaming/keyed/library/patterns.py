@@ -8,9 +8,9 @@ from typing import Any
 
 from streaming.base import check_type
 from streaming.declare import Keyed, OnError, Stream, check_callable, micros
-from streaming.keyed.columns import ddl, struct_of, type_of
 from streaming.keyed.key import Key
 from streaming.keyed.library.forget import forget
+from streaming.keyed.schemas import ddl, struct_of, type_of
 
 Condition = Callable[[Any], bool]
 

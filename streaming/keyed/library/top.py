@@ -7,8 +7,8 @@ from typing import Any
 
 from streaming.base import check_number, check_type, is_less, is_same
 from streaming.declare import Keyed, OnError, Stream
-from streaming.keyed.columns import type_of
 from streaming.keyed.key import Key
+from streaming.keyed.schemas import type_of
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from platform_assets.cli.render import print_findings, print_table
-from streaming.operators.finding import Finding
+from streaming.operators.runtime import Finding
 
 
 def terminal() -> tuple[Console, io.StringIO]:

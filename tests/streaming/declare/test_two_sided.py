@@ -12,7 +12,7 @@ from streaming import BoundedOutOfOrderness, CoGrouped, Files, Json, SessionWind
 from streaming.base.errors import DeclarationError
 from streaming.declare.columns import ColumnSpec
 from streaming.declare.delivery import Delivery
-from streaming.declare.suffixes import CORRECTIONS
+from streaming.declare.operator import CORRECTIONS
 from streaming.declare.two_sided import TwoSided
 from streaming.lake.lake import Lake
 from streaming.sinks.files import JsonLines

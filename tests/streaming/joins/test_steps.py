@@ -24,7 +24,7 @@ from streaming.joins import steps as joins
 from streaming.joins.operator import JoinedRuntime
 from streaming.log import batches_after, files
 from streaming.operations.rebuild import rebuild
-from streaming.operators import step_size
+from streaming.operators import stepped
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
 from tests.streaming.joins import oracle
@@ -175,7 +175,7 @@ def test_steps_at_any_cuts_that_are_killed_anywhere_tell_the_same(
             killed_at(kill, dying)
             with pytest.raises(Killed):
                 steps.step({name: batches[:1] for name, batches in waiting.items()}, lambda: NOW)
-    monkeypatch.setattr(step_size, "ROWS_PER_CORE", 2)
+    monkeypatch.setattr(stepped, "ROWS_PER_CORE", 2)
     follow(spark, logged, of)
     assert told(spark, logged, of) == EXPECTED
 

@@ -40,7 +40,7 @@ from streaming.lake.lake import Lake
 from streaming.log.read import read_log, valid
 from streaming.operations.left import left_tables
 from streaming.operations.rebuild import rebuild
-from streaming.operators import step_size
+from streaming.operators import stepped
 from streaming.operators.reached import Reached
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
@@ -186,7 +186,7 @@ def test_steps_that_are_cut_anywhere_and_killed_at_any_commit_leave_the_same_tab
         lake = only_logs_of(logged, tmp_path / str(kill))
         runtime = runtime_of(of, lake)
         with monkeypatch.context() as dying, pytest.raises(Killed):
-            dying.setattr(step_size, "ROWS_PER_CORE", 4)
+            dying.setattr(stepped, "ROWS_PER_CORE", 4)
             killed_at(kill, dying)
             for step in runtime.steps(spark, lambda: NOW):
                 step.run()

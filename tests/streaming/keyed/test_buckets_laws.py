@@ -16,7 +16,7 @@ from streaming.base import to_micros
 from streaming.keyed.buckets import Buckets
 from streaming.keyed.key import NEVER
 from streaming.keyed.schemas import state_schema
-from streaming.keyed.stored import StoredState
+from streaming.keyed.state_table import StoredState
 from streaming.keyed.tasks import WriteTables
 from tests.streaming.keyed.test_laws import BATCHES, DELAY, Batch, function
 from tests.support.instants import at, ms

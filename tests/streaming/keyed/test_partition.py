@@ -14,7 +14,7 @@ from streaming.keyed import partition
 from streaming.keyed.buckets import Buckets
 from streaming.keyed.key import FOREVER, NEVER
 from streaming.keyed.partition import BucketBegun, KeysKept, Untouched, fold_partition
-from streaming.keyed.stored import StoredState
+from streaming.keyed.state_table import StoredState
 from streaming.keyed.tasks import BucketFile
 from tests.streaming.keyed.functions import sorted_out
 from tests.support.instants import at

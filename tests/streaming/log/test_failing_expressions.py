@@ -26,7 +26,7 @@ from streaming import (
 )
 from streaming.lake.lake import Lake
 from streaming.log import Batch, RowValidator, append_validated
-from streaming.log.origin import origin_type
+from streaming.log.read import origin_type
 from streaming.operations.repair import repair
 from streaming.operators.runtime import runtime_of
 from tests.support.instants import NOW

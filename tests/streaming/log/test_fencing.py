@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming import Lake, log
 from streaming.base.errors import FencedError
 from streaming.log.batches import read_batches
-from streaming.log.heartbeat import append_heartbeat
-from streaming.log.ingest import Ingest, next_state
+from streaming.log.ingest import Ingest, append_heartbeat, next_state
 from streaming.service.drain import drain
 from tests.support.instants import NOW
 from tests.support.pipelines.beats import pipeline

@@ -21,7 +21,7 @@ from streaming.audit.laws import audit
 from streaming.base.errors import LogError
 from streaming.base.intervals import utc_now
 from streaming.examples.late_counts import count_by_sensor, pipeline
-from streaming.log.archive import archive, archived, newest_archived
+from streaming.log.batches import archive, archived, newest_archived
 from streaming.operations.maintenance import Maintained, maintain
 from streaming.service.measures import Measure
 from streaming.service.progress import QueryProgress

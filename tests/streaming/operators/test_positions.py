@@ -12,8 +12,7 @@ from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, Struc
 from streaming.base.errors import FencedError, ViewError
 from streaming.base.intervals import to_micros
 from streaming.declare.enriched import Enriched
-from streaming.declare.operator import Operator
-from streaming.declare.suffixes import PENDING, STATE
+from streaming.declare.operator import PENDING, STATE, Operator
 from streaming.declare.window_joined import WindowJoined
 from streaming.joins.windows_plan import newest_late
 from streaming.joins.windows_steps import OpenJointSessions

@@ -22,7 +22,7 @@ from streaming.service.status import ProcessStatus, QueryStatus
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.files_backlog import FilesBacklog
 from streaming.tables import delta
-from streaming.views.first_results import read_first
+from streaming.views.current import read_first
 from streaming.views.position import Position
 from tests.support.feeds import land_all
 from tests.support.instants import at

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from streaming.lake.lake import Lake
 from streaming.tables import delta
-from streaming.tables.file_statistics import file_statistics
+from streaming.tables.added_files import file_statistics
 from streaming.tables.history import commit_history, commits_of
 from streaming.tables.storage import files_of
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from streaming import Lake, Pipeline, Sliding
 from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as stream
-from streaming.views.first_results import read_first
+from streaming.views.current import read_first
 from tests.support.feeds import readings
 from tests.support.instants import at
 from tests.support.runs import run

@@ -14,8 +14,7 @@ from streaming import Lake, log
 from streaming.examples.allowed_lateness import bursts, updated_bursts
 from streaming.log.files import LogFiles
 from streaming.views.position import Position
-from streaming.views.session_updates import first_time
-from streaming.views.updates import read_updates, updates_of
+from streaming.views.updates import first_time, read_updates, updates_of
 from tests.support.feeds import readings
 from tests.support.instants import NOW, at
 from tests.support.runs import run, tuples

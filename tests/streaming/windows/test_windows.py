@@ -20,7 +20,7 @@ from streaming.base.errors import DeclarationError
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
-from streaming.views.first_results import read_first
+from streaming.views.current import read_first
 from streaming.views.late import late_pairs
 from tests.support.feeds import readings
 from tests.support.instants import T0, at

@@ -12,7 +12,7 @@ from benchmarks.processes import ORPHANS_GONE_WITHIN
 from streaming import Lake, Pipeline
 from streaming.log.batches import read_batches
 from streaming.service.progress_table import read_progress
-from streaming.service.query_names import ingest_query
+from streaming.service.query_errors import ingest_query
 
 _RECOVERS_WITHIN = 30.0
 

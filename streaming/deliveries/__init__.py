@@ -1,8 +1,8 @@
 """What runs deliveries: numbered batches of a table's rows, each written down before it is sent to its target."""
 
-from streaming.deliveries.by_day import days_to_deliver, why_not_by_day
 from streaming.deliveries.changes import ChangesOutbox, changes_between
 from streaming.deliveries.computed import value_of
+from streaming.deliveries.cutting import days_to_deliver, why_not_by_day
 from streaming.deliveries.expected import expected_rows
 from streaming.deliveries.held import place_of
 from streaming.deliveries.ledger import Ledger

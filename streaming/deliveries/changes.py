@@ -12,11 +12,10 @@ from pyspark.sql import functions as F
 
 from streaming.base import DAY, FencedError, date_literal
 from streaming.declare import CHANGES, Delivery
-from streaming.deliveries.changing import Changing, Look
+from streaming.deliveries.changing import NOTHING_CLOSED, Changing, Look, Seen
+from streaming.deliveries.ledger_table import recorded_by
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox
 from streaming.deliveries.reader import ROW, with_places, without_places
-from streaming.deliveries.recorded import recorded_by
-from streaming.deliveries.seen import NOTHING_CLOSED, Seen
 from streaming.lake import Lake
 from streaming.operators import comparable
 from streaming.sinks import CHANGE, DELETE, REASON, REVISION, TIME

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import reduce
 from itertools import takewhile
@@ -19,7 +19,6 @@ from streaming import joins, keyed, views
 from streaming.base import AT, DAY, ORIGIN, from_micros, literal, optional_micros
 from streaming.declare import CORRECTIONS, UNMATCHED, Delivery, Joined, Keyed, Operator, TwoSided, Windowed
 from streaming.deliveries.computed import chosen_rows, may_fail
-from streaming.deliveries.seen import NOTHING_CLOSED, Seen
 from streaming.joins import (
     current_rows,
     numbered_corrections,
@@ -43,6 +42,31 @@ from streaming.views import (
 
 _PLACE, _OWN = "_place", "_own"
 Corrects = TypeVar("Corrects", bound=Operator)
+NOTHING_CLOSED = -(2**62)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the newest changes follow from: `closed` (a watermark in microseconds) of the first results, the updates
+    through a batch, a version of the corrections, a `step` of a join, all of one generation; `revision` numbers the
+    changes.
+
+    `again`: the next changes repeat everything, whatever was told.
+    """
+
+    revision: int = -1
+    closed: int = NOTHING_CLOSED
+    updates: int = -1
+    corrections: int = delta.BEFORE
+    step: int = -1
+    of_generation: int = 0
+    again: int = 0
+
+    @classmethod
+    def of(cls, table: DeltaTable | None) -> Seen:
+        """What an open table of changes says."""
+        kept = {name: None if table is None else table.transaction_version(name) for name in cls.__annotations__}
+        return cls(**{name: number for name, number in kept.items() if number is not None})
 
 
 class Look(ABC):

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import DAY, SinkError, date_literal, interval
-from streaming.declare import Delivery
-from streaming.deliveries.asked_days import AskedDays, next_asked
+from streaming.base import DAY, EPOCH, FencedError, RedeliveryError, SinkError, date_literal, interval
+from streaming.declare import CHANGES, Delivery, Operator
 from streaming.deliveries.dead_letters import DeadLetters
 from streaming.deliveries.held import Held, first_of, new, place_of, retried
 from streaming.deliveries.ledger import Ledger
 from streaming.deliveries.ledger_table import LedgerTable
 from streaming.deliveries.outbox import UNIT, Cursor, Outbox, wanted
 from streaming.deliveries.reader import READ_AT_ONCE, ROW, Reader, as_delivered, with_places, without_places
+from streaming.lake import Lake
+from streaming.tables import days_of, delta, location
 
 _SKIPPED_EVERY = timedelta(minutes=1)
+_NEWEST = "requests"
+_DAY = timedelta(days=1)
+_NAMED = 5
 
 
 class Cutting:
@@ -66,7 +72,7 @@ class Cutting:
         dead = self._dead_letters.to_send_again(ledger.generation, ledger.delivered)
         if dead:
             return ledger.plan_retry(*first_of(dead, self._delivery.most_rows))
-        asked = next_asked(self._ledger.uri, ledger.answered)
+        asked = _next_asked(self._ledger.uri, ledger.answered)
         if asked is not None:
             return self._again(spark, ledger, asked)
         self._outbox.follow(spark, self._now)
@@ -103,11 +109,11 @@ class Cutting:
     def _cut_before(self, spark: SparkSession, ledger: Ledger) -> Held:
         if ledger.request < 0:
             return new(self._reader.again(spark, ledger.since, ledger.cursor, ledger.rows), ledger.since)
-        asked = next_asked(self._ledger.uri, ledger.request - 1)
+        asked = _next_asked(self._ledger.uri, ledger.request - 1)
         assert asked is not None
         return self._reader_of(asked).again(spark, ledger)
 
-    def _again(self, spark: SparkSession, ledger: Ledger, asked: AskedDays) -> Ledger:
+    def _again(self, spark: SparkSession, ledger: Ledger, asked: _AskedDays) -> Ledger:
         unit = self._outbox.tell_again(spark, asked.days)
         if unit is not None:
             return ledger.answer(asked.number, Cursor(unit))
@@ -119,7 +125,7 @@ class Cutting:
         self._cut, until = batch
         return ledger.plan_again(asked.number, since, until, self._cut.rows.num_rows)
 
-    def _reader_of(self, asked: AskedDays) -> _DaysReader:
+    def _reader_of(self, asked: _AskedDays) -> _DaysReader:
         if self._days is None or self._days.asked != asked:
             self._days = _DaysReader(self._outbox, self._delivery, self._dead_letters, asked)
         return self._days
@@ -146,7 +152,7 @@ class _DaysReader:
     They keep their places in the table. Those that were read ahead are kept in memory.
     """
 
-    def __init__(self, outbox: Outbox, delivery: Delivery, dead_letters: DeadLetters, asked: AskedDays) -> None:
+    def __init__(self, outbox: Outbox, delivery: Delivery, dead_letters: DeadLetters, asked: _AskedDays) -> None:
         self.asked = asked
         self._outbox = outbox
         self._delivery = delivery
@@ -231,3 +237,153 @@ def _whole(until: Cursor) -> int:
 
 def _after(place: Cursor) -> Cursor:
     return Cursor(place.unit, place.row + 1)
+
+
+@dataclass(frozen=True)
+class _AskedDays:
+    """Request `number`: the days from `first` to `last`, both included."""
+
+    number: int
+    first: date
+    last: date
+
+    @property
+    def days(self) -> frozenset[date]:
+        """Each of the days."""
+        return frozenset(self.first + each * _DAY for each in range((self.last - self.first).days + 1))
+
+
+def ask_for_days(uri: str, days: Iterable[date], answered: int) -> int:
+    """Note in the ledger at `uri` that `days` are asked for; returns the number of the newest request.
+
+    Days in a row are one request. What is asked for already, and was not begun, is not asked for twice. `answered` is
+    the newest request that is done.
+
+    Raises:
+        FencedError: somebody else has asked at the same moment.
+    """
+    table = DeltaTable(location(uri))
+    newest = _newest(table)
+    waiting = list(_requests(table, answered + 1))
+    wanted = [span for span in _spans(days) if span not in [(each.first, each.last) for each in waiting]]
+    if not wanted:
+        return newest
+    numbers: dict[str, int] = {}
+    # A ledger that was restored has answered requests that it does not hold.
+    since = max(newest, answered) + 1
+    for number, (first, last) in enumerate(wanted, start=since):
+        numbers |= {f"request {number} first": _ordinal(first), f"request {number} last": _ordinal(last)}
+    asked = since + len(wanted) - 1
+
+    def fence(there: DeltaTable) -> None:
+        if _newest(there) != newest:
+            raise FencedError("somebody else asks for days of the same delivery at this moment; ask again.")
+
+    metadata = {"asked": [[first.isoformat(), last.isoformat()] for first, last in wanted]}
+    delta.note(uri, metadata=metadata, numbers={**numbers, _NEWEST: asked}, fence=fence)
+    return asked
+
+
+def _next_asked(uri: str, answered: int) -> _AskedDays | None:
+    """The oldest request in the ledger at `uri` after the one that was `answered` last."""
+    table = delta.open_table(uri)
+    return None if table is None else next(_requests(table, answered + 1), None)
+
+
+def _requests(table: DeltaTable, since: int) -> Iterator[_AskedDays]:
+    for number in range(since, _newest(table) + 1):
+        first, last = (table.transaction_version(f"request {number} {end}") for end in ("first", "last"))
+        # Numbers are left out where a ledger was restored.
+        if first is not None and last is not None:
+            yield _AskedDays(number, _day(first), _day(last))
+
+
+def _newest(table: DeltaTable) -> int:
+    newest = table.transaction_version(_NEWEST)
+    return -1 if newest is None else newest
+
+
+def _spans(days: Iterable[date]) -> list[tuple[date, date]]:
+    """Days as spans of days in a row, oldest first."""
+    spans: list[tuple[date, date]] = []
+    for day in sorted(set(days)):
+        if spans and day == spans[-1][1] + _DAY:
+            spans[-1] = (spans[-1][0], day)
+        else:
+            spans.append((day, day))
+    return spans
+
+
+def _ordinal(day: date) -> int:
+    return (day - EPOCH.date()).days
+
+
+def _day(ordinal: int) -> date:
+    return EPOCH.date() + ordinal * _DAY
+
+
+def why_not_by_day(delivery: Delivery) -> str:
+    """Why the rows of a day cannot be delivered again, and what can be done instead; empty where they can.
+
+    They can where the target keeps one row for each key, and a row never takes the place of one of a higher revision.
+    """
+    target = type(delivery.to).__name__
+    if delivery.what == "dead":
+        return f"dead letters have no event day; `tidemark redeliver` of {delivery.of.name!r} sends them again"
+    if delivery.what == "rejected":
+        return "rejected rows have no event day; `tidemark repair` brings them back where they are valid now"
+    if not delivery.to.keeps_keys:
+        return (
+            f"{target} keeps every row that it gets, so those of a day would be there twice; remove what is there, and "
+            "`--all` delivers everything again, in a new generation; or deliver to a target that keeps one row for "
+            "each key, such as Postgres('orders', key=('id',))"
+        )
+    if not delivery.identity:
+        return (
+            f"{target} has no key here, so it keeps every row that it gets, and those of a day would be there twice; "
+            "declare a key; or remove what is there, and `--all` delivers everything again, in a new generation"
+        )
+    if delivery.to.keeps_history and delivery.what != "current":
+        return (
+            f"in {target} the last row of a key stands, so an older one that is delivered again would hide a newer; "
+            "deliver what='current', of which each row comes with a new revision; or everything again with `--all`"
+        )
+    return ""
+
+
+def days_to_deliver(lake: Lake, delivery: Delivery) -> set[date]:
+    """The days of which what is delivered has rows, or had some that are deleted since."""
+    of = delivery.of
+    if delivery.what == "current" and isinstance(of, Operator):
+        results = [lake.table(of, table.suffix) for table in of.tables if table.is_result]
+        return set().union(*map(days_of, [*results, lake.table(delivery, CHANGES)]))
+    if isinstance(of, Operator) and delivery.what != "late":
+        return days_of(lake.table(of, delivery.output))
+    return days_of(lake.log(delivery.stream))
+
+
+def check_repeatable(delivery: Delivery) -> None:
+    """Refuse a delivery of which no day can be repeated.
+
+    Raises:
+        RedeliveryError: with what can be done instead.
+    """
+    why_not = why_not_by_day(delivery)
+    if why_not:
+        raise RedeliveryError(f"{delivery.name!r} cannot deliver a day again: {why_not}. Nothing was delivered.")
+
+
+def check_days(lake: Lake, delivery: Delivery, days: frozenset[date]) -> None:
+    """Refuse days of which there is nothing.
+
+    Raises:
+        RedeliveryError: with the days that there are.
+    """
+    there = days_to_deliver(lake, delivery)
+    missing = sorted(days - there)
+    if missing:
+        extent = f"its days are from {min(there)} to {max(there)}" if there else "it has no days yet"
+        raise RedeliveryError(
+            f"{delivery.of.name!r} has no row of {', '.join(map(str, missing[:_NAMED]))} for {delivery.name!r}; "
+            f"{extent}. Nothing was delivered."
+        )

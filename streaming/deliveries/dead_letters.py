@@ -12,8 +12,8 @@ from deltalake import write_deltalake
 
 from streaming.base import written
 from streaming.declare import DEAD, Delivery
+from streaming.deliveries.ledger_table import recorded_by
 from streaming.deliveries.outbox import Cursor
-from streaming.deliveries.recorded import recorded_by
 from streaming.lake import Lake
 from streaming.sinks import NumberedBatch, RefusedRow, json_objects
 from streaming.tables import attempts, delta, location

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from deltalake import DeltaTable
@@ -10,9 +11,8 @@ from pyspark.sql.types import LongType, StructType
 from streaming.base import ChangedDeclaration, DeliveryHeld, FencedError
 from streaming.declare import PROGRESS, Delivery
 from streaming.deliveries.ledger import Ledger
-from streaming.deliveries.recorded import recorded_by
 from streaming.lake import Lake
-from streaming.operators import differences, recorded_declaration
+from streaming.operators import DECLARATION, differences, recorded_declaration
 from streaming.tables import delta, location
 
 _COLUMNS = StructType().add("batch", LongType())
@@ -117,3 +117,14 @@ class LedgerTable:
         recorded = None if table is None else recorded_declaration(table)
         if recorded is not None:
             yield from differences(recorded["makes"], dict(self._delivery.fingerprint))
+
+
+def recorded_by(delivery: Delivery) -> dict[str, str]:
+    """The properties of every table of the delivery."""
+    recorded = {
+        "operator": delivery.name,
+        "kind": "Delivery",
+        "makes": dict(delivery.fingerprint),
+        "selects": dict(delivery.selected),
+    }
+    return {DECLARATION: json.dumps(recorded)}

@@ -33,8 +33,8 @@ from streaming.declare import (
 from streaming.deliveries.changes import ChangesOutbox
 from streaming.deliveries.changing import ChangingJoin, ChangingKeyed, ChangingTwoSided, ChangingView
 from streaming.deliveries.ledger import Ledger
+from streaming.deliveries.ledger_table import recorded_by
 from streaming.deliveries.outbox import UNIT, Outbox
-from streaming.deliveries.recorded import recorded_by
 from streaming.keyed import NEWEST_INSTANT
 from streaming.lake import Lake
 from streaming.log import LogFiles, batches_after

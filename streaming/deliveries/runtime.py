@@ -9,9 +9,7 @@ from pyspark.sql import SparkSession
 
 from streaming.base import RedeliveryError
 from streaming.declare import Delivery
-from streaming.deliveries.asked_days import ask_for_days
-from streaming.deliveries.by_day import check_days, check_repeatable
-from streaming.deliveries.cutting import Cutting
+from streaming.deliveries.cutting import Cutting, ask_for_days, check_days, check_repeatable
 from streaming.deliveries.dead_letters import DeadLetters
 from streaming.deliveries.ledger import Ledger
 from streaming.deliveries.ledger_table import LedgerTable

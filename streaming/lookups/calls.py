@@ -9,28 +9,49 @@ import pickle
 import random
 import sys
 import threading
+from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import AsyncExitStack
 from datetime import datetime
 from decimal import localcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from streaming.base import DECIMALS, encoder, interval, said, to_micros, written
 from streaming.declare import Enriched, LookupRequest
 from streaming.keyed import row_class
-from streaming.lookups.caller import STARTS_WITHIN, Caller, T, within
-from streaming.lookups.frames import LENGTH, framed
 from streaming.lookups.question import Answer, Question
+from streaming.lookups.schemas import LENGTH, framed
 
 _FIRST_RETRY, _LONGEST_RETRY, _JITTER = 0.25, 60.0, 0.25
 _ASYNC_CAPACITY = 100
 _ENDS_WITHIN = 10.0
 
 _log = logging.getLogger("tidemark")
+_STARTS_WITHIN = 60.0
+"""Seconds that what calls are made with has to be opened."""
+
+T = TypeVar("T")
+
+
+class _Caller(ABC):
+    """Calls of one enrichment, within one event loop."""
+
+    @abstractmethod
+    async def call(self, question: Question) -> Any:
+        """What the call returns.
+
+        Raises:
+            TimeoutError: it took too long, and was given up.
+            Exception: whatever it raised.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of what calls were made with."""
 
 
 class Calls:
@@ -43,7 +64,7 @@ class Calls:
         self._encode = encoder(pa.struct(list(enriched.answer_schema)))
         self._in_flight = 0
         self._loop = asyncio.new_event_loop()
-        self._caller: Caller = _Coroutines(enriched) if enriched.is_async else _Processes(enriched)
+        self._caller: _Caller = _Coroutines(enriched) if enriched.is_async else _Processes(enriched)
         self._slots = asyncio.Semaphore(capacity_of(enriched))
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"{enriched.name} calls", daemon=True)
         self._thread.start()
@@ -123,7 +144,7 @@ def _told(error: Exception) -> tuple[Any, str]:
     return "timeout" if isinstance(error, TimeoutError) else "error", written(f"{type(error).__name__}: {said(error)}")
 
 
-class _Coroutines(Caller):
+class _Coroutines(_Caller):
     """Calls of a coroutine function."""
 
     def __init__(self, enriched: Enriched) -> None:
@@ -136,10 +157,10 @@ class _Coroutines(Caller):
         self._is_open = self._opens is None
 
     async def call(self, question: Question) -> Any:
-        opened = await within(STARTS_WITHIN, self._open())
+        opened = await _within(_STARTS_WITHIN, self._open())
         row = tuple.__new__(row_class(question.columns), question.row)
         request = LookupRequest(question.key, question.attempts, opened)
-        return await within(self._timeout, _alone(self._call(row, request)))
+        return await _within(self._timeout, _alone(self._call(row, request)))
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -169,7 +190,7 @@ class _CallError(Exception):
         self.kind = kind
 
 
-class _Processes(Caller):
+class _Processes(_Caller):
     """Calls of a plain function, each in a process that is kept for the next one, or killed where it hangs."""
 
     def __init__(self, enriched: Enriched) -> None:
@@ -182,7 +203,7 @@ class _Processes(Caller):
         process = self._idle.pop() if self._idle else await self._started()
         try:
             asked = (question.row, question.key, question.attempts)
-            answer = await within(self._timeout, _ask(process, asked))
+            answer = await _within(self._timeout, _ask(process, asked))
         except _CallError:
             self._idle.append(process)
             raise
@@ -201,7 +222,7 @@ class _Processes(Caller):
         command = (sys.executable, "-m", "streaming.lookups.worker")
         process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment)
         try:
-            await within(STARTS_WITHIN, _ask(process, self._function, is_framed=True))
+            await _within(_STARTS_WITHIN, _ask(process, self._function, is_framed=True))
         except BaseException:
             await _kill(process)
             raise
@@ -226,3 +247,23 @@ async def _kill(process: Process) -> None:
     if process.returncode is None:
         process.kill()
     await process.wait()
+
+
+async def _within(seconds: float, call: Awaitable[T]) -> T:
+    """What a call gives within so many seconds; one that does not heed that it is cancelled is left to itself.
+
+    Raises:
+        TimeoutError: it was not done by then.
+    """
+    task = asyncio.ensure_future(call)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not done:
+        task.cancel()
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    if task.cancelled():
+        raise RuntimeError("the call was cancelled by itself")
+    return task.result()

@@ -7,6 +7,7 @@ what is still to be asked follows from the three tables.
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +19,24 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, DeclarationError, encoder, interval, to_micros, utc_now
+from streaming.base import (
+    AT,
+    BATCH,
+    ORIGIN,
+    WRITTEN_AT,
+    DeclarationError,
+    encoder,
+    interval,
+    python_values,
+    to_micros,
+    utc_now,
+)
 from streaming.declare import FAILED, PENDING, Enriched
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after, head
 from streaming.lookups.calls import Calls, await_all, await_any
-from streaming.lookups.question import Answer, Question
+from streaming.lookups.question import Answer, Question, request_key
 from streaming.lookups.reached import Place, Reached, rows_between, taken
 from streaming.lookups.schemas import (
     ANSWERED_AT,
@@ -41,7 +53,6 @@ from streaming.lookups.schemas import (
     spark_schema,
     table_schemas,
 )
-from streaming.lookups.waiting import Waiting, places_of
 from streaming.operators import StateCleaner, Written, create_table
 from streaming.spark import remembered
 from streaming.tables import TaskFile, TaskFiles, delta
@@ -57,6 +68,8 @@ _LOOK_EVERY, _IDLE_FOR = 0.5, 5.0
 
 _OUTPUTS = ("", FAILED)
 _AT_MOST = 100_000
+_RowPlace = tuple[int, str]
+"""The batch of a row, and its origin as text: no two rows have the same."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +227,7 @@ class EnrichedSteps:
         pending = delta.open_table(self._uris[PENDING])
         assert pending is not None
         rows = delta.contents(pending, columns=self._schemas[PENDING].names).cast(self._schemas[PENDING])
-        attempts = dict(zip(places_of(rows), rows[ATTEMPTS].to_pylist(), strict=True))
+        attempts = dict(zip(_places_of(rows), rows[ATTEMPTS].to_pylist(), strict=True))
         # The error of an attempt is told, and the row asked for once more.
         unasked = pc.if_else(pc.equal(rows[ATTEMPTS], 0), rows[ERROR], None)
         self._wait_for(
@@ -228,10 +241,10 @@ class EnrichedSteps:
             place
             for suffix in _OUTPUTS
             if self._stands[suffix].step > stood.step
-            for place in places_of(self._written_after(suffix, stood.step))
+            for place in _places_of(self._written_after(suffix, stood.step))
         }
         self._waiting.drop(lambda place: place in done)
-        for place, question in zip(places_of(self._waiting.rows), self._waiting.questions, strict=True):
+        for place, question in zip(_places_of(self._waiting.rows), self._waiting.questions, strict=True):
             question.attempts = max(question.attempts, attempts.get(place, 0))
         self._catch_up()
         self._calls.ask(self._waiting.unanswered)
@@ -393,3 +406,78 @@ def _by_day(rows: pa.Table) -> Iterator[tuple[date, pa.Table]]:
     days = pc.cast(rows[AT], pa.date32(), safe=False)
     for day in pc.unique(days).to_pylist():
         yield day, rows.filter(pc.equal(days, day))
+
+
+class Waiting:
+    """Rows as they were selected, and the questions that they wait for: rows of one key share one."""
+
+    def __init__(self, enriched: Enriched, schema: pa.Schema) -> None:
+        self.rows: pa.Table = schema.empty_table()
+        self.questions: list[Question] = []
+        self._enriched = enriched
+        self._asked = enriched.key or tuple(enriched.types)
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @property
+    def unanswered(self) -> list[Question]:
+        """Each question that has no answer yet, once."""
+        return list({id(each): each for each in self.questions if each.answer is None}.values())
+
+    def add(
+        self, rows: pa.Table, keys: Sequence[str] | None = None, errors: Sequence[str | None] | None = None
+    ) -> list[Question]:
+        """Let further rows wait; returns the questions that are new.
+
+        `keys` are those with which they were asked. `errors` say of each row why it cannot be asked for, or are None:
+        such a row shares no question.
+        """
+        open_ = {each.identity: each for each in self.unanswered} if self._enriched.key else {}
+        columns = [python_values(rows[name]) for name in self._asked]
+        new: list[Question] = []
+        rows = rows.cast(self.rows.schema)
+        for number, (place, values) in enumerate(zip(_places_of(rows), zip(*columns, strict=True), strict=True)):
+            error = None if errors is None else errors[number]
+            shares = self._enriched.key and error is None
+            identity = values if shares else place
+            question = open_.get(identity) if shares else None
+            if question is None:
+                key = request_key(self._enriched, *place) if keys is None else keys[number]
+                question = Question(identity, self._asked, values, key, error=error)
+                new.append(question)
+                if shares:
+                    open_[identity] = question
+            self.questions.append(question)
+        self.rows = pa.concat_tables([self.rows, rows])
+        return new
+
+    def take_answered(self) -> tuple[pa.Table, list[Question]]:
+        """Those rows that may come out now, which wait no more: in the order `arrival` none behind one that waits."""
+        answered = [each.answer is not None for each in self.questions]
+        if self._enriched.order == "arrival" and False in answered:
+            first = answered.index(False)
+            answered[first:] = [False] * (len(answered) - first)
+        return self._take(answered)
+
+    def drop(self, is_done: Callable[[_RowPlace], bool]) -> None:
+        """Let the rows at some places wait no more."""
+        self._take([is_done(place) for place in _places_of(self.rows)])
+
+    def _take(self, wanted: Sequence[bool]) -> tuple[pa.Table, list[Question]]:
+        mask = pa.array(wanted, pa.bool_())
+        taken = [question for question, out in zip(self.questions, wanted, strict=True) if out]
+        rows = self.rows.filter(mask)
+        self.questions = [question for question, out in zip(self.questions, wanted, strict=True) if not out]
+        self.rows = self.rows.filter(pc.invert(mask)).combine_chunks()
+        return rows, taken
+
+
+def _places_of(rows: pa.Table) -> list[_RowPlace]:
+    """Where each row is from."""
+    origins = rows[ORIGIN].to_pylist()
+    return list(zip(rows[BATCH].to_pylist(), map(_text, origins), strict=True))
+
+
+def _text(origin: Any) -> str:
+    return json.dumps(origin, sort_keys=True, default=str)

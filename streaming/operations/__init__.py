@@ -21,6 +21,4 @@ from streaming.operations.retention import (
     kept_days,
     planned_drop,
 )
-from streaming.operations.saved import Savepoint
-from streaming.operations.savepoint import savepoint
-from streaming.operations.savepoints import drop_savepoint, find_savepoint, savepoints
+from streaming.operations.savepoint import Savepoint, drop_savepoint, find_savepoint, savepoint, savepoints

@@ -13,8 +13,7 @@ from streaming.base import LogError, NoVersionError, SavepointError, utc_now
 from streaming.declare import Operator, Pipeline
 from streaming.lake import Lake
 from streaming.log import check_as_of, head, read_batches
-from streaming.operations.saved import Savepoint
-from streaming.operations.savepoints import savepoints
+from streaming.operations.savepoint import Savepoint, savepoints
 from streaming.operators import runtime_of, whole_since
 from streaming.tables import storage
 

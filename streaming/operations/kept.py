@@ -10,8 +10,7 @@ from deltalake import DeltaTable
 
 from streaming.declare import Pipeline
 from streaming.lake import Lake
-from streaming.operations.saved import SavedTable, Savepoint
-from streaming.operations.savepoints import savepoints
+from streaming.operations.savepoint import SavedTable, Savepoint, savepoints
 from streaming.tables import delta
 
 

@@ -9,7 +9,7 @@ from streaming.base import DeclarationError, SavepointError, ViewError
 from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.operations.rebuild import OF_STREAMS
-from streaming.operations.savepoints import savepoints
+from streaming.operations.savepoint import savepoints
 from streaming.operators import next_of, recorded_declaration
 from streaming.service import take_lease
 from streaming.tables import delta, storage

@@ -16,9 +16,14 @@ from streaming.deliveries import Ledger, LedgerTable, outbox_of
 from streaming.lake import Lake
 from streaming.log import QUERY
 from streaming.operations.rebuild import RebuildListener, built_beside, put_in_place
-from streaming.operations.saved import SavedTable, Savepoint
-from streaming.operations.savepoint import fingerprint_of, savepoint
-from streaming.operations.savepoints import drop_savepoint, find_savepoint
+from streaming.operations.savepoint import (
+    SavedTable,
+    Savepoint,
+    drop_savepoint,
+    find_savepoint,
+    fingerprint_of,
+    savepoint,
+)
 from streaming.operators import differences, make_ready, next_of, ready_generation, remove_next
 from streaming.service import take_lease
 from streaming.tables import copy_files, copy_table, delta, location, storage

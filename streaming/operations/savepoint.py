@@ -8,26 +8,25 @@ there, as a restart does. So operators need not be at the same batch, and the lo
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version as release_of
 from threading import Event
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from streaming.base import SavepointError, check_name, utc_now
+from streaming.base import SavepointError, can_be_name, check_name, utc_now
 from streaming.declare import CHANGES, DEAD, Delivery, Operator, Pipeline, Stream
 from streaming.deliveries import Ledger, ledger_of
-from streaming.lake import Lake
+from streaming.lake import Lake, Named
 from streaming.log import QUERY, archive_batches, head
-from streaming.operations.saved import SavedTable, Savepoint
-from streaming.operations.savepoints import unused_name
 from streaming.operators import generation_of, runtime_of
 from streaming.spark import copy_checkpoint, query_id
 from streaming.tables import copy_table, delta, location, storage
@@ -37,6 +36,7 @@ _LOOK_EVERY = 0.02
 _WAITS = 60.0
 
 Read = TypeVar("Read")
+RECORD = "savepoint.json"
 
 
 def savepoint(
@@ -51,7 +51,7 @@ def savepoint(
     Raises:
         SavepointError: the name is taken, nothing was ingested yet, or the tables did not come to rest for a minute.
     """
-    name = unused_name(lake, pipeline, now()) if name is None else name
+    name = _unused_name(lake, pipeline, now()) if name is None else name
     check_name("savepoint", name)
     if Savepoint.read(lake, pipeline, name) is not None:
         raise SavepointError(
@@ -202,3 +202,102 @@ def _at_rest(read: Callable[[], Read | None], name: str) -> Read:
         "rebuild`, so they could not be cut. Nothing was saved; run the command again, or start the pipeline, which "
         "finishes what was rebuilt."
     )
+
+
+@dataclass(frozen=True)
+class SavedTable:
+    """A table at the `version` of a savepoint: its `place` below the lake's root, its identity, its bytes of data.
+
+    `kept_at`: the place of a copy, of a table whose versions its writer removes; empty where maintenance keeps the
+    version itself. The history is needed back to the version `back_to`; null where it tells nothing.
+    """
+
+    place: str
+    identity: str
+    version: int
+    size: int
+    kept_at: str = ""
+    back_to: int | None = None
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """A consistent cut of all tables of a pipeline.
+
+    `batches`: the newest batch of each log. `through`: the batches up to which each operator follows the logs that it
+    reads, which are not above them; from there its steps go on. `made_by`: the fingerprint of each operator. `sources`:
+    where each stream's source was. `deliveries`: what the ledger of each said. `releases`: of what wrote the tables.
+    """
+
+    name: str
+    pipeline: str
+    taken_at: datetime
+    batches: Mapping[str, int]
+    through: Mapping[str, Mapping[str, int]]
+    tables: tuple[SavedTable, ...]
+    sources: Mapping[str, str]
+    made_by: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    deliveries: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    releases: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, place: str) -> SavedTable | None:
+        """The table that lies at a place below the lake's root; None where it was not there yet."""
+        return next((table for table in self.tables if table.place == place), None)
+
+    def write(self, lake: Lake, pipeline: Named) -> None:
+        """Put the record in place whole: from then on there is the savepoint."""
+        document = {**asdict(self), "taken_at": self.taken_at.isoformat()}
+        storage.put_whole(lake.savepoint(pipeline, self.name, RECORD), json.dumps(document).encode())
+
+    @classmethod
+    def read(cls, lake: Lake, pipeline: Named, name: str) -> Savepoint | None:
+        """The savepoint of that name; None where there is none."""
+        text = storage.read_text(lake.savepoint(pipeline, name, RECORD))
+        if text is None:
+            return None
+        document = json.loads(text)
+        tables = tuple(SavedTable(**table) for table in document.pop("tables"))
+        return cls(**{**document, "tables": tables, "taken_at": datetime.fromisoformat(document["taken_at"])})
+
+
+def savepoints(lake: Lake, pipeline: Named) -> list[Savepoint]:
+    """The savepoints of a pipeline, oldest first."""
+    names = storage.folders(lake.savepoint(pipeline, "").rstrip("/"))
+    records = filter(None, (Savepoint.read(lake, pipeline, name) for name in names))
+    return sorted(records, key=lambda each: (each.taken_at, each.name))
+
+
+def find_savepoint(lake: Lake, pipeline: Named, name: str) -> Savepoint:
+    """The savepoint of that name.
+
+    Raises:
+        SavepointError: there is none; with those there are.
+    """
+    # What is asked for may be anything, such as the path to a savepoint of another pipeline.
+    savepoint = Savepoint.read(lake, pipeline, name) if can_be_name(name) else None
+    if savepoint is None:
+        there = ", ".join(each.name for each in savepoints(lake, pipeline)) or "none"
+        raise SavepointError(
+            f"pipeline {pipeline.name!r} has no savepoint {name!r} in {lake.root!r}; there are: {there}. "
+            f"`tidemark savepoint {pipeline.name}` takes one."
+        )
+    return savepoint
+
+
+def drop_savepoint(lake: Lake, pipeline: Named, name: str) -> Savepoint:
+    """Remove a savepoint; what only it kept goes with the next maintenance. Returns what it was.
+
+    Raises:
+        SavepointError: there is none of that name.
+    """
+    savepoint = find_savepoint(lake, pipeline, name)
+    # The record first: whatever kills this, no savepoint is left that lacks a part.
+    storage.remove(lake.savepoint(pipeline, name, RECORD))
+    storage.remove_folder(lake.savepoint(pipeline, name))
+    return savepoint
+
+
+def _unused_name(lake: Lake, pipeline: Named, at: datetime) -> str:
+    """A name for a savepoint that is taken now."""
+    name = f"s{at:%Y%m%d_%H%M%S}"
+    return name if Savepoint.read(lake, pipeline, name) is None else f"{name}_{uuid.uuid4().hex[:6]}"

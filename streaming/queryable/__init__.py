@@ -2,5 +2,5 @@
 
 from streaming.queryable.answer import Answer, latest_of
 from streaming.queryable.keyed import StateOfKeys
-from streaming.queryable.plain import plain
+from streaming.queryable.rows import plain
 from streaming.queryable.windowed import LatestResults

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -77,3 +80,23 @@ def _scalar(name: str, text: str, kind: pa.DataType) -> pa.Scalar:
         raise QueryError(
             f"{name}={text!r} is no {kind}; write a value of that type, instants as in ISO 8601."
         ) from error
+
+
+def plain(value: Any) -> Any:
+    """The value in what JSON knows: instants in UTC and dates as ISO 8601, decimals and numbers that are none as text.
+
+    Bytes are text, in which those that are no UTF-8 are U+FFFD.
+    """
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {name if isinstance(name, str) else str(plain(name)): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value

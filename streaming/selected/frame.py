@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import DateType, StructField, StructType
 
-from streaming.base import AT, BATCH, DAY, ORIGIN
+from streaming.base import AT, BATCH, DAY, ORIGIN, WRITTEN_AT, arrow_schema
 from streaming.declare import ELEMENT, FAILED, Selected, Side, Stream
 from streaming.spark import as_json, first_failure, guarded
 
 _FROM = "_from"
+_WRITTEN_AT = pa.field(WRITTEN_AT, pa.timestamp("us", "UTC"))
 
 
 def select_all(selected: Selected, rows: Mapping[str, DataFrame]) -> DataFrame:
@@ -111,3 +114,27 @@ def _column(side: Side, stream: Stream) -> Column:
         return F.expr(kept)
     ((name, array),) = side.explode.items()
     return F.expr(f"transform(({array}\n), (`{name}`, {ELEMENT}) -> {kept})")
+
+
+def table_schemas(selected: Selected, columns: Mapping[str, StructType]) -> dict[str, pa.Schema]:
+    """The columns of each table without the day, by its suffix; `columns` are those that Spark selects."""
+    return {to: _with_results(selected, to, _fields(kind)) for to, kind in columns.items()}
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The columns of a table as Spark knows them, with the day, which partitions it."""
+    fields = from_arrow_schema(schema, prefer_timestamp_ntz=True).fields
+    return StructType([*fields, StructField(DAY, DateType())])
+
+
+def _fields(kind: StructType) -> list[pa.Field]:
+    # A column may be without a null in one step and have some in another.
+    return [pa.field(field.name, field.type) for field in to_arrow_schema(kind, timezone="UTC") if field.name != DAY]
+
+
+def _with_results(selected: Selected, to: str, fields: list[pa.Field]) -> pa.Schema:
+    """A function's own table has what the function returns in place of what is selected for it."""
+    if selected.function is not None and to == "":
+        added = [field for field in fields if field.name.startswith("_")]
+        fields = [*arrow_schema(selected.function.returns), *added, pa.field(ELEMENT, pa.int32())]
+    return pa.schema([*fields, _WRITTEN_AT])

@@ -24,8 +24,7 @@ from streaming.operators import (
     of_kept_days,
     whole_in,
 )
-from streaming.selected.frame import columns_by_output, origin_of, outputs_of, select_all
-from streaming.selected.schemas import spark_schema, table_schemas
+from streaming.selected.frame import columns_by_output, origin_of, outputs_of, select_all, spark_schema, table_schemas
 from streaming.selected.tasks import ApplyFunction, HandOn
 from streaming.tables import delta
 

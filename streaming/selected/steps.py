@@ -19,8 +19,7 @@ from streaming.declare import Selected
 from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import Batches, FilterCounts, Outputs, Reached, Written, create_table
-from streaming.selected.frame import columns_by_output, outputs_of, select_all
-from streaming.selected.schemas import spark_schema, table_schemas
+from streaming.selected.frame import columns_by_output, outputs_of, select_all, spark_schema, table_schemas
 from streaming.selected.tasks import WRITTEN, WriteOutputs, of_report
 from streaming.spark import remembered
 from streaming.tables import TaskFile, delta

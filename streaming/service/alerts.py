@@ -10,7 +10,7 @@ from typing import Literal
 from streaming.base import interval
 from streaming.declare import Limits
 from streaming.service.overview import Overview
-from streaming.service.skew import Skew
+from streaming.service.progress import Skew
 from streaming.service.status import ProcessStatus
 from streaming.sources import backlog_numbers
 

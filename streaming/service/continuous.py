@@ -20,7 +20,7 @@ from streaming.declare import Pipeline
 from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import OperatorRuntime, Written, ready_generation
-from streaming.service.measures import Measure
+from streaming.service.progress import Measure
 from streaming.service.reporter import Reporter
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus

@@ -17,8 +17,7 @@ from streaming.operators import Written
 from streaming.service.control_streams import ingest_order
 from streaming.service.lease import take_lease
 from streaming.service.progress import Progress, QueryProgress, Silent
-from streaming.service.query_errors import await_queries
-from streaming.service.query_names import ingested_stream
+from streaming.service.query_errors import await_queries, ingested_stream
 from streaming.service.run import Run
 from streaming.service.watch import StopRequested, Watch
 

@@ -9,8 +9,8 @@ from streaming.base import SupervisorError
 from streaming.declare import Failure, Pipeline
 from streaming.lake import Lake
 from streaming.service.lease import Holder, holder_of
+from streaming.service.progress import Skew, widest_skew
 from streaming.service.receiver_status import receivers_of
-from streaming.service.skew import Skew, widest_skew
 from streaming.service.status import (
     PROCESS,
     REQUEST,

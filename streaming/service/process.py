@@ -35,11 +35,10 @@ from streaming.declare import Pipeline, find_pipeline
 from streaming.lake import Lake, Settings
 from streaming.log import QUERY
 from streaming.service.continuous import Continuous, Ending
-from streaming.service.log_context import new_run
-from streaming.service.logs import RUN, configure_logs
+from streaming.service.logs import RUN, configure_logs, new_run
 from streaming.service.progress_table import ProgressTable
 from streaming.service.pulse import BEATS_EVERY, Pulse, send_pulse
-from streaming.service.query_names import ingested_stream
+from streaming.service.query_errors import ingested_stream
 from streaming.service.repeated import Repeated
 from streaming.service.status import PROCESS, ControlFolder, LastWords, ProcessStatus
 from streaming.service.transient_errors import transient_cause

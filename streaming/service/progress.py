@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from streaming.base import counted
+from streaming.base import counted, interval
+from streaming.declare import Operator, Pipeline
+from streaming.log import Batch
+from streaming.service.pulse import Pulse
+from streaming.service.status import LastWords
 
 _PLAIN_EVERY = 25
+SILENT_AFTER = timedelta(seconds=60)
+"""A process without a pulse for that long is frozen."""
+
+_STARTS_WITHIN = timedelta(minutes=3)
+"""How long Python and Spark may take to start."""
 
 
 @dataclass(frozen=True)
@@ -116,3 +125,96 @@ def shown_on(console: Console) -> Iterator[Progress]:
     lines = PlainLines(console)
     yield lines
     lines.close()
+
+
+@dataclass(frozen=True)
+class Skew:
+    """By how much the watermark of the stream `behind` is less than that of `ahead`; `operator` reads both."""
+
+    operator: str
+    behind: str
+    ahead: str
+    by: timedelta
+
+
+def widest_skew(pipeline: Pipeline, watermarks: Mapping[str, datetime]) -> Skew | None:
+    """The greatest of all; None where no operator depends on several clocks, or none of these has a watermark yet."""
+    skews = (skew_of(operator, watermarks) for operator in pipeline.operators)
+    return max((skew for skew in skews if skew is not None), key=lambda skew: skew.by, default=None)
+
+
+def skew_of(operator: Operator, watermarks: Mapping[str, datetime]) -> Skew | None:
+    """That of one operator; None where it does not depend on several clocks, or one of these has no watermark yet."""
+    marks = {stream.name: watermarks[stream.name] for stream in operator.follows if stream.name in watermarks}
+    if not operator.joins_clocks or len(marks) < len(operator.follows) or len(marks) < 2:
+        return None
+    behind, ahead = min(marks, key=marks.__getitem__), max(marks, key=marks.__getitem__)
+    return Skew(operator.name, behind, ahead, marks[ahead] - marks[behind])
+
+
+def hang(pipeline: Pipeline, pulse: Pulse | None, age: timedelta, silence: timedelta) -> LastWords | None:
+    """What a process of `age`, whose last `pulse` came `silence` ago, has been waiting for too long; None if nothing.
+
+    Slow storage is no hang: the pulse does not depend on it. Only a batch, the main loop, or a drain that does not get
+    on for the pipeline's `hangs_after` is one.
+    """
+    if pulse is not None and silence > SILENT_AFTER:
+        return LastWords(error=f"it has given no sign of life for {silence.total_seconds():.0f} s")
+    if pulse is None or pulse.phase == "starting":
+        return LastWords(error=f"it did not start within {_STARTS_WITHIN}") if age > _STARTS_WITHIN else None
+    limit = interval(pipeline.hangs_after)
+    for query, (batch, since) in pulse.running.items():
+        if pulse.at - since > limit:
+            return LastWords(
+                batch=f"{pipeline.name}.{query} {batch}",
+                error=f"the batch hangs: it has been running since {since:%H:%M:%S}",
+            )
+    if pulse.at - pulse.passed > limit:
+        if pulse.phase == "running":
+            return LastWords(error=f"its main loop has not come round since {pulse.passed:%H:%M:%S}")
+        if pulse.phase == "draining":
+            return LastWords(error=f"its drain has not got on since {pulse.passed:%H:%M:%S}")
+    return None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One batch of a log's query, or step of an operator, once it is committed.
+
+    `latency`: median, 95th and 99th percentile in seconds, over the rows of a log batch, from the instant the source
+    had them until they could be read in Delta. `number` is the batch's place in the log. `state_rows` and `state_bytes`
+    are those of the table in which an operator keeps state, `failures` rows to which something outside gave no answer.
+    What a batch or step does not have is None.
+    """
+
+    query: str
+    batch: int
+    started: datetime
+    ended: datetime
+    rows: int
+    number: int | None = None
+    rejected: int | None = None
+    late: int | None = None
+    watermark: datetime | None = None
+    latency: tuple[float, float, float] | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    failures: int = 0
+
+    @property
+    def is_of_log(self) -> bool:
+        """Whether the batch went into a log, not into an operator's table."""
+        return self.number is not None
+
+    @property
+    def seconds(self) -> float:
+        """How long the batch took."""
+        return (self.ended - self.started).total_seconds()
+
+
+def latency(batch: Batch, visible: datetime) -> tuple[float, float, float] | None:
+    """Median, 95th and 99th percentile of the rows' way from source to Delta, in seconds."""
+    if not batch.source_times:
+        return None
+    p50, p95, p99 = (max(0.0, (visible - time).total_seconds()) for time in batch.source_times)
+    return p50, p95, p99

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from streaming.lake import Lake, Named
-from streaming.service.measures import Measure
+from streaming.service.progress import Measure
 from streaming.service.repeated import Repeated
 from streaming.tables import attempts, delta, storage
 

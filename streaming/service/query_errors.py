@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.base import QueryFailed, StreamingError
-from streaming.declare import Delivery, Operator
+from streaming.declare import Delivery, Operator, Pipeline, Stream
+from streaming.log import QUERY
 from streaming.service.spark_errors import explain_known
 from streaming.service.transient_errors import ends_the_process
 from streaming.service.watch import Paused, StopRequested
@@ -135,3 +136,13 @@ def _explanation(operator: Operator | Delivery, error: Exception) -> str:
     return (
         f"a step of {what} failed: {'' if of_spark else f'{type(error).__name__}: '}{cause_in_words(error)}. {_GOES_ON}"
     )
+
+
+def ingest_query(pipeline: Pipeline, stream: Stream) -> str:
+    """What the query from a stream's source to its log is called in progress and status."""
+    return QUERY if len(pipeline.streams) == 1 else f"{stream.name}.{QUERY}"
+
+
+def ingested_stream(pipeline: Pipeline, query: str) -> Stream | None:
+    """The stream whose log the query of this name writes; None for an operator's query."""
+    return next((stream for stream in pipeline.streams if ingest_query(pipeline, stream) == query), None)

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
+from streaming.base import SourceError
 from streaming.declare import Pipeline, Receiver
 from streaming.lake import Lake
 from streaming.service.lease import holder_of
@@ -131,3 +133,21 @@ def receivers_of(lake: Lake, pipeline: Pipeline) -> Iterator[ReceiverStatus]:
         if status.state != "stopped" and holder_of(lake, place) is None:
             status = status.model_copy(update={"state": "stopped", "why": f"its process, {status.pid}, is gone"})
         yield status
+
+
+def make_landing(lake: Lake, receiver: Receiver) -> Path:
+    """The folder in which a receiver lands files, made where it is not there.
+
+    Raises:
+        SourceError: it is not on this machine.
+        OSError: it cannot be made.
+    """
+    location = receiver.into.source.location(lake)
+    local = lake.local(location)
+    if local is None:
+        raise SourceError(
+            f"the landing folder {location!r} is not on this machine, where receiver {receiver.name!r} lands whole "
+            "files; name a folder of a disk that is mounted here."
+        )
+    local.mkdir(parents=True, exist_ok=True)
+    return local

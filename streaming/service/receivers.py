@@ -16,8 +16,7 @@ from threading import Event
 from streaming.base import LeaseError
 from streaming.declare import ExponentialBackoff, Failure, Pipeline, Receiver, find_pipeline
 from streaming.lake import Lake, Settings
-from streaming.service.log_context import current_run, new_run
-from streaming.service.logs import RUN, configure_logs
+from streaming.service.logs import RUN, configure_logs, current_run, new_run
 from streaming.service.receiving import Receiving
 from streaming.service.status import ReceiverStatus
 

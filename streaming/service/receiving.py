@@ -23,8 +23,7 @@ from streaming.base import LeaseError, ReceiverError, SourceError, interval, utc
 from streaming.declare import SUBSCRIPTIONS, Pipeline, Receiver, Stream
 from streaming.lake import Lake
 from streaming.service.lease import Lease, holder_of, take_lease
-from streaming.service.receiver_landing import make_landing
-from streaming.service.receiver_status import ReceiverPlace, ReceiverReport
+from streaming.service.receiver_status import ReceiverPlace, ReceiverReport, make_landing
 from streaming.service.status import ReceiverStatus
 from streaming.sources import LandingFolder, Received, Reception
 from streaming.tables import delta, storage

@@ -13,8 +13,8 @@ import psutil
 
 from streaming.base import interval
 from streaming.log import QUERY
-from streaming.service.measures import Measure
-from streaming.service.query_names import ingest_query
+from streaming.service.progress import Measure
+from streaming.service.query_errors import ingest_query
 from streaming.service.repeated import Repeated
 from streaming.service.run import Run
 from streaming.service.status import ProcessStatus, QueryStatus

@@ -24,12 +24,11 @@ from streaming.log import Batch, OperatorCounts, no_rows, read_log, valid, widen
 from streaming.operators import OperatorRuntime, Step, Written, runtime_of
 from streaming.service.control_streams import least_watermark, newest_pinned
 from streaming.service.delivering import Delivering
-from streaming.service.log_context import in_batch
 from streaming.service.log_writer import LogWriter
+from streaming.service.logs import in_batch
 from streaming.service.paused_operators import PausedOperators
-from streaming.service.query_errors import explain, pausing, stop_was_asked
-from streaming.service.query_names import ingest_query
-from streaming.service.receiver_landing import make_landing
+from streaming.service.query_errors import explain, ingest_query, pausing, stop_was_asked
+from streaming.service.receiver_status import make_landing
 from streaming.service.watch import Paused
 from streaming.spark import guarded, mark_tasks, refusal, remembered
 

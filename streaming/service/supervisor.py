@@ -25,11 +25,10 @@ from streaming.base import interval, utc_now
 from streaming.declare import Failure, Pipeline
 from streaming.lake import Lake
 from streaming.service.continuous import Ending
-from streaming.service.hangs import hang
 from streaming.service.lease import Lease, take_lease
-from streaming.service.log_context import begin_run, current_run, new_run
-from streaming.service.logs import RUN
+from streaming.service.logs import RUN, begin_run, current_run, new_run
 from streaming.service.process import DRAIN, STOP, origins
+from streaming.service.progress import hang
 from streaming.service.pulse import Pulse, PulseReader
 from streaming.service.receivers import ReceiverKeeper
 from streaming.service.status import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from streaming.service.measures import Measure
+from streaming.service.progress import Measure
 
 
 @dataclass(frozen=True)

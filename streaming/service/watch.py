@@ -11,7 +11,7 @@ from datetime import datetime
 from streaming.base import SinkError, StreamingError
 from streaming.log import Batch
 from streaming.operators import Written
-from streaming.service.measures import Measure, latency
+from streaming.service.progress import Measure, latency
 from streaming.service.pulse import Pulse
 from streaming.service.status import Phase
 

@@ -4,27 +4,27 @@ from streaming.spark import java
 from streaming.spark.checkpoint import (
     TakenFile,
     check_checkpoint,
+    copy_checkpoint,
     forget_after,
     has_begun,
+    make_checkpoint,
     newest_committed,
     newest_compaction,
     newest_planned,
     planned,
     planned_offsets,
     query_id,
+    rename_taken,
     taken_entry,
     unreadable_files,
 )
-from streaming.spark.checkpoint_copy import copy_checkpoint, rename_taken
-from streaming.spark.checkpoint_made import make_checkpoint
 from streaming.spark.class_sharing import archive_path
 from streaming.spark.exact_json import as_json, exact_json
 from streaming.spark.files import FileInfo, exists, is_visible, size_of, visible_files
-from streaming.spark.guard import computed_or, first_failure, guarded, holds, refusal
+from streaming.spark.guard import computed_or, failure_of, first_failure, guarded, holds, named_values, refusal
 from streaming.spark.jar_groups import BROKER, CORE, GROUPS, KAFKA, S3, JarGroup
 from streaming.spark.jars import add_jars, add_storage, are_there, jars_folder, jars_of, spark_jars, storage_jars
 from streaming.spark.java import require_java
-from streaming.spark.named_values import failure_of, named_values
 from streaming.spark.ordered_files import ordered
 from streaming.spark.row_values import row_values
 from streaming.spark.session import lenient_session, mark_tasks, start_session

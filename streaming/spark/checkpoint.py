@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -12,9 +13,10 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 
 from streaming.base import CheckpointError
-from streaming.tables import commits_of, delta, storage
+from streaming.tables import commits_of, copy_files, delta, storage
 
 _BATCH = re.compile('"batchId": *([0-9]+)')
+_FORMAT = "v1"
 
 
 @dataclass(frozen=True)
@@ -162,3 +164,72 @@ def _writer(table: DeltaTable) -> str | None:
         if isinstance(commit["userMetadata"], dict) and commit["userMetadata"].get("query"):
             return str(commit["userMetadata"]["query"])
     return None if history and history[-1]["version"] == 0 else "of which its history tells no more"
+
+
+def copy_checkpoint(checkpoint: str, to: str, query_batch: int) -> None:
+    """Copy of a checkpoint what makes its query go on after `query_batch`, to the folder `to`.
+
+    The query may run: what a batch leaves in its checkpoint is put there whole, and stays for a hundred batches.
+    """
+    batches = {str(query_batch - 1), str(query_batch)}
+    names = ["metadata"]
+    for kind in ("offsets", "commits"):
+        names += [f"{kind}/{name}" for name in _files_in(f"{checkpoint}/{kind}") if name in batches]
+    names += [f"sources/0/{name}" for name in _of_source(checkpoint, query_batch)]
+    copy_files(storage.below(checkpoint), names, to)
+
+
+def rename_taken(checkpoint: str, renamed: Callable[[str], str]) -> None:
+    """Let the file source's log name the files that were taken as they are `renamed`, by their encoded URIs."""
+    for name in _files_in(f"{checkpoint}/sources/0"):
+        entry = f"{checkpoint}/sources/0/{name}"
+        # The first line names the format.
+        version, _, lines = (storage.read_text(entry) or "").partition("\n")
+        files = [json.loads(line) for line in lines.split("\n") if line]
+        text = "\n".join([version, *(json.dumps({**file, "path": renamed(file["path"])}) for file in files)])
+        # Hadoop keeps a checksum beside each file of a local disk, and checks what it reads where there is one.
+        storage.remove(f"{checkpoint}/sources/0/.{name}.crc")
+        storage.replace_bytes(entry, text.encode(), uuid.uuid4().hex)
+
+
+def _of_source(checkpoint: str, query_batch: int) -> Iterator[str]:
+    """What the source keeps in the checkpoint; of the file source's log the entries up to the batch."""
+    names = list(_files_in(f"{checkpoint}/sources/0"))
+    offset = last_line(f"{checkpoint}/offsets/{query_batch}")
+    newest = offset.get("logOffset") if isinstance(offset, dict) else None
+    if newest is None:
+        yield from names
+        return
+    there = {name: int(name.removesuffix(".compact")) for name in names}
+    # An entry of this name repeats all before it.
+    compactions = (number for name, number in there.items() if name.endswith(".compact") and number <= newest)
+    since = max(compactions, default=0)
+    yield from (name for name, number in there.items() if since <= number <= newest)
+
+
+def _files_in(folder: str) -> Iterator[str]:
+    return (info.base_name for info in storage.listed(folder))
+
+
+def make_checkpoint(checkpoint: str, query: str, query_batch: int, files: Iterable[TakenFile]) -> None:
+    """Make the checkpoint of a query that goes on after `query_batch`, and takes none of the `files` again.
+
+    The query keeps its id, by which the log tells its batches. That is written last: without it there is no checkpoint,
+    and this can be done again.
+    """
+    storage.remove_folder(checkpoint)
+    offsets: list[dict[str, Any]] = [{"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}, {"logOffset": 0}]
+    entries: dict[str, list[dict[str, Any]]] = {
+        "sources/0/0": [{"path": file.path, "timestamp": file.modified, "batchId": 0} for file in files],
+        # Spark looks at the batch before the last one, too.
+        **{f"offsets/{number}": offsets for number in range(max(0, query_batch - 1), query_batch + 1)},
+        f"commits/{query_batch}": [{"nextBatchWatermarkMs": 0}],
+    }
+    for name, lines in entries.items():
+        storage.put_whole(f"{checkpoint}/{name}", "\n".join([_FORMAT, *map(_json, lines)]).encode())
+    storage.put_whole(f"{checkpoint}/metadata", json.dumps({"id": query}).encode())
+
+
+def _json(value: dict[str, Any]) -> str:
+    """As Spark writes it, which compares offsets by their text."""
+    return json.dumps(value, separators=(",", ":"))

@@ -24,7 +24,7 @@ from streaming.keyed.key import Key
 from streaming.lake.lake import Lake
 from streaming.operations.rebuild import rebuild
 from streaming.operations.restore import fork
-from streaming.operations.savepoints import savepoints
+from streaming.operations.savepoint import savepoints
 from streaming.operators.runtime import runtime_of
 from streaming.windows.tumbling import Tumbling
 from tests.streaming.keyed.functions import jumps, payloads, readings, rows, sums

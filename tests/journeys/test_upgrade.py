@@ -13,7 +13,7 @@ from streaming.audit.laws import audit
 from streaming.base.errors import ViewError
 from streaming.lake.lake import Lake
 from streaming.operations.doctor import examine, heal
-from streaming.operations.savepoints import savepoints
+from streaming.operations.savepoint import savepoints
 from streaming.operators.runtime import runtime_of
 from tests.support.old_lake import LAKES, OldLake, unpack
 from tests.support.runs import tuples

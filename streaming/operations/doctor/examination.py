@@ -19,8 +19,7 @@ from streaming.operations.doctor.checkpoints import examine_checkpoint
 from streaming.operations.doctor.tables import examine_tables
 from streaming.operations.erasure import erasures
 from streaming.operations.restore import lost_tables
-from streaming.operations.saved import Savepoint
-from streaming.operations.savepoints import savepoints
+from streaming.operations.savepoint import Savepoint, savepoints
 from streaming.operators import generation_of, next_of, ready_generation, remove_next, runtime_of
 from streaming.service import has_left_record, take_lease
 from streaming.tables import delta, storage

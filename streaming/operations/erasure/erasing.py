@@ -44,7 +44,7 @@ from streaming.operations.erasure.proof import prove, tables_of
 from streaming.operations.erasure.record import Erasure, erasures
 from streaming.operations.erasure.removing import settled, taken_out, without_history
 from streaming.operations.rebuild import built_beside, rebuild_held
-from streaming.operations.savepoints import drop_savepoint, savepoints
+from streaming.operations.savepoint import drop_savepoint, savepoints
 from streaming.operators import generation_of, next_of, remove_next, runtime_of, whole_since
 from streaming.service import Delivering, take_lease
 from streaming.tables import Split, delta, take_out

@@ -18,7 +18,7 @@ from streaming.operations.erasure.found import (
 )
 from streaming.operations.erasure.person import Person
 from streaming.operations.erasure.proof import tables_of
-from streaming.operations.savepoints import savepoints
+from streaming.operations.savepoint import savepoints
 from streaming.tables import delta, to_be_taken
 
 

@@ -12,7 +12,7 @@ from streaming.declare import DEAD, Delivery, Operator, Pipeline, Stream
 from streaming.deliveries import ledger_of, outbox_of
 from streaming.lake import Lake
 from streaming.log import batches_after, dropped_before, head, noted_before
-from streaming.operations.savepoints import savepoints
+from streaming.operations.savepoint import savepoints
 from streaming.operators import next_of, runtime_of
 from streaming.sources import Table
 from streaming.tables import days_of, delta

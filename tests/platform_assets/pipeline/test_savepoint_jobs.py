@@ -14,7 +14,7 @@ from platform_assets.pipeline.savepoints import Verb, savepoint_config
 from streaming import drain
 from streaming.lake.lake import Lake
 from streaming.log.batches import head
-from streaming.operations.savepoints import savepoints
+from streaming.operations.savepoint import savepoints
 from streaming.operators.generations import generation_of
 from streaming.pipelines.flights import departures_by_origin, flights, pipeline
 from streaming.tables import delta

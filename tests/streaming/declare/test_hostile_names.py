@@ -18,8 +18,7 @@ from streaming.base.errors import DeclarationError, SavepointError
 from streaming.base.names import check_column_name
 from streaming.kafka import can_name_a_topic
 from streaming.lake.lake import Lake
-from streaming.operations.saved import Savepoint
-from streaming.operations.savepoints import drop_savepoint
+from streaming.operations.savepoint import Savepoint, drop_savepoint
 
 NASTY = st.one_of(
     st.text(max_size=12),

@@ -23,8 +23,7 @@ from streaming.base.intervals import utc_now
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.log.batches import archive, archived, newest_archived
 from streaming.operations.maintenance import Maintained, maintain
-from streaming.service.measures import Measure
-from streaming.service.progress import QueryProgress
+from streaming.service.progress import Measure, QueryProgress
 from streaming.service.progress_table import ProgressTable, read_progress
 from streaming.service.run import Run
 from streaming.tables import delta

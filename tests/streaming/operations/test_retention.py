@@ -37,8 +37,7 @@ from streaming.operations.rebuild import rebuild
 from streaming.operations.repair import repair
 from streaming.operations.retention.dropping import Dropped, drop_days
 from streaming.operations.retention.kept import kept_days
-from streaming.operations.savepoint import savepoint
-from streaming.operations.savepoints import drop_savepoint
+from streaming.operations.savepoint import drop_savepoint, savepoint
 from streaming.operators.runtime import runtime_of
 from streaming.service.drain import drain
 from streaming.sinks.files import JsonLines

@@ -31,9 +31,7 @@ from streaming.operations.left import drop
 from streaming.operations.maintenance import maintain
 from streaming.operations.redeliver import begin_anew
 from streaming.operations.restore import restore, restore_to
-from streaming.operations.saved import SavedTable, Savepoint
-from streaming.operations.savepoint import savepoint
-from streaming.operations.savepoints import drop_savepoint, find_savepoint, savepoints
+from streaming.operations.savepoint import SavedTable, Savepoint, drop_savepoint, find_savepoint, savepoint, savepoints
 from streaming.operators.declaration import create_table
 from streaming.operators.state import clean_state
 from streaming.service.drain import drain

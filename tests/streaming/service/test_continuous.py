@@ -16,7 +16,7 @@ from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
 from streaming.service import continuous, progress_table
 from streaming.service.continuous import Continuous, Ending
-from streaming.service.measures import Measure
+from streaming.service.progress import Measure
 from streaming.service.progress_table import ProgressTable
 from streaming.service.status import ProcessStatus, QueryStatus
 from streaming.sources.backlog import SourceBacklog

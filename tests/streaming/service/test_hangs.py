@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from streaming.declare.restarts import Failure
 from streaming.service.alerts import evaluate
-from streaming.service.hangs import hang
 from streaming.service.overview import Overview
+from streaming.service.progress import hang
 from streaming.service.pulse import Pulse
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline

@@ -12,8 +12,7 @@ import pytest
 from streaming.base.errors import SettingsError
 from streaming.lake.lake import Lake
 from streaming.lake.settings import Settings
-from streaming.service.log_context import About, begin_run, current_run, in_batch
-from streaming.service.logs import JsonLines
+from streaming.service.logs import About, JsonLines, begin_run, current_run, in_batch
 from streaming.service.status import ControlFolder
 from tests.streaming.service.streams import STREAM, supervised, until
 from tests.support.feeds import land

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from streaming import Lake
 from streaming.log.batches import read_batches
 from streaming.operators.runtime import Written
-from streaming.service.measures import Measure, latency
+from streaming.service.progress import Measure, latency
 from streaming.service.reporter import CatchUp
 from streaming.service.throughput import together
 from streaming.service.watch import Watch

@@ -12,7 +12,7 @@ from streaming import Lake
 from streaming.base.intervals import utc_now
 from streaming.declare.pipeline import Pipeline
 from streaming.declare.restarts import NoRestart
-from streaming.service import hangs
+from streaming.service import progress
 from streaming.service import supervisor as supervising
 from streaming.service.overview import look, request
 from streaming.service.supervisor import Child
@@ -101,7 +101,7 @@ def test_a_process_that_kills_itself_at_the_deadline_of_its_stop_has_not_failed(
 
 
 def test_a_process_that_gives_no_sign_of_life_is_killed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hangs, "SILENT_AFTER", hangs.SILENT_AFTER / 60)
+    monkeypatch.setattr(progress, "SILENT_AFTER", progress.SILENT_AFTER / 60)
     with supervised(lake, PIPELINE) as supervisor:
         until(lambda: supervisor.status.state == "running", "running", lake)
         os.kill(process_of(supervisor), signal.SIGSTOP)

@@ -21,7 +21,7 @@ from streaming import Lake
 from streaming.audit.laws import audit
 from streaming.base.errors import LeaseError, SupervisorError
 from streaming.base.intervals import utc_now
-from streaming.service import hangs
+from streaming.service import progress
 from streaming.service.drain import drain
 from streaming.service.overview import look, request
 from streaming.service.progress_table import read_progress
@@ -82,7 +82,7 @@ def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypat
         assert supervisor.status.failures[-1].error == "the process was killed by signal 9"
         kill(signal.SIGKILL, lambda pid: jvm(pid).pid)
         assert supervisor.status.failures[-1].error == "the JVM ended with code -9"
-        monkeypatch.setattr(hangs, "SILENT_AFTER", timedelta(seconds=10))
+        monkeypatch.setattr(progress, "SILENT_AFTER", timedelta(seconds=10))
         kill(signal.SIGSTOP, lambda pid: pid)
         assert "it has given no sign of life for" in supervisor.status.failures[-1].error
         monkeypatch.undo()

@@ -22,7 +22,7 @@ from streaming.tables import delta
 
 Batches = Mapping[str, Sequence[Batch]]
 """Batches of several logs, by stream."""
-_ROWS_PER_CORE = 1_000_000
+ROWS_PER_CORE = 1_000_000
 """Rows of a log that one step takes at most, so that its memory is bounded however far an operator is behind."""
 
 
@@ -121,4 +121,4 @@ def in_pieces(behind: Batches, most_rows: int) -> Iterator[Batches]:
 
 def rows_per_step(spark: SparkSession) -> int:
     """The same on all cores of a session."""
-    return _ROWS_PER_CORE * spark.sparkContext.defaultParallelism
+    return ROWS_PER_CORE * spark.sparkContext.defaultParallelism

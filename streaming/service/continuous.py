@@ -31,7 +31,7 @@ _PUBLISHED_WITHIN = timedelta(minutes=1)
 _INSPECTED_EVERY = timedelta(seconds=10)
 
 Ending = Literal["stop", "drain"]
-_GIVES_WAY = 2.0
+GIVES_WAY = 2.0
 """Seconds: a log waits no longer after a batch, and for no step that has taken as long already.
 
 On a machine that ingest alone can keep busy, a step takes several times as long beside the next batch as before it,
@@ -272,16 +272,16 @@ class _Stepping:
             stepping.result()
 
     def give_way(self, until: Callable[[], bool]) -> None:
-        """Return once the operators have followed the newest batches, or `until` is true; see `_GIVES_WAY`."""
+        """Return once the operators have followed the newest batches, or `until` is true; see `GIVES_WAY`."""
         began, pause = monotonic(), Event()
         while (
-            not until() and monotonic() - began < _GIVES_WAY and any(map(self._has_right_of_way, self._run.operators))
+            not until() and monotonic() - began < GIVES_WAY and any(map(self._has_right_of_way, self._run.operators))
         ):
             pause.wait(_LOOK_FOR_STEPS_EVERY)
 
     def _has_right_of_way(self, runtime: OperatorRuntime) -> bool:
         if self._is_stepping(runtime):
-            return monotonic() - self._began.get(runtime.operator.name, -_GIVES_WAY) < _GIVES_WAY
+            return monotonic() - self._began.get(runtime.operator.name, -GIVES_WAY) < GIVES_WAY
         return self._is_behind(runtime) and self._is_due(runtime)
 
     def _step(self, runtime: OperatorRuntime) -> None:

@@ -229,7 +229,7 @@ def test_a_batch_is_archived_once_by_two_at_a_time_and_by_one_that_died(
         assert archive(lake, stream, {number: described[number] for number in (0, 1, 2)}) == 2
         write(*arguments, **options)
 
-    monkeypatch.setattr("streaming.log.archive.write_deltalake", overtaken)
+    monkeypatch.setattr("streaming.log.batches.write_deltalake", overtaken)
     with pytest.raises(CommitFailedError):
         archive(lake, stream, described)
     assert archived(lake, stream) == {number: described[number] for number in (0, 1, 2)}

@@ -73,7 +73,7 @@ def test_rows_that_an_earlier_process_has_left_waiting_count_when_it_is_decided_
 ) -> None:
     """Six reads of rows are folded: each of these three processes brings two, of a window that stays open."""
     monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", 6)
-    monkeypatch.setattr("streaming.views.explained.FOLDED_FROM", 6)
+    monkeypatch.setattr("streaming.views.operator.FOLDED_FROM", 6)
     daily = replace(count_by_sensor, window=Tumbling("1 day"))
     explanations = []
     for rows in ("a@1, b@2", "a@100, b@101", "a@200, b@201"):

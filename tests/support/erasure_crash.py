@@ -56,7 +56,7 @@ POINTS: dict[str, Point] = {
     ),
     "one of three operators built anew": Point("", f"{_ERASURE}.erasing", "rebuild_held", 1, after=True),
     "old files of a log deleted, not noted": Point(
-        "", f"{_ERASURE}.removing", "forget_history", 1, "/orders/log", after=True
+        "", f"{_ERASURE}.removing", "_forget_history", 1, "/orders/log", after=True
     ),
 }
 

@@ -112,7 +112,7 @@ def erased(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     foretold = preview_erasure(spark, lake, pipeline, ADA)
     with pytest.raises(ErasureError, match=r"savepoints of pipeline 'readings' keep old versions: pinning\."):
         erase(spark, lake, pipeline, ADA, now=lambda: NOW)
-    for module, died_at in ((erasing, "rebuild_held"), (removing, "forget_history")):
+    for module, died_at in ((erasing, "rebuild_held"), (removing, "_forget_history")):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(module, died_at, lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):

@@ -17,11 +17,11 @@ from streaming.lake import Lake
 from streaming.log import valid
 from streaming.operators import (
     Finding,
+    Law,
     LogAtVersion,
     PinnedTables,
     Reached,
     can_be_compared,
-    differing_rows,
     of_kept_days,
     whole_in,
 )
@@ -48,29 +48,18 @@ def audit_joined(
     kept, whole = can_be_compared(since), of_kept_days(since)
     met = _comparable(delta.read(spark, lake.table(joined), pinned.versions[""])).where(kept)
     expected = _computed(joined, pairs(joined, sides["left"], sides["right"], "left")).where(kept)
-    yield Finding("cuts", joined.name, met.count(), differing_rows(met, expected), f"pairs: joined again, equal{whole}")
+    yield Law("cuts", joined.name, met, expected, f"pairs: joined again, equal{whole}").finding()
     if not joined.outer_sides:
         return
     stored = delta.read(spark, lake.table(joined, UNMATCHED), pinned.versions[UNMATCHED])
     # Written before the pairs, so it may be a step ahead of them.
     unmatched_rows = _comparable(stored.where(F.col(BATCH) <= at.batch)).where(kept)
     alone_in_time = _alone(joined, sides, at, only_in_time=True).where(kept)
-    yield Finding(
-        "first result",
-        joined.table_name(UNMATCHED),
-        unmatched_rows.count(),
-        differing_rows(unmatched_rows, alone_in_time),
-        f"rows without a partner in time: found again, equal{whole}",
-    )
+    words = f"rows without a partner in time: found again, equal{whole}"
+    yield Law("first result", joined.table_name(UNMATCHED), unmatched_rows, alone_in_time, words).finding()
     current = current_rows(met, unmatched_rows, joined.outer_sides)
     every = expected.unionByName(_alone(joined, sides, at, only_in_time=False).where(kept))
-    yield Finding(
-        "convergence",
-        joined.name,
-        current.count(),
-        differing_rows(current, every),
-        f"rows: current = one join of both logs{whole}",
-    )
+    yield Law("convergence", joined.name, current, every, f"rows: current = one join of both logs{whole}").finding()
 
 
 def _followed(joined: Joined, side: Side, logs: Mapping[str, LogAtVersion], at: Reached) -> DataFrame:

@@ -30,7 +30,7 @@ from streaming.joins.laws import audit_joined
 from streaming.joins.steps import JoinedSteps
 from streaming.joins.waiting import due, is_due
 from streaming.lake import Lake
-from streaming.log import LogFiles, head, read_log, require_log, valid
+from streaming.log import LogFiles, head, read_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -122,8 +122,18 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         # A result has the later time of both rows.
         return super().whole_since(dropped) + whole_days(_widest(self.operator))
 
-    def explain(self, spark: SparkSession) -> dict[str, str]:
-        return _explain(self.lake, self.operator)
+    def described(self, spark: SparkSession) -> dict[str, str]:
+        joined = self.operator
+        return {
+            "results": _results(joined),
+            "computed": "new left rows with all right ones, and old left rows with new right ones; nothing is kept, "
+            "and of the logs only files near the event times of new rows are read",
+            "without a pair": _unmatched(joined),
+            "late rows": "join like all others" if joined.late == "join" else "are left out; `late` shows them",
+        }
+
+    def position(self) -> str:
+        return _position(self.lake, self.operator)
 
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[Joined], logs: Mapping[str, LogAtVersion]
@@ -191,26 +201,6 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def _begun(self, spark: SparkSession) -> JoinedSteps:
         return JoinedSteps(spark, self.lake, self.operator)
-
-
-def _explain(lake: Lake, joined: Joined) -> dict[str, str]:
-    """By heading; the join's tables may be there or not.
-
-    Raises:
-        LogError: nothing has been ingested yet.
-    """
-    for stream in joined.reads:
-        require_log(lake, stream)
-    return {
-        "results": _results(joined),
-        "computed": "new left rows with all right ones, and old left rows with new right ones; nothing is kept, and of "
-        "the logs only files near the event times of new rows are read",
-        "without a pair": _unmatched(joined),
-        "late rows": "join like all others" if joined.late == "join" else "are left out; `late` shows them",
-        "errors": f"go to the side output {FAILED!r}" if joined.diverts else "pause the join",
-        "steps": "after each batch of either log" if joined.every is None else f"at most every {joined.every}",
-        "position": _position(lake, joined),
-    }
 
 
 def _results(joined: Joined) -> str:

@@ -21,11 +21,11 @@ from streaming.log import Batch
 from streaming.operators import (
     Corrected,
     Finding,
+    Law,
     LogAtVersion,
     PinnedTables,
     Reached,
     can_be_compared,
-    differing_rows,
     of_kept_days,
     whole_in,
 )
@@ -58,9 +58,8 @@ def audit_two_sided(
 
     columns = operator.columns
     on_time = results(counted.where("not _late")).select(*columns)
-    broken = differing_rows(first.where(kept).select(*columns), on_time)
-    comparison = f"rows: stream = batch, on-time rows{of_kept_days(since)}"
-    yield Finding("first result", operator.name, on_time.count(), broken, comparison)
+    words = f"rows: stream = batch, on-time rows{of_kept_days(since)}"
+    yield Law("first result", operator.name, first.where(kept).select(*columns), on_time, words).finding()
     corrections = read_corrections(spark, lake, operator, pinned.versions[CORRECTIONS])
     if operator.late == "drop":
         yield Finding("convergence", operator.name, 0, 0, "not promised: late rows are dropped as declared")
@@ -75,12 +74,11 @@ def audit_two_sided(
         every = results(counted).where(settled).select(*columns)
         compared = "rows: current = batch, all rows" + (f"; {len(waiting)} days wait" if waiting else "")
         compared += of_kept_days(since)
-        yield Finding("convergence", operator.name, every.count(), differing_rows(current, every), compared)
+        yield Law("convergence", operator.name, current, every, compared).finding()
     if corrections is not None and lake.cut is None:
         stored = corrections.drop("_corrected_at").where(kept)
         again = _recomputed(rows, operator, stored, logs, lake, pinned).select(*stored.columns)
-        broken = differing_rows(stored, again)
-        yield Finding("idempotence", operator.name, stored.count(), broken, "corrections: computed again, equal")
+        yield Law("idempotence", operator.name, stored, again, "corrections: computed again, equal").finding()
 
 
 def _partition(operator: TwoSided, counted: DataFrame, logs: Mapping[str, LogAtVersion]) -> Finding:

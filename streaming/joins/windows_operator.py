@@ -20,7 +20,7 @@ from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import group, pairs
 from streaming.joins.windows_steps import WindowSteps
 from streaming.lake import Lake
-from streaming.log import OperatorCounts, read_log, require_log, valid
+from streaming.log import OperatorCounts, read_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -105,8 +105,11 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
     def whole_since(self, dropped: Mapping[str, date]) -> date:
         return self.operator.window.whole_since(super().whole_since(dropped))
 
-    def explain(self, spark: SparkSession) -> dict[str, str]:
-        return _explain(self.lake, self.operator)
+    def described(self, spark: SparkSession) -> dict[str, str]:
+        return _described(self.lake, self.operator)
+
+    def position(self) -> str:
+        return _position(Reached.now(self.lake, self.operator), Reached.at_heads(self.lake, self.operator))
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
@@ -160,14 +163,7 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
         return steps
 
 
-def _explain(lake: Lake, operator: TwoSided) -> dict[str, str]:
-    """By heading; the tables may be there or not.
-
-    Raises:
-        LogError: one of its streams has no log yet.
-    """
-    for stream in operator.reads:
-        require_log(lake, stream)
+def _described(lake: Lake, operator: TwoSided) -> dict[str, str]:
     state = delta.open_table(lake.table(operator, STATE)) if operator.window.merging else None
     keys = ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in operator.sides_on.items())
     what = f"what {described(operator.function)} gives" if isinstance(operator, CoGrouped) else "pairs"
@@ -182,9 +178,6 @@ def _explain(lake: Lake, operator: TwoSided) -> dict[str, str]:
         if state is None
         else f"{delta.size(lake.table(operator, STATE)):,} bytes in {operator.table_name(STATE)}",
         "late rows": "are dropped from the results; they stay in the logs" if operator.late == "drop" else waits,
-        "errors": f"go to the side output {FAILED!r}" if operator.diverts else f"pause the {operator.kind_name}",
-        "steps": "after each batch of either log" if operator.every is None else f"at most every {operator.every}",
-        "position": _position(Reached.now(lake, operator), Reached.at_heads(lake, operator)),
     }
 
 

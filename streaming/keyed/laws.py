@@ -26,7 +26,7 @@ from streaming.keyed.schemas import spark_schema, table_schemas
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Corrected, Finding, LogAtVersion, PinnedTables, differing_rows, whole_in
+from streaming.operators import Corrected, Finding, Law, LogAtVersion, PinnedTables, whole_in
 from streaming.spark import lenient_session
 from streaming.tables import delta
 
@@ -75,8 +75,8 @@ def audit_keyed(
         schema = pa.schema([schemas[suffix].field(name) for name in columns])
         computed = _computed(keyed, logs, at, suffix, schema)
         stored = delta.read(spark, uri, version).select(*(f"`{name}`" for name in columns))
-        name, differing = keyed.table_name(suffix), differing_rows(stored, computed)
-        yield Finding("cuts", name, stored.count(), differing, f"{suffix or 'results'}: computed again, equal")
+        words = f"{suffix or 'results'}: computed again, equal"
+        yield Law("cuts", keyed.table_name(suffix), stored, computed, words).finding()
     if keyed.corrected:
         yield from _audit_corrections(spark, lake, pinned, logs)
 
@@ -125,12 +125,11 @@ def _audit_corrections(
         )
         current = current_results(first, corrections, keyed, output).where(settled).drop("_corrected", DAY)
         compared = "rows: current = the function over all rows" + (f"; {len(waiting)} days wait" if waiting else "")
-        yield Finding("convergence", name, every.count(), differing_rows(current, every), compared)
+        yield Law("convergence", name, current, every, compared).finding()
         if corrections is not None and lake.cut is None:
             stored = corrections.drop("_corrected_at")
             again = _recomputed(keyed, rows, stored, table, logs, output, rules)
-            broken = differing_rows(stored, again.select(*stored.columns))
-            yield Finding("idempotence", name, stored.count(), broken, "corrections: computed again, equal")
+            yield Law("idempotence", name, stored, again, "corrections: computed again, equal").finding()
 
 
 def _at(keyed: Keyed, logs: Mapping[str, LogAtVersion], through: Mapping[str, int]) -> Reached:

@@ -24,7 +24,7 @@ from streaming.keyed.source_text import changed_text
 from streaming.keyed.state_table import DUE, TIMERS
 from streaming.keyed.steps import KeyedSteps
 from streaming.lake import Lake
-from streaming.log import OperatorCounts, head, read_log, require_log, valid
+from streaming.log import OperatorCounts, head, read_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -170,8 +170,19 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
             return "has rules of it, which stay in force however old they are"
         return "corrects late rows by all rows of a key since it was idle, which may be of any day"
 
-    def explain(self, spark: SparkSession) -> dict[str, str]:
-        return _explain(self.lake, self.operator)
+    def described(self, spark: SparkSession) -> dict[str, str]:
+        lake, keyed = self.lake, self.operator
+        return {
+            "results": _results(keyed),
+            "computed": _computed(keyed),
+            "rules": "" if keyed.rules is None else _rules(keyed.rules),
+            "state": _state(lake, keyed),
+            "migrated": ", ".join(migrations_of(lake, keyed)),
+            "late rows": _late(keyed),
+        }
+
+    def position(self) -> str:
+        return _position(self.lake, self.operator)
 
     def laws(
         self, spark: SparkSession, pinned: PinnedTables[Keyed], logs: Mapping[str, LogAtVersion]
@@ -217,27 +228,6 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         if migrated is not None:
             _log.warning(migrated)
         return steps
-
-
-def _explain(lake: Lake, keyed: Keyed) -> dict[str, str]:
-    """By heading; the function's tables may be there or not.
-
-    Raises:
-        LogError: nothing has been ingested yet.
-    """
-    for stream in keyed.streams:
-        require_log(lake, stream)
-    return {
-        "results": _results(keyed),
-        "computed": _computed(keyed),
-        **({} if keyed.rules is None else {"rules": _rules(keyed.rules)}),
-        "state": _state(lake, keyed),
-        **({"migrated": ", ".join(migrated)} if (migrated := migrations_of(lake, keyed)) else {}),
-        "late rows": _late(keyed),
-        "errors": "go to the side output 'failed'" if keyed.diverts else "pause the function",
-        "steps": "after each batch of a log" if keyed.every is None else f"at most every {keyed.every}",
-        "position": _position(lake, keyed),
-    }
 
 
 def _results(keyed: Keyed) -> str:

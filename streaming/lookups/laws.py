@@ -13,7 +13,7 @@ from streaming.lake import Lake
 from streaming.log import valid
 from streaming.lookups.reached import Reached
 from streaming.lookups.schemas import STEP_COLUMN, select_rows
-from streaming.operators import Finding, LogAtVersion, PinnedTables, differing_rows, of_kept_days, whole_in
+from streaming.operators import Finding, Law, LogAtVersion, PinnedTables, of_kept_days, whole_in
 from streaming.tables import delta
 
 
@@ -54,6 +54,5 @@ def audit_enriched(
         return rows.where((F.col(BATCH) <= through) & kept).select(*names)
 
     stored = followed(tables[""]).unionAll(followed(tables[FAILED])).unionAll(followed(waits))
-    checked, differing = stored.count(), differing_rows(stored, selected)
-    comparison = f"rows: answered, failed or pending, each once{of_kept_days(since)}"
-    yield Finding("conservation", enriched.name, checked, differing, comparison)
+    words = f"rows: answered, failed or pending, each once{of_kept_days(since)}"
+    yield Law("conservation", enriched.name, stored, selected, words).finding()

@@ -14,7 +14,7 @@ from streaming.base import AT, BATCH, ORIGIN, WRITTEN_AT, ViewError, counted
 from streaming.declare import FAILED, PENDING, Enriched, Stream, described
 from streaming.keyed import SOURCE, text_number
 from streaming.lake import Lake
-from streaming.log import head, require_log
+from streaming.log import head
 from streaming.lookups.calls import capacity_of
 from streaming.lookups.laws import audit_enriched, pin_enriched
 from streaming.lookups.reached import Reached
@@ -108,8 +108,11 @@ class EnrichedRuntime(OperatorRuntime):
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
         return {to or "current": partial(self._read, to) for to in ("", FAILED, PENDING)}
 
-    def explain(self, spark: SparkSession) -> dict[str, str]:
-        return _explain(self.lake, self.operator)
+    def described(self, spark: SparkSession) -> dict[str, str]:
+        return _described(self.lake, self.operator)
+
+    def position(self) -> str:
+        return _position(self.lake, self.operator)
 
     def pin(self, spark: SparkSession) -> PinnedTables[Enriched]:
         return pin_enriched(self.lake, self.operator)
@@ -167,23 +170,15 @@ class EnrichedRuntime(OperatorRuntime):
         return self._steps
 
 
-def _explain(lake: Lake, enriched: Enriched) -> dict[str, str]:
-    """By heading; the enrichment's tables may be there or not.
-
-    Raises:
-        LogError: nothing has been ingested yet.
-    """
-    require_log(lake, enriched.of)
+def _described(lake: Lake, enriched: Enriched) -> dict[str, str]:
     each = f"each {', '.join(enriched.key)}" if enriched.key else "each row"
     answers = f" Answers are kept for {enriched.cache}." if enriched.cache else ""
     return {
         "results": f"rows of {enriched.of.name} with {', '.join(enriched.result)}, {_count(lake, enriched, '')}",
         "computed": f"{described(enriched.call)} version {enriched.version} for {each}, as {_how(enriched)}.{answers}",
         "order": _order(enriched),
-        "failures": f"{_failures(enriched)} {_count(lake, enriched, FAILED)} in {enriched.table_name(FAILED)}",
+        "errors": f"{_failures(enriched)} {_count(lake, enriched, FAILED)} in {enriched.table_name(FAILED)}",
         "pending": f"{_count(lake, enriched, PENDING)} in {enriched.table_name(PENDING)}",
-        "steps": "after each batch of the log" if enriched.every is None else f"at most every {enriched.every}",
-        "position": _position(lake, enriched),
     }
 
 

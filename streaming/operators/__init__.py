@@ -1,7 +1,7 @@
 """The contract of what runs an operator, and how it is found."""
 
 from streaming.operators.as_of import check_followed, version_read, version_through, versions_read
-from streaming.operators.comparison import comparable, differing_rows
+from streaming.operators.comparison import Finding, Law, comparable, differing_rows
 from streaming.operators.corrected import Corrected, PendingDay, corrected_numbers, each_day, same_generation
 from streaming.operators.declaration import (
     DECLARATION,
@@ -33,7 +33,7 @@ from streaming.operators.retained import (
     whole_in,
     whole_since,
 )
-from streaming.operators.runtime import Finding, OperatorRuntime, Step, Written, runtime_of
+from streaming.operators.runtime import OperatorRuntime, Step, Written, runtime_of
 from streaming.operators.state import StateCleaner, clean_state
 from streaming.operators.stepped import Batches, SteppedRuntime, in_pieces, rows_per_step, slices
 from streaming.operators.switching import make_ready, next_of, ready_generation, remove_next, switch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
@@ -18,8 +20,64 @@ def comparable(rows: DataFrame, *names: str) -> Column:
 
 def differing_rows(stored: DataFrame, computed: DataFrame) -> int:
     """How many rows are in one of two frames of the same columns and not in the other, copies counted."""
-    left, right = (frame.select(*(comparable(frame, name) for name in stored.columns)) for frame in (stored, computed))
-    return left.exceptAll(right).count() + right.exceptAll(left).count()
+    return _differences(stored, computed)[1]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How one law fares: what was counted (`checked`), how many of them break it, and in words what was compared.
+
+    `advice` says what to do about what breaks it, where that is known. `independent`: what must be was computed by
+    another engine, without the code that computed what is.
+    """
+
+    law: str
+    subject: str
+    checked: int
+    broken: int
+    compared: str
+    advice: str = ""
+    independent: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing breaks the law."""
+        return self.broken == 0
+
+
+@dataclass(frozen=True)
+class Law:
+    """What is stored of a subject, and what must be: frames of rows with the same columns, in any order.
+
+    `words` tell people what was compared.
+    """
+
+    name: str
+    subject: str
+    stored: DataFrame
+    expected: DataFrame
+    words: str
+
+    def finding(self) -> Finding:
+        """How it fares: rows that are in one of the two and not in the other break it, copies counted."""
+        checked, broken = _differences(self.stored, self.expected)
+        return Finding(self.name, self.subject, checked, broken, self.words)
+
+
+def _differences(stored: DataFrame, expected: DataFrame) -> tuple[int, int]:
+    """How many rows are expected, and how many more or fewer of each there are; both frames are read once."""
+    places = [f"_{place}" for place, _ in enumerate(stored.columns)]
+
+    def counted(rows: DataFrame, is_stored: int) -> DataFrame:
+        values = (comparable(rows, name).alias(place) for name, place in zip(stored.columns, places, strict=True))
+        return rows.select(*values, F.lit(is_stored).alias("stored"), F.lit(1 - is_stored).alias("expected"))
+
+    rows = counted(stored, 1).unionAll(counted(expected, 0)).groupBy(*places)
+    groups = rows.agg(F.sum("stored").alias("stored"), F.sum("expected").alias("expected"))
+    differences = F.sum(F.abs(F.col("stored") - F.col("expected")))
+    row = groups.agg(F.sum("expected").alias("checked"), differences.alias("broken")).first()
+    assert row is not None
+    return row["checked"] or 0, row["broken"] or 0
 
 
 def _comparable(value: Column, type_: DataType) -> Column:

@@ -12,10 +12,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.base import DeclarationError, ViewError
-from streaming.declare import Operator, Stream
+from streaming.declare import FAILED, Operator, Stream
 from streaming.lake import Lake
-from streaming.log import Batch, OperatorCounts, batches_after
+from streaming.log import Batch, OperatorCounts, batches_after, require_log
 from streaming.operators.as_of import versions_read
+from streaming.operators.comparison import Finding
 from streaming.operators.corrected import PendingDay
 from streaming.operators.pinned import LogAtVersion
 from streaming.operators.reached import FilterCounts
@@ -166,8 +167,30 @@ class OperatorRuntime(ABC):
         return 0
 
     def explain(self, spark: SparkSession) -> Mapping[str, str]:
-        """In words for people, by heading: how it is computed, why so, and how far it is."""
+        """In words for people, by heading: how it is computed, why so, and how far it is; its tables need not be there.
+
+        Raises:
+            LogError: a log that it follows is not there yet.
+        """
+        operator = self.operator
+        for stream in operator.follows:
+            require_log(self.lake, stream)
+        diverts = f"go to the side output {FAILED!r}"
+        told = {
+            "errors": diverts if operator.diverts else f"pause the {operator.kind_name}",
+            **self.described(spark),
+            "steps": "after each batch of a log" if operator.every is None else f"at most every {operator.every}",
+            "position": self.position(),
+        }
+        return {heading: words for heading, words in told.items() if words}
+
+    def described(self, spark: SparkSession) -> Mapping[str, str]:
+        """What `explain` tells of its kind, by heading."""
         return {}
+
+    def position(self) -> str:
+        """How far it is, in words."""
+        return ""
 
     def filtered(self) -> Mapping[str, FilterCounts]:
         """What its filters did since its tables were built, by the suffix of the table each fills; reads no row."""
@@ -254,25 +277,3 @@ def runtime_of(operator: Operator, lake: Lake) -> OperatorRuntime:
         f"operator {operator.name!r} is a {type(operator).__name__}, which nothing here can run; register an "
         "OperatorRuntime for that type with `runtime_of.register`."
     )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """How one law fares: what was counted (`checked`), how many of them break it, and in words what was compared.
-
-    `advice` says what to do about what breaks it, where that is known. `independent`: what must be was computed by
-    another engine, without the code that computed what is.
-    """
-
-    law: str
-    subject: str
-    checked: int
-    broken: int
-    compared: str
-    advice: str = ""
-    independent: bool = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether nothing breaks the law."""
-        return self.broken == 0

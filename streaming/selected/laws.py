@@ -16,11 +16,11 @@ from streaming.log import valid
 from streaming.operators import (
     FilterCounts,
     Finding,
+    Law,
     LogAtVersion,
     PinnedTables,
     Reached,
     can_be_compared,
-    differing_rows,
     of_kept_days,
     whole_in,
 )
@@ -73,8 +73,7 @@ def audit_selected(
             # Of several logs it is the number of the step, which depends on how they went on side by side.
             stored = stored.drop(BATCH)
         kept = _kept(selected, to, candidates).select(*(f"`{each}`" for each in stored.columns))
-        description = f"rows: selected again, equal{of_kept_days(since)}"
-        yield Finding("cuts", name, stored.count(), differing_rows(stored, kept), description)
+        yield Law("cuts", name, stored, kept, f"rows: selected again, equal{of_kept_days(since)}").finding()
 
 
 def _audit_diverting(
@@ -111,8 +110,8 @@ def _audit_diverting(
             # They name columns that the stream has by now, and lines of the function's file as it is today.
             stored = stored.drop("error", "row")
         again = again.select(*(f"`{each}`" for each in stored.columns))
-        description = f"rows: selected again, equal{of_kept_days(since)}"
-        yield Finding("cuts", selected.table_name(to), stored.count(), differing_rows(stored, again), description)
+        words = f"rows: selected again, equal{of_kept_days(since)}"
+        yield Law("cuts", selected.table_name(to), stored, again, words).finding()
 
 
 def _candidates(side: Side, stream: Stream, log: DataFrame, through: int) -> DataFrame:

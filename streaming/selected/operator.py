@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.base import BATCH, ORIGIN, counted
-from streaming.declare import ELEMENT, FAILED, Selected, Stream
+from streaming.declare import ELEMENT, Selected, Stream
 from streaming.lake import Lake
-from streaming.log import head, require_log
+from streaming.log import head
 from streaming.operators import (
     FilterCounts,
     Finding,
@@ -69,8 +69,11 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         return since[stream.name]
 
-    def explain(self, spark: SparkSession) -> dict[str, str]:
-        return _explain(self.lake, self.operator)
+    def described(self, spark: SparkSession) -> dict[str, str]:
+        return _described(self.lake, self.operator)
+
+    def position(self) -> str:
+        return _position(self.lake, self.operator)
 
     def versions(self) -> Mapping[str, int]:
         # Of one log, rows as of an older batch are told by themselves.
@@ -114,14 +117,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
         return SelectedSteps(spark, self.lake, self.operator)
 
 
-def _explain(lake: Lake, selected: Selected) -> dict[str, str]:
-    """By heading; the selection's tables may be there or not.
-
-    Raises:
-        LogError: nothing has been ingested yet.
-    """
-    for stream in selected.reads:
-        require_log(lake, stream)
+def _described(lake: Lake, selected: Selected) -> dict[str, str]:
     streams = " and ".join(stream.name for stream in selected.reads)
     function = "" if selected.function is None else f", then {selected.function.name}"
     tables = {
@@ -130,10 +126,7 @@ def _explain(lake: Lake, selected: Selected) -> dict[str, str]:
     }
     return {
         **tables,
-        "errors": f"go to the side output {FAILED!r}" if selected.diverts else "pause the selection",
         "computed": f"valid rows of {streams} one by one, late or not; a step writes all outputs in one pass",
-        "steps": "after each batch" if selected.every is None else f"at most every {selected.every}",
-        "position": _position(lake, selected),
     }
 
 

@@ -274,9 +274,7 @@ class _Stepping:
     def give_way(self, until: Callable[[], bool]) -> None:
         """Return once the operators have followed the newest batches, or `until` is true; see `GIVES_WAY`."""
         began, pause = monotonic(), Event()
-        while (
-            not until() and monotonic() - began < GIVES_WAY and any(map(self._has_right_of_way, self._run.operators))
-        ):
+        while not until() and monotonic() - began < GIVES_WAY and any(map(self._has_right_of_way, self._run.operators)):
             pause.wait(_LOOK_FOR_STEPS_EVERY)
 
     def _has_right_of_way(self, runtime: OperatorRuntime) -> bool:

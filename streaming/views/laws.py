@@ -19,10 +19,10 @@ from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators import (
     Finding,
+    Law,
     LogAtVersion,
     can_be_compared,
     comparable,
-    differing_rows,
     of_kept_days,
     open_beside,
     whole_in,
@@ -238,8 +238,7 @@ def _compare(
     """
     if view.function is not None:
         # A window may have many results: what is there once too often or too rarely is told by bag difference.
-        expected = truth.select(*columns)
-        return Finding(law, view.name, expected.count(), differing_rows(stored.select(*columns), expected), compared)
+        return Law(law, view.name, stored.select(*columns), truth.select(*columns), compared).finding()
     left, right = (
         frame.select(*(comparable(frame, name) for name in columns), F.lit(1).alias("_there")).alias(side)
         for side, frame in (("stored", stored), ("truth", truth))

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from streaming.base import AT, BATCH, DAY, ORIGIN, WINDOW, ViewError, from_micros, literal, told
 from streaming.declare import CORRECTIONS, FAILED, STATE, UPDATES, Stream, Windowed
 from streaming.lake import Lake
-from streaming.log import Batch, LogFiles, OperatorCounts, batches_after, head, read_log, require_log, valid
+from streaming.log import Batch, LogFiles, OperatorCounts, batches_after, head, read_log, valid
 from streaming.operators import (
     Finding,
     LogAtVersion,
@@ -170,8 +170,11 @@ class WindowedRuntime(OperatorRuntime):
         view = self.operator
         return 0 if view.corrected else late_pairs(logs[view.of.name], view).count()
 
-    def explain(self, spark: SparkSession) -> dict[str, str]:
-        return explain(spark, self.lake, self.operator)
+    def described(self, spark: SparkSession) -> dict[str, str]:
+        return _described(spark, self.lake, self.operator)
+
+    def position(self) -> str:
+        return _position(self.lake, self.operator, Position.of(delta.open_table(self.lake.first(self.operator))))
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
@@ -355,22 +358,13 @@ def _first_day(log: DataFrame, view: Windowed, since: date) -> date:
     return since if first is None or first["day"] is None else min(first["day"], since)
 
 
-def explain(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, str]:
-    """By heading; the view may be there or not.
-
-    Raises:
-        LogError: nothing has been ingested yet.
-    """
-    require_log(lake, view.of)
+def _described(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, str]:
     first, state = delta.open_table(lake.first(view)), delta.open_table(lake.table(view, STATE))
     return {
         "results": _results(view),
         "computed": _computed(spark, lake, view, Position.of(first), Position.of(state)),
         "state": "none" if state is None else f"{delta.size(lake.table(view, STATE)):,} bytes in {view.name}_{STATE}",
         "late rows": _late(view),
-        "errors": f"go to the side output {FAILED!r}" if view.diverts else "pause the view",
-        "steps": "after each batch of the log" if view.every is None else f"at most every {view.every}",
-        "position": _position(lake, view, Position.of(first)),
     }
 
 

@@ -13,7 +13,7 @@ from streaming.declare.pipeline import Pipeline
 from streaming.examples.late_counts import count_by_sensor
 from streaming.examples.late_counts import readings as stream
 from streaming.lake.lake import Lake
-from streaming.views.operator import explain
+from streaming.operators.runtime import runtime_of
 from streaming.windows.session import SessionWindow
 from streaming.windows.sliding import Sliding
 from streaming.windows.tumbling import Tumbling
@@ -32,7 +32,7 @@ FIRST, SECOND = readings("a@1, b@2, a@12"), readings("a@25, b@26")
 @pytest.fixture
 def explained(spark: SparkSession, lake: Lake) -> dict[str, dict[str, str]]:
     run(spark, lake, Pipeline(stream, VIEWS), FIRST, SECOND)
-    return {view.name: explain(spark, lake, view) for view in VIEWS}
+    return {view.name: dict(runtime_of(view, lake).explain(spark)) for view in VIEWS}
 
 
 def test_the_way_is_told_with_what_it_was_chosen_by(explained: dict[str, dict[str, str]]) -> None:
@@ -62,7 +62,7 @@ def test_position_state_and_what_becomes_of_late_rows_are_told(explained: dict[s
 def test_rows_that_were_folded_are_told(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.views.steps.FOLDED_FROM", 1)
     run(spark, lake, Pipeline(stream, (count_by_sensor,)), FIRST, SECOND)
-    assert explain(spark, lake, count_by_sensor)["computed"] == (
+    assert runtime_of(count_by_sensor, lake).explain(spark)["computed"] == (
         "rows up to batch 1 are folded into panes of partial aggregates; 0 reads of rows wait for it now, each row in "
         "one window"
     )
@@ -78,7 +78,7 @@ def test_rows_that_an_earlier_process_has_left_waiting_count_when_it_is_decided_
     explanations = []
     for rows in ("a@1, b@2", "a@100, b@101", "a@200, b@201"):
         run(spark, lake, Pipeline(stream, (daily,)), readings(rows))
-        explanations.append(explain(spark, lake, daily)["computed"])
+        explanations.append(runtime_of(daily, lake).explain(spark)["computed"])
     assert "; 2 reads of rows wait for it now, each row in one window, and from 6 on they are folded" in explanations[0]
     assert "; 4 reads of rows wait for it now, each row in one window, and from 6 on they are folded" in explanations[1]
     assert explanations[2].startswith("rows up to batch 2 are folded into panes of partial aggregates; 0 reads")
@@ -86,4 +86,4 @@ def test_rows_that_an_earlier_process_has_left_waiting_count_when_it_is_decided_
 
 def test_nothing_is_explained_before_anything_was_ingested(spark: SparkSession, lake: Lake) -> None:
     with pytest.raises(LogError, match="has no event log"):
-        explain(spark, lake, count_by_sensor)
+        runtime_of(count_by_sensor, lake).explain(spark)

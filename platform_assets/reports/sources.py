@@ -16,7 +16,7 @@ from streaming.base import BATCH, literal
 from streaming.declare import Joined, Operator, Pipeline, Stream, TableSpec, TwoSided, Windowed
 from streaming.lake import Lake
 from streaming.log import read_log, valid
-from streaming.operators import Reached, runtime_of
+from streaming.operators import Progress, runtime_of
 from streaming.tables import delta
 from streaming.views import read_updates
 
@@ -108,7 +108,7 @@ class Sources:
         if self.lake.cut is None:
             marks = [runtime_of(of, self.lake).watermark_at(pin.version) for of, pin in pinned if pin is not None]
         else:
-            marks = [Reached.at_heads(self.lake, operator).watermark for operator in timed]
+            marks = [Progress.at_heads(self.lake, operator).watermark for operator in timed]
         reached = [mark for mark in marks if mark is not None]
         if len(reached) < len(marks) or not reached:
             return ()

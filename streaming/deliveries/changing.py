@@ -28,13 +28,12 @@ from streaming.joins import (
 )
 from streaming.keyed import current_results
 from streaming.lake import Lake
-from streaming.operators import PinnedTables, Reached, generation_of
+from streaming.operators import PinnedTables, Progress, generation_of
 from streaming.sinks import REASON, RESULT_ID
 from streaming.spark import as_json, exact_json, guarded
 from streaming.tables import delta, newest_commits
 from streaming.views import (
     PinnedView,
-    Position,
     current_with_reasons,
     read_updates,
     updated_through,
@@ -224,7 +223,8 @@ class _LookAtView(Look):
         self._first = delta.open_table(lake.first(pinned.view), pinned.first)
 
     def seen(self, before: Seen) -> Seen:
-        view, closed = self._view, optional_micros(Position.of(self._first).watermark)
+        view = self._view
+        closed = optional_micros(Progress.of(view, self._first).watermark)
         return replace(
             Seen(),
             revision=before.revision,
@@ -276,7 +276,7 @@ class ChangingKeyed(Keyless):
 class _LookAtKeyed(LookAtCorrected[Keyed]):
     @property
     def _watermark(self) -> datetime | None:
-        return keyed.Reached.of(self._operator, self._first).watermark
+        return Progress.of(self._operator, self._first).watermark
 
     def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
         """Results that share a key of the delivery may be of any days."""
@@ -319,7 +319,7 @@ class ChangingTwoSided(Keyless):
 class _LookAtTwoSided(LookAtCorrected[TwoSided]):
     @property
     def _watermark(self) -> datetime | None:
-        return Reached.of(self._operator, self._first).watermark
+        return Progress.of(self._operator, self._first).watermark
 
     def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
         """A session may become one with those of other days, and so may results that share a key without a window."""
@@ -363,7 +363,7 @@ class _LookAtJoin(Look):
         self._of = of
         self._versions = versions
         own = delta.open_table(of.lake.table(of.operator), versions[""])
-        self._step, self._generation = Reached.of(of.operator, own).batch, generation_of(own)
+        self._step, self._generation = Progress.of(of.operator, own).batch, generation_of(own)
 
     def seen(self, before: Seen) -> Seen:
         return replace(Seen(), revision=before.revision, step=self._step, of_generation=self._generation)

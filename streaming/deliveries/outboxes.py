@@ -39,11 +39,11 @@ from streaming.keyed import NEWEST_INSTANT
 from streaming.lake import Lake
 from streaming.log import LogFiles, batches_after
 from streaming.lookups import STEP, STEP_COLUMN
-from streaming.operators import Reached, generation_of
+from streaming.operators import Progress, generation_of
 from streaming.sinks import REVISION, TIME
 from streaming.spark import exact_json
 from streaming.tables import FileIndex, delta, read_files
-from streaming.views import Position, late_pairs, late_rows
+from streaming.views import late_pairs, late_rows
 
 _VALUES = "_values"
 
@@ -187,10 +187,10 @@ class _TwoSidedOutbox(Outbox):
         self.order = operator.columns
 
     def generation(self) -> int:
-        return Reached.now(self._lake, self._operator).generation
+        return Progress.now(self._lake, self._operator).generation
 
     def end(self, since: int) -> int:
-        watermark = Reached.now(self._lake, self._operator).watermark
+        watermark = Progress.now(self._lake, self._operator).watermark
         return self.begin if watermark is None else to_micros(self._operator.window.closed_by(watermark)) + 1
 
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
@@ -240,7 +240,7 @@ class _FirstOutbox(Outbox):
         return generation_of(delta.open_table(self._lake.first(self._view)))
 
     def end(self, since: int) -> int:
-        watermark = Position.of(delta.open_table(self._lake.first(self._view))).watermark
+        watermark = Progress.now(self._lake, self._view).watermark
         return self.begin if watermark is None else to_micros(self._view.window.closed_by(watermark)) + 1
 
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
@@ -313,7 +313,7 @@ class _RowsOutbox(Outbox):
         return generation_of(delta.open_table(self._uri))
 
     def end(self, since: int) -> int:
-        return Reached.of(self._operator, delta.open_table(self._uri)).batch + 1
+        return Progress.of(self._operator, delta.open_table(self._uri)).batch + 1
 
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
         unit, table = F.col(BATCH), self._files.refresh()

@@ -20,7 +20,7 @@ from streaming.operators import (
     Law,
     LogAtVersion,
     PinnedTables,
-    Reached,
+    Progress,
     can_be_compared,
     of_kept_days,
     whole_in,
@@ -42,7 +42,7 @@ def audit_joined(
             f"join {joined.name!r} has joined nothing yet at {lake.table(joined)!r}; run `tidemark run "
             f"{joined.folder}` first."
         )
-    at = Reached.of(joined, delta.open_table(lake.table(joined), pinned.versions[""]))
+    at = Progress.of(joined, delta.open_table(lake.table(joined), pinned.versions[""]))
     sides = {side: _followed(joined, side, logs, at) for side in OTHER}
     since = whole_in(lake, joined, logs)
     kept, whole = can_be_compared(since), of_kept_days(since)
@@ -62,13 +62,13 @@ def audit_joined(
     yield Law("convergence", joined.name, current, every, f"rows: current = one join of both logs{whole}").finding()
 
 
-def _followed(joined: Joined, side: Side, logs: Mapping[str, LogAtVersion], at: Reached) -> DataFrame:
+def _followed(joined: Joined, side: Side, logs: Mapping[str, LogAtVersion], at: Progress) -> DataFrame:
     stream = joined.left if side == "left" else joined.right
     rows = valid(logs[stream.name].rows).where(F.col(BATCH) <= at.through[stream.name])
     return side_rows(joined, side, rows)
 
 
-def _alone(joined: Joined, sides: Mapping[Side, DataFrame], at: Reached, *, only_in_time: bool) -> DataFrame:
+def _alone(joined: Joined, sides: Mapping[Side, DataFrame], at: Progress, *, only_in_time: bool) -> DataFrame:
     """The rows that are due and have no pair; `only_in_time`: none with a partner that came in time."""
     watermark = at.watermark
     parts = []

@@ -36,7 +36,7 @@ from streaming.operators import (
     LogAtVersion,
     OperatorRuntime,
     PinnedTables,
-    Reached,
+    Progress,
     SteppedRuntime,
     built_anew,
     can_be_compared,
@@ -80,7 +80,7 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
 
     def waiting(self) -> int:
         """Rows that it has not followed yet, and those of which the clocks do not say yet whether they stay alone."""
-        at = Reached.now(self.lake, self.operator)
+        at = Progress.now(self.lake, self.operator)
         return super().waiting() + sum(self._undecided(side, at) for side in self.operator.outer_sides)
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
@@ -102,12 +102,12 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
         if not sides:
             return pairs
         # They are written before the pairs of their step.
-        step = Reached.of(self.operator, delta.open_table(self.lake.table(self.operator), versions[""])).batch
+        step = Progress.of(self.operator, delta.open_table(self.lake.table(self.operator), versions[""])).batch
         unmatched = delta.read(spark, self.lake.table(self.operator, UNMATCHED), versions[UNMATCHED])
         return current_rows(pairs, unmatched.where(F.col(BATCH) <= step), sides)
 
     def watermark_at(self, version: int) -> datetime | None:
-        return Reached.of(self.operator, delta.open_table(self.lake.table(self.operator), version)).watermark
+        return Progress.of(self.operator, delta.open_table(self.lake.table(self.operator), version)).watermark
 
     def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
         return 0 if self.operator.late == "join" else self._late_of(logs).count()
@@ -149,21 +149,21 @@ class JoinedRuntime(SteppedRuntime[Joined, JoinedSteps]):
     def _current(self, spark: SparkSession) -> DataFrame:
         pairs = self._read("", spark)
         # They are written before the pairs of their step.
-        at = Reached.now(self.lake, self.operator)
+        at = Progress.now(self.lake, self.operator)
         unmatched = self._read(UNMATCHED, spark).where(F.col(BATCH) <= at.batch)
         return current_rows(pairs, unmatched, self.operator.outer_sides).orderBy(AT, ORIGIN)
 
-    def _undecided(self, side: Side, at: Reached) -> int:
+    def _undecided(self, side: Side, at: Progress) -> int:
         stream = self.operator.left if side == "left" else self.operator.right
         if at.through[stream.name] < 0:
             return 0
-        since = due(self.operator, side, Reached.of(self.operator, None), at, ()).before
+        since = due(self.operator, side, Progress.of(self.operator, None), at, ()).before
         late = self.operator.late == "join"
         return LogFiles(self.lake, stream).count_since(since or FIRST_INSTANT, at.through[stream.name], late=late)
 
     def _failed(self, spark: SparkSession) -> DataFrame:
         logs = {stream.name: read_log(spark, self.lake, stream) for stream in self.operator.reads}
-        rows = _failed(self.operator, logs, Reached.as_read(self.lake, self.operator))
+        rows = _failed(self.operator, logs, Progress.as_read(self.lake, self.operator))
         return rows.where(can_be_compared(whole_since(self.lake, self.operator))).orderBy(
             "_left_batch", "_right_batch", ORIGIN
         )
@@ -220,7 +220,7 @@ def _unmatched(joined: Joined) -> str:
 
 
 def _position(lake: Lake, joined: Joined) -> str:
-    at = Reached.of(joined, delta.open_table(lake.table(joined)))
+    at = Progress.of(joined, delta.open_table(lake.table(joined)))
     places = []
     for stream in joined.reads:
         newest = head(lake, stream)
@@ -229,7 +229,7 @@ def _position(lake: Lake, joined: Joined) -> str:
     return f"{', '.join(places)}, joint watermark {told(at.watermark)}{built_anew(at.generation)}"
 
 
-def _failed(joined: Joined, logs: Mapping[str, DataFrame], at: Reached) -> DataFrame:
+def _failed(joined: Joined, logs: Mapping[str, DataFrame], at: Progress) -> DataFrame:
     """Of the `logs`, by stream, up to where the join is: pairs that it cannot compute, and rows without one in time.
 
     `error`, `row` (both rows as JSON, null for one that is not there), `_left_batch`, `_right_batch`, `_origin` of

@@ -23,7 +23,7 @@ from streaming.joins.frame import OTHER, Side, alone, batch_of, pairs, partners_
 from streaming.joins.waiting import Due, due
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles
-from streaming.operators import Batches, Outputs, Reached, Written, create_table
+from streaming.operators import Batches, Outputs, Progress, Written, create_table
 from streaming.spark import remembered
 from streaming.tables import TimeRange, delta, merged, moved
 
@@ -46,7 +46,7 @@ class JoinedSteps:
         self._no_rows = remembered(
             spark, key, lambda: {side: side_rows(joined, side, log.none(spark)) for side, log in self._logs.items()}
         )
-        self._outputs = Outputs(lake, joined, Reached)
+        self._outputs = Outputs(lake, joined)
         self._ready: set[str] = set()
         # Finer ranges would hardly be shorter, once the bounds are added to them.
         self._width = max(_SHORTEST, (joined.upper - joined.lower) / 4)
@@ -71,7 +71,7 @@ class JoinedSteps:
             written = self._commit(suffix, rows, stands[suffix], after)
         return Written(written)
 
-    def _pairs(self, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
+    def _pairs(self, before: Progress, after: Progress, batches: Batches) -> DataFrame | None:
         """The pairs of which a row is new; None where none can be."""
         near = self._near_new(before, after, batches)
         if self._are_few(near, after):
@@ -84,18 +84,18 @@ class JoinedSteps:
         frames = [part for part in parts if part is not None]
         return reduce(DataFrame.unionByName, frames) if frames else None
 
-    def _near_new(self, before: Reached, after: Reached, batches: Batches) -> dict[Side, list[TimeRange]]:
+    def _near_new(self, before: Progress, after: Progress, batches: Batches) -> dict[Side, list[TimeRange]]:
         """The stretches of event time of each side in which its new rows lie, and the possible partners of others."""
         new = {side: self._new_ranges(side, before, after, batches) for side in OTHER}
         partners = {side: moved(new[OTHER[side]], *partners_of(self._joined, OTHER[side])) for side in OTHER}
         return {side: merged([*new[side], *partners[side]]) for side in OTHER}
 
-    def _are_few(self, near: Mapping[Side, Sequence[TimeRange]], at: Reached) -> bool:
+    def _are_few(self, near: Mapping[Side, Sequence[TimeRange]], at: Progress) -> bool:
         through = {side: at.through[self._streams[side].name] for side in OTHER}
         counts = [self._logs[side].rows_within(near[side], through[side], self._width) for side in OTHER]
         return all(count is not None and count <= _FEW for count in counts)
 
-    def _at_once(self, near: Mapping[Side, Sequence[TimeRange]], before: Reached, after: Reached) -> DataFrame | None:
+    def _at_once(self, near: Mapping[Side, Sequence[TimeRange]], before: Progress, after: Progress) -> DataFrame | None:
         """The pairs of a new row, from all pairs of rows that are near new ones: one join, where these are few."""
         left, right = (self._rows(side, near[side], after) for side in OTHER)
         if left is None or right is None:
@@ -106,7 +106,7 @@ class JoinedSteps:
         return pairs(self._joined, left, right, "left", _FEW).where(reduce(or_, is_new))
 
     def _with_partners(
-        self, new: Side, before: Reached, after: Reached, partners_at: Reached, batches: Batches
+        self, new: Side, before: Progress, after: Progress, partners_at: Progress, batches: Batches
     ) -> DataFrame | None:
         """The pairs of the new rows of one side with the other's that have come by `partners_at`."""
         stream, old = self._streams[new].name, OTHER[new]
@@ -121,13 +121,13 @@ class JoinedSteps:
         count = sum(batch.summary.rows for batch in batches[stream])
         return pairs(self._joined, frames["left"], frames["right"], new, count)
 
-    def _unmatched(self, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
+    def _unmatched(self, before: Progress, after: Progress, batches: Batches) -> DataFrame | None:
         """The rows whose last possible partner both clocks have passed by now; None where none can be."""
         parts = (self._unmatched_of(side, before, after, batches) for side in self._joined.outer_sides)
         frames = [part for part in parts if part is not None]
         return reduce(DataFrame.unionByName, frames) if frames else None
 
-    def _unmatched_of(self, side: Side, before: Reached, after: Reached, batches: Batches) -> DataFrame | None:
+    def _unmatched_of(self, side: Side, before: Progress, after: Progress, batches: Batches) -> DataFrame | None:
         new = self._new_ranges(side, before, after, batches)
         waited = due(self._joined, side, before, after, new)
         candidates = self._due_rows(side, waited, before, after)
@@ -140,7 +140,7 @@ class JoinedSteps:
             candidates = unmatched(self._joined, side, candidates, partners, count)
         return alone(self._joined, side, candidates, self._no_rows[other])
 
-    def _due_rows(self, side: Side, waited: Due, before: Reached, after: Reached) -> DataFrame | None:
+    def _due_rows(self, side: Side, waited: Due, before: Progress, after: Progress) -> DataFrame | None:
         name = self._streams[side].name
         ripe_rows = self._rows(side, waited.ripe, after)
         came_late = self._rows(side, waited.late, after, before.through[name])
@@ -150,18 +150,18 @@ class JoinedSteps:
         ]
         return reduce(DataFrame.unionByName, parts) if parts else None
 
-    def _new_ranges(self, side: Side, before: Reached, after: Reached, batches: Batches) -> list[TimeRange]:
+    def _new_ranges(self, side: Side, before: Progress, after: Progress, batches: Batches) -> list[TimeRange]:
         """The stretches of event time in which the new rows of a side lie."""
         name = self._streams[side].name
         if not _has_rows(batches[name]):
             return []
         return self._logs[side].occupied(before.through[name], after.through[name], self._width)
 
-    def _rows(self, side: Side, ranges: Sequence[TimeRange], at: Reached, after: int = -1) -> DataFrame | None:
+    def _rows(self, side: Side, ranges: Sequence[TimeRange], at: Progress, after: int = -1) -> DataFrame | None:
         rows = self._logs[side].within(self._spark, ranges, at.through[self._streams[side].name], self._width, after)
         return None if rows is None else side_rows(self._joined, side, rows)
 
-    def _commit(self, suffix: str, rows: DataFrame | None, at: Reached, after: Reached) -> int:
+    def _commit(self, suffix: str, rows: DataFrame | None, at: Progress, after: Progress) -> int:
         there = replace(after, counts=at.counts, generation=at.generation)
         metadata = {"through": dict(after.through), "after": dict(at.through)}
         uri = self._created(suffix)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from streaming.base import FIRST_INSTANT, MICROSECOND, literal
 from streaming.declare import LEFT_AT, RIGHT_AT, Joined
 from streaming.joins.frame import Side, reach
-from streaming.operators import Reached
+from streaming.operators import Progress
 from streaming.tables import TimeRange, merged, shifted
 
 _AT = {"left": LEFT_AT, "right": RIGHT_AT}
@@ -59,7 +59,7 @@ class Due:
         return F.col(_AT[side]) < literal(self.since)
 
 
-def due(joined: Joined, side: Side, before: Reached, after: Reached, new: Sequence[TimeRange]) -> Due:
+def due(joined: Joined, side: Side, before: Progress, after: Progress, new: Sequence[TimeRange]) -> Due:
     """What is due on the way from `before` to `after`; `new` are the ranges of the new rows' event times."""
     passed = (reached.watermark for reached in (before, after))
     since, until = (None if mark is None else shifted(mark, -reach(joined, side)) for mark in passed)

@@ -17,7 +17,7 @@ from streaming.joins.windows_results import failed_pairs, finish
 from streaming.joins.windows_rows import LATE, group, pairs, possible_pairs
 from streaming.lake import Lake
 from streaming.operators import (
-    Reached,
+    Progress,
     can_be_compared,
     check_declaration,
     check_whole,
@@ -63,7 +63,7 @@ def correct(
     check_declaration(lake, operator)
     days = set(days)
     check_whole(lake, operator, days)
-    at = Reached.at_heads(lake, operator)
+    at = Progress.at_heads(lake, operator)
     logs = logs_of(spark, lake, operator)
 
     def correct_day(day: date) -> int:
@@ -90,7 +90,7 @@ def _rows_of_sessions(logs: Mapping[str, DataFrame], operator: TwoSided, day: da
     return {each.name: logs[each.name].where(F.col(f"`{each.event_time}`") <= end) for each in operator.reads}
 
 
-def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at: Reached) -> DataFrame:
+def correction(logs: Mapping[str, DataFrame], operator: TwoSided, day: date, at: Progress) -> DataFrame:
     """The correction of one day as a pure function of the `logs`, by stream, up to `at`.
 
     The operator's columns, `_late_rows` (those in the window), `_retracted`, `_through_left`, `_through_right`, `_day`.
@@ -148,7 +148,7 @@ def _stored(spark: SparkSession, lake: Lake, operator: TwoSided, version: int | 
 def _called_for(spark: SparkSession, lake: Lake, operator: TwoSided) -> DataFrame | None:
     if not operator.corrected:
         return None
-    at, logs = Reached.at_heads(lake, operator), logs_of(spark, lake, operator)
+    at, logs = Progress.at_heads(lake, operator), logs_of(spark, lake, operator)
     since = whole_since(lake, operator)
     late = [row["day"] for row in late_days(until(logs, at), operator, at).collect()]
     frames = [correction(logs, operator, day, at) for day in late if since is None or day >= since]

@@ -16,11 +16,11 @@ from streaming.joins.windows_plan import is_closed, until
 from streaming.joins.windows_results import failed_groups, failed_pairs
 from streaming.joins.windows_rows import LEFT, RIGHT, failure, group, pairs
 from streaming.lake import Lake
-from streaming.operators import Reached, can_be_compared, whole_since
+from streaming.operators import Progress, can_be_compared, whole_since
 from streaming.spark import as_json
 
 
-def failed(logs: Mapping[str, DataFrame], lake: Lake, operator: TwoSided, at: Reached) -> DataFrame:
+def failed(logs: Mapping[str, DataFrame], lake: Lake, operator: TwoSided, at: Progress) -> DataFrame:
     """Of the `logs`, by stream, up to where the operator is: closed windows, or their pairs, and rows that fail.
 
     `error`, `row` (both rows, or the key, as JSON), `window_start` and `window_end` (null for a row), `_left_batch`,

@@ -24,7 +24,7 @@ from streaming.operators import (
     Law,
     LogAtVersion,
     PinnedTables,
-    Reached,
+    Progress,
     can_be_compared,
     of_kept_days,
     whole_in,
@@ -47,7 +47,7 @@ def audit_two_sided(
     counted = pairs(operator, rows)
     yield _partition(operator, counted, logs)
     # It may be some batches behind its logs.
-    clock = Reached.of(operator, delta.open_table(lake.table(operator), pinned.versions[""])).watermark
+    clock = Progress.of(operator, delta.open_table(lake.table(operator), pinned.versions[""])).watermark
     closed = literal(None if clock is None else operator.window.closed_by(clock))
     since = whole_in(lake, operator, logs)
     kept = can_be_compared(since)
@@ -64,7 +64,7 @@ def audit_two_sided(
     if operator.late == "drop":
         yield Finding("convergence", operator.name, 0, 0, "not promised: late rows are dropped as declared")
     else:
-        heads = Reached.of(operator, None).after({name: log.batches for name, log in logs.items()})
+        heads = Progress.of(operator, None).after({name: log.batches for name, log in logs.items()})
         table = delta.open_table(lake.corrections(operator), pinned.versions[CORRECTIONS])
         # As of older batches corrections are computed for them, so that none waits.
         waiting = {entry.day for entry in pending(rows, operator, heads, table)} if lake.cut is None else set()
@@ -126,5 +126,5 @@ def _recomputed(
         newest: dict[str, Sequence[Batch]] = {
             name: [batch for batch in log.batches if batch.number <= through[name]] for name, log in logs.items()
         }
-        parts.append(correction(rows, operator, row["_day"], Reached.of(operator, None).after(newest)))
+        parts.append(correction(rows, operator, row["_day"], Progress.of(operator, None).after(newest)))
     return reduce(DataFrame.unionByName, parts) if parts else corrections.limit(0)

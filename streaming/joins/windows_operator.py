@@ -27,7 +27,7 @@ from streaming.operators import (
     OperatorRuntime,
     PendingDay,
     PinnedTables,
-    Reached,
+    Progress,
     SteppedRuntime,
     built_anew,
     runtime_of,
@@ -88,7 +88,7 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
         return current_results(first, numbered(corrections), self.operator)
 
     def watermark_at(self, version: int) -> datetime | None:
-        return Reached.of(self.operator, delta.open_table(self.lake.table(self.operator), version)).watermark
+        return Progress.of(self.operator, delta.open_table(self.lake.table(self.operator), version)).watermark
 
     def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
         return 0 if self.operator.corrected else late_pairs(self.operator, logs).count()
@@ -109,7 +109,7 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
         return _described(self.lake, self.operator)
 
     def position(self) -> str:
-        return _position(Reached.now(self.lake, self.operator), Reached.at_heads(self.lake, self.operator))
+        return _position(Progress.now(self.lake, self.operator), Progress.at_heads(self.lake, self.operator))
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
@@ -144,7 +144,7 @@ class TwoSidedRuntime(SteppedRuntime[TwoSided, WindowSteps]):
 
     def _failed(self, spark: SparkSession) -> DataFrame:
         logs = logs_of(spark, self.lake, self.operator)
-        rows = failed(logs, self.lake, self.operator, Reached.as_read(self.lake, self.operator))
+        rows = failed(logs, self.lake, self.operator, Progress.as_read(self.lake, self.operator))
         return rows.orderBy("_left_batch", "_right_batch", ORIGIN, "window_start", "row")
 
     def _corrections(self, spark: SparkSession) -> DataFrame:
@@ -181,7 +181,7 @@ def _described(lake: Lake, operator: TwoSided) -> dict[str, str]:
     }
 
 
-def _position(at: Reached, heads: Reached) -> str:
+def _position(at: Progress, heads: Progress) -> str:
     places = []
     for name, number in at.through.items():
         clock = told(at.watermarks[name])

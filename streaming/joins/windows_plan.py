@@ -14,19 +14,19 @@ from streaming.declare import CORRECTIONS, TwoSided
 from streaming.joins.windows_late import logs_of
 from streaming.joins.windows_rows import LATE, SIDE, possible_pairs
 from streaming.lake import Lake
-from streaming.operators import Corrected, PendingDay, Reached, open_side, whole_since
+from streaming.operators import Corrected, PendingDay, Progress, open_side, whole_since
 from streaming.tables import delta
 from streaming.views import days_of_session, kind_of
 
 
-def is_closed(operator: TwoSided, at: Reached) -> Column:
+def is_closed(operator: TwoSided, at: Progress) -> Column:
     """Whether the joint clock has passed the end of a pair's or group's window."""
     if at.watermark is None:
         return F.lit(False)
     return F.col(f"{WINDOW}.end") <= literal(operator.window.closed_by(at.watermark))
 
 
-def until(logs: Mapping[str, DataFrame], at: Reached) -> dict[str, DataFrame]:
+def until(logs: Mapping[str, DataFrame], at: Progress) -> dict[str, DataFrame]:
     """The rows of the `logs`, by stream, of the batches up to `at`."""
     return {name: rows.where(F.col("_batch") <= at.through[name]) for name, rows in logs.items()}
 
@@ -44,7 +44,7 @@ def plan(
     """
     if not operator.corrected or not all(delta.exists(lake.log(stream)) for stream in operator.reads):
         return []
-    at = Reached.at_heads(lake, operator, log_versions)
+    at = Progress.at_heads(lake, operator, log_versions)
     corrections = open_side(lake, operator, CORRECTIONS, corrections_version)
     since = whole_since(lake, operator)
     waiting = pending(logs_of(spark, lake, operator), operator, at, corrections)
@@ -52,7 +52,7 @@ def plan(
 
 
 def pending(
-    logs: Mapping[str, DataFrame], operator: TwoSided, at: Reached, corrections: DeltaTable | None
+    logs: Mapping[str, DataFrame], operator: TwoSided, at: Progress, corrections: DeltaTable | None
 ) -> list[PendingDay]:
     """The same of the `logs` up to `at`, given the open table of corrections.
 
@@ -72,7 +72,7 @@ def pending(
     return entries
 
 
-def late_days(logs: Mapping[str, DataFrame], operator: TwoSided, at: Reached) -> DataFrame:
+def late_days(logs: Mapping[str, DataFrame], operator: TwoSided, at: Progress) -> DataFrame:
     """Days with late pairs: how many, the newest batch of each side that brought one, the latest end that is closed.
 
     Windows that are open wait until they are closed; but sessions, because a late row may have joined one still open

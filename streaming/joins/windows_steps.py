@@ -21,7 +21,7 @@ from streaming.joins.windows_results import finish
 from streaming.joins.windows_rows import ROWS, group, pairs
 from streaming.lake import Lake
 from streaming.log import LogFiles
-from streaming.operators import Batches, Outputs, Reached, StateCleaner, Written, can_be_compared, create_table
+from streaming.operators import Batches, Outputs, Progress, StateCleaner, Written, can_be_compared, create_table
 from streaming.spark import function_errors, remembered
 from streaming.tables import delta, storage
 from streaming.views import ends_within, merged_sessions, publish
@@ -38,7 +38,7 @@ class WindowSteps:
         logs = tuple(log.columns() for log in self._logs.values())
         groups, self._columns = remembered(spark, ("joined windows", operator, logs), self._groups_and_results)
         self._open = OpenJointSessions(spark, lake, operator, groups) if operator.window.merging else None
-        self._outputs = Outputs(lake, operator, Reached)
+        self._outputs = Outputs(lake, operator)
         self._cleaner = StateCleaner()
 
     def _groups_and_results(self) -> tuple[StructType, StructType]:
@@ -81,7 +81,7 @@ class WindowSteps:
         self._cleaner.after_step(self._lake.table(self._operator, STATE), now())
         return written
 
-    def _closed(self, before: Reached, after: Reached) -> DataFrame | None:
+    def _closed(self, before: Progress, after: Progress) -> DataFrame | None:
         """Results of the windows that the joint clock closes on the way; None where there can be none.
 
         A row of a later batch is late for all of them, because its stamp is not below its own log's clock, and that is
@@ -99,14 +99,14 @@ class WindowSteps:
         on_time = pairs(self._operator, rows).where(ends_within(since, by)).where("not _late")
         return finish(group(on_time, self._operator), self._operator)
 
-    def _sessions(self, open_: OpenJointSessions, before: Reached, after: Reached) -> DataFrame:
+    def _sessions(self, open_: OpenJointSessions, before: Progress, after: Progress) -> DataFrame:
         rows = {
             name: log.with_batches(self._spark, before.through[name], after.through[name])
             for name, log in self._logs.items()
         }
         return open_.with_rows(pairs(self._operator, rows).where("not _late"), before)
 
-    def _publish(self, results: DataFrame | None, before: Reached, after: Reached, now: datetime) -> int:
+    def _publish(self, results: DataFrame | None, before: Progress, after: Progress, now: datetime) -> int:
         dropped = [day for log in self._logs.values() if (day := log.dropped_before()) is not None]
         if results is not None and dropped:
             # One that is new on old logs has not all rows of windows that begin before.
@@ -134,11 +134,11 @@ class OpenJointSessions:
         self._uri = lake.table(operator, STATE)
         self._columns = groups.names
 
-    def position(self) -> Reached:
+    def position(self) -> Progress:
         """How far the table is."""
-        return Reached.of(self._operator, delta.open_table(self._uri))
+        return Progress.of(self._operator, delta.open_table(self._uri))
 
-    def repaired(self, published: Reached) -> Reached:
+    def repaired(self, published: Progress) -> Progress:
         """How far the table is, once what is ahead of the first results, or of another generation, is removed.
 
         That is state of first results that are there no more; it follows from the logs once more.
@@ -154,7 +154,7 @@ class OpenJointSessions:
         """Bytes that the table takes."""
         return delta.size(self._uri)
 
-    def with_rows(self, on_time: DataFrame, position: Reached) -> DataFrame:
+    def with_rows(self, on_time: DataFrame, position: Progress) -> DataFrame:
         """The sessions of the table, which is at `position`, merged with the pairs `on_time` that came since.
 
         None of these touches a session that was closed at the position: its event time is not before the clock of its
@@ -166,11 +166,11 @@ class OpenJointSessions:
         rows = [F.flatten(F.collect_list(column)).alias(column) for column in ROWS.values()]
         return merged_sessions(sessions, self._operator.by, rows)
 
-    def closed(self, sessions: DataFrame, after: Reached) -> DataFrame:
+    def closed(self, sessions: DataFrame, after: Progress) -> DataFrame:
         """Those of the `sessions` that are closed at `after`."""
         return sessions.where(self._is_closed(after))
 
-    def write_open(self, sessions: DataFrame, before: Reached, after: Reached) -> int:
+    def write_open(self, sessions: DataFrame, before: Progress, after: Progress) -> int:
         """Put those that are still open at `after` in place of what the table holds; returns how many they are.
 
         Raises:
@@ -185,6 +185,6 @@ class OpenJointSessions:
             fence=lambda table: before.fence(self._operator, table),
         )
 
-    def _is_closed(self, at: Reached) -> Column:
+    def _is_closed(self, at: Progress) -> Column:
         by = None if at.watermark is None else self._operator.window.closed_by(at.watermark)
         return F.lit(False) if by is None else F.col(f"{WINDOW}.end") <= constant(by, f"{WINDOW}.end")

@@ -33,7 +33,6 @@ from streaming.keyed.library import (
     triggered_window,
 )
 from streaming.keyed.operator import KeyedRuntime
-from streaming.keyed.reached import Reached
 from streaming.keyed.rows import as_dict, row_class
 from streaming.keyed.rules import PinnedRules, Pins, RuleHistory
 from streaming.keyed.source_text import SOURCE, text_number

@@ -25,7 +25,6 @@ from streaming.declare import (
 from streaming.keyed.control import rules_of_logs
 from streaming.keyed.frame import in_order
 from streaming.keyed.late import END, FIRST_LATE, LATE_ROWS, START, logs_of, passed, sessions_with_late_rows
-from streaming.keyed.reached import Reached
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.schemas import key_schema, spark_schema
 from streaming.keyed.tasks import RowsOf
@@ -34,6 +33,7 @@ from streaming.log import Batch, batches_after, head, read_log
 from streaming.operators import (
     Corrected,
     PendingDay,
+    Progress,
     check_declaration,
     corrected_numbers,
     create_table,
@@ -73,7 +73,7 @@ def correct(
     asked = sorted(set(days)) if _can_be_followed(lake, keyed) else []
     if not asked:
         return {}
-    at = Reached.at_heads(lake, keyed)
+    at = Progress.at_heads(lake, keyed)
     logs, rules = logs_of(spark, lake, keyed), pinned_rules(spark, lake, keyed, at)
 
     def correct_day(day: date) -> int:
@@ -122,7 +122,7 @@ def pinned_rules(
     spark: SparkSession,
     lake: Lake,
     keyed: Keyed,
-    at: Reached,
+    at: Progress,
     batches: Sequence[Batch] | None = None,
     rows: DataFrame | None = None,
 ) -> PinnedRules | None:
@@ -156,7 +156,7 @@ def read_corrections(
 def _called_for(spark: SparkSession, lake: Lake, keyed: Keyed, output: str) -> DataFrame | None:
     if not keyed.corrected or not _can_be_followed(lake, keyed):
         return None
-    at, logs = Reached.at_heads(lake, keyed), logs_of(spark, lake, keyed)
+    at, logs = Progress.at_heads(lake, keyed), logs_of(spark, lake, keyed)
     days = [row["day"] for row in _late_days(keyed, logs, at).collect()]
     rules = pinned_rules(spark, lake, keyed, at)
     frames = [DayReplay.of(keyed, logs, day, at).replacements(output, rules) for day in days]
@@ -176,7 +176,7 @@ def plan(
     """
     if not keyed.corrected or not _can_be_followed(lake, keyed):
         return []
-    at = Reached.at_heads(lake, keyed, log_versions)
+    at = Progress.at_heads(lake, keyed, log_versions)
     corrections = open_side(lake, keyed, CORRECTIONS, corrections_version)
     return pending(keyed, logs_of(spark, lake, keyed), at, corrections)
 
@@ -189,7 +189,7 @@ def _can_be_followed(lake: Lake, keyed: Keyed) -> bool:
 
 
 def pending(
-    keyed: Keyed, logs: Mapping[str, DataFrame], at: Reached, corrections: DeltaTable | None
+    keyed: Keyed, logs: Mapping[str, DataFrame], at: Progress, corrections: DeltaTable | None
 ) -> list[PendingDay]:
     """The same of the `logs` up to `at`, given the open table of corrections.
 
@@ -209,7 +209,7 @@ def pending(
     return entries
 
 
-def _late_days(keyed: Keyed, logs: Mapping[str, DataFrame], at: Reached) -> DataFrame:
+def _late_days(keyed: Keyed, logs: Mapping[str, DataFrame], at: Progress) -> DataFrame:
     """Days of results that late rows may change.
 
     `late_rows`: how many may; `newest_<place>`: the newest batch of each stream that brought some; `until`: the end, in
@@ -235,7 +235,7 @@ def _late_days(keyed: Keyed, logs: Mapping[str, DataFrame], at: Reached) -> Data
     )
 
 
-def _goes_on(until: int, corrected: Corrected, at: Reached) -> bool:
+def _goes_on(until: int, corrected: Corrected, at: Progress) -> bool:
     """Whether the clock had not reached the end of what is replaced when the day was corrected, and is further now."""
     then, now = corrected.watermark, at.watermark
     return then is None or (until > to_micros(then) and now is not None and now > then)
@@ -251,13 +251,13 @@ class DayReplay:
 
     keyed: Keyed
     day: date
-    at: Reached
+    at: Progress
     stretches: DataFrame
     rows: Mapping[str, DataFrame]
     last: int
 
     @classmethod
-    def of(cls, keyed: Keyed, logs: Mapping[str, DataFrame], day: date, at: Reached) -> DayReplay:
+    def of(cls, keyed: Keyed, logs: Mapping[str, DataFrame], day: date, at: Progress) -> DayReplay:
         """As a pure function of the `logs`, by stream, up to `at`."""
         begins = datetime.combine(day, time(), UTC)
         ends = begins + timedelta(days=1)

@@ -20,13 +20,12 @@ from streaming.keyed.key import NEVER
 from streaming.keyed.late import passed
 from streaming.keyed.migration import later_outputs, migrations_of
 from streaming.keyed.partition import BATCH
-from streaming.keyed.reached import Reached
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.schemas import spark_schema, table_schemas
 from streaming.keyed.tasks import RowsOf
 from streaming.lake import Lake
 from streaming.log import valid
-from streaming.operators import Corrected, Finding, Law, LogAtVersion, PinnedTables, whole_in
+from streaming.operators import Corrected, Finding, Law, LogAtVersion, PinnedTables, Progress, whole_in
 from streaming.spark import lenient_session
 from streaming.tables import delta
 
@@ -66,7 +65,7 @@ def audit_keyed(
             yield Finding("cuts", keyed.table_name(suffix), 0, 0, f"not computed again: {', '.join(later)} began later")
             continue
         uri = lake.table(keyed, suffix)
-        at = Reached.of(keyed, delta.open_table(uri, version))
+        at = Progress.of(keyed, delta.open_table(uri, version))
         columns = [name for name in schemas[suffix].names if name != WRITTEN_AT]
         if suffix == STATE:
             columns = [*keyed.by, *keyed.state_schema.names]
@@ -81,7 +80,9 @@ def audit_keyed(
         yield from _audit_corrections(spark, lake, pinned, logs)
 
 
-def _computed(keyed: Keyed, logs: Mapping[str, LogAtVersion], at: Reached, suffix: str, schema: pa.Schema) -> DataFrame:
+def _computed(
+    keyed: Keyed, logs: Mapping[str, LogAtVersion], at: Progress, suffix: str, schema: pa.Schema
+) -> DataFrame:
     rows = {}
     for stream in keyed.streams:
         followed = valid(logs[stream.name].rows).where(F.col(BATCH) <= at.through[stream.name])
@@ -110,7 +111,7 @@ def _audit_corrections(
     # As of older batches corrections are computed for them, so that none waits.
     waiting = {entry.day for entry in pending(keyed, rows, heads, table)} if lake.cut is None else set()
     # The function may be some batches behind its logs.
-    clock = Reached.of(keyed, delta.open_table(lake.table(keyed), pinned.versions[""])).watermark
+    clock = Progress.of(keyed, delta.open_table(lake.table(keyed), pinned.versions[""])).watermark
     for output in keyed.output_schemas:
         if clock is None or pinned.versions[output] == delta.BEFORE:
             continue
@@ -132,17 +133,17 @@ def _audit_corrections(
             yield Law("idempotence", name, stored, again, "corrections: computed again, equal").finding()
 
 
-def _at(keyed: Keyed, logs: Mapping[str, LogAtVersion], through: Mapping[str, int]) -> Reached:
+def _at(keyed: Keyed, logs: Mapping[str, LogAtVersion], through: Mapping[str, int]) -> Progress:
     """Where a table is once it has followed the `logs` up to the batches `through`, by stream."""
     followed = {
         stream.name: [batch for batch in logs[stream.name].batches if batch.number <= through.get(stream.name, -1)]
         for stream in keyed.streams
     }
-    return Reached.of(keyed, None).after(followed)
+    return Progress.of(keyed, None).after(followed)
 
 
 def _rules(
-    spark: SparkSession, lake: Lake, keyed: Keyed, heads: Reached, logs: Mapping[str, LogAtVersion]
+    spark: SparkSession, lake: Lake, keyed: Keyed, heads: Progress, logs: Mapping[str, LogAtVersion]
 ) -> PinnedRules | None:
     if keyed.rules is None:
         return None

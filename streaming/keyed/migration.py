@@ -30,13 +30,12 @@ from streaming.keyed.buckets import Buckets
 from streaming.keyed.compatible import added_fields, added_outputs, is_migrated, is_of_today, version_of
 from streaming.keyed.fold import as_json
 from streaming.keyed.frame import hash_of, in_buckets
-from streaming.keyed.reached import Reached
 from streaming.keyed.schemas import spark_schema
 from streaming.keyed.source_text import SOURCE, source_number
 from streaming.keyed.state_table import BUCKETS, DUE, HASH, TIMERS
 from streaming.keyed.tasks import REPORT, WRITTEN, BucketFile
 from streaming.lake import Lake
-from streaming.operators import Outputs, declaration_properties, recorded_declaration
+from streaming.operators import Outputs, Progress, declaration_properties, recorded_declaration
 from streaming.tables import TaskFile, delta
 
 _MIGRATED = "migrated"
@@ -51,13 +50,13 @@ def check_whole(lake: Lake, keyed: Keyed) -> None:
     Raises:
         ChangedDeclaration: with what to do first.
     """
-    outputs = Outputs(lake, keyed, Reached, begins_at=STATE)
+    outputs = Outputs(lake, keyed, begins_at=STATE)
     tables = {suffix: delta.open_table(lake.table(keyed, suffix)) for suffix in (*outputs.suffixes, STATE)}
     recorded = [recorded_declaration(table) for table in tables.values() if table is not None]
     if not any(is_migrated(keyed, made["makes"]) for made in recorded if made is not None):
         return
-    state = Reached.of(keyed, tables.pop(STATE))
-    if any(state.is_behind(Reached.of(keyed, table)) for table in tables.values()):
+    state = Progress.of(keyed, tables.pop(STATE))
+    if any(state.is_behind(Progress.of(keyed, table)) for table in tables.values()):
         raise ChangedDeclaration(
             f"keyed function {keyed.name!r} has another state or version by now, and a step of the older one was "
             "killed between two of its commits, so its state is behind its results. Run it once more with the older "
@@ -141,7 +140,7 @@ class _Made:
 
     def commit(self, table: DeltaTable, metadata: dict[str, Any], numbers: dict[str, int]) -> int:
         """Put it in the place of what the table, as it was opened, holds; returns the keys there are."""
-        at = Reached.of(self.keyed, table)
+        at = Progress.of(self.keyed, table)
         return delta.commit_files(
             self.task.uri,
             self.files,

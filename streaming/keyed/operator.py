@@ -19,7 +19,6 @@ from streaming.keyed.frame import is_on_time
 from streaming.keyed.late import late_rows, logs_of
 from streaming.keyed.laws import audit_keyed
 from streaming.keyed.migration import check_whole, later_outputs, migrations_of
-from streaming.keyed.reached import Reached
 from streaming.keyed.source_text import changed_text
 from streaming.keyed.state_table import DUE, TIMERS
 from streaming.keyed.steps import KeyedSteps
@@ -31,6 +30,7 @@ from streaming.operators import (
     OperatorRuntime,
     PendingDay,
     PinnedTables,
+    Progress,
     SteppedRuntime,
     built_anew,
     check_declaration,
@@ -74,8 +74,6 @@ def _(of: Keyed, lake: Lake, side: str) -> PlacedRows:
 class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
     """A keyed function runs in steps over its logs, from a table of state to the next."""
 
-    reached = Reached
-
     def check(self) -> None:
         check_declaration(self.lake, self.operator, partial(counts_as, self.operator), _MIGRATE)
         check_whole(self.lake, self.operator)
@@ -97,7 +95,7 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
         return OperatorCounts(late=late, unassigned=F.lit(False), by="late rows")
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
-        reached = Reached.at_heads(self.lake, self.operator).watermark
+        reached = Progress.at_heads(self.lake, self.operator).watermark
         if stream not in self.operator.streams or reached is None:
             return None
         waiting = None if self.operator.order == "arrival" else self._waiting(stream, rows, reached)
@@ -270,7 +268,7 @@ def _late(keyed: Keyed) -> str:
 
 
 def _position(lake: Lake, keyed: Keyed) -> str:
-    at = Reached.of(keyed, delta.open_table(lake.table(keyed)))
+    at = Progress.of(keyed, delta.open_table(lake.table(keyed)))
     newest = {stream.name: batch.number for stream in keyed.streams if (batch := head(lake, stream)) is not None}
     several = len(at.through) > 1
     places = [

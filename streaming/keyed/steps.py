@@ -21,7 +21,6 @@ from streaming.keyed.control import ControlRules
 from streaming.keyed.frame import Range, in_order, rows_due
 from streaming.keyed.key import FOREVER, NEVER
 from streaming.keyed.migration import cut_state, migrate_state
-from streaming.keyed.reached import Reached
 from streaming.keyed.rules import PinnedRules
 from streaming.keyed.schemas import spark_schema, table_schemas
 from streaming.keyed.source_text import SOURCE, source_number
@@ -29,7 +28,7 @@ from streaming.keyed.state_table import BUCKETS, StateTable, StoredState
 from streaming.keyed.tasks import WRITTEN, LastTimer, WriteTables
 from streaming.lake import Lake
 from streaming.log import LogFiles
-from streaming.operators import Batches, Outputs, StateCleaner, Written, create_table
+from streaming.operators import Batches, Outputs, Progress, StateCleaner, Written, create_table
 from streaming.spark import lenient_session, remembered
 from streaming.tables import TaskFile, delta, storage
 
@@ -53,7 +52,7 @@ class KeyedSteps:
         log = self._logs[keyed.streams[0].name]
         key = ("keyed", keyed, log.columns())
         self._schemas = remembered(spark, key, lambda: table_schemas(keyed, log.none(spark)))
-        self._outputs = Outputs(lake, keyed, Reached, begins_at=STATE)
+        self._outputs = Outputs(lake, keyed, begins_at=STATE)
         self._cleaner = StateCleaner()
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
@@ -90,7 +89,7 @@ class KeyedSteps:
         """
         tables = {suffix: self._created(suffix) for suffix in (*self._outputs.suffixes, STATE)}
         opened = {suffix: DeltaTable(storage.location(uri)) for suffix, uri in tables.items()}
-        stands = {suffix: Reached.of(self._keyed, table) for suffix, table in opened.items()}
+        stands = {suffix: Progress.of(self._keyed, table) for suffix, table in opened.items()}
         before = stands[STATE]
         after = before.after(batches)
         behind = [suffix for suffix in self._outputs.suffixes if stands[suffix].is_behind(after)]
@@ -121,7 +120,7 @@ class KeyedSteps:
         last = max((row["due"] for row in self._run(task, self._frame(within, stored, rules))), default=NEVER)
         return None if last == NEVER else from_micros(last)
 
-    def _anything(self, before: Reached, after: Reached, batches: Batches) -> bool:
+    def _anything(self, before: Progress, after: Progress, batches: Batches) -> bool:
         """Whether there can be anything to do: rows, or a timer that is due."""
         if self._keyed.order == "arrival" and any(batch.summary.rows for each in batches.values() for batch in each):
             return True
@@ -170,19 +169,19 @@ class KeyedSteps:
         return reports
 
     def _append(
-        self, uri: str, files: Sequence[TaskFile], at: Reached, after: Reached, written_at: int | None = None
+        self, uri: str, files: Sequence[TaskFile], at: Progress, after: Progress, written_at: int | None = None
     ) -> int:
         written = {} if written_at is None else {NEWEST_INSTANT: written_at}
         return delta.commit_files(
             uri,
             files,
-            metadata=at.metadata(after),
+            metadata=after.told_from(at),
             numbers={**self._numbers(at, after), **written},
             fence=lambda table: at.fence(self._keyed, table),
         )
 
     def _replace(
-        self, uri: str, state: StateTable, folded: _FoldedFiles, at: Reached, after: Reached
+        self, uri: str, state: StateTable, folded: _FoldedFiles, at: Progress, after: Progress
     ) -> tuple[int, int]:
         """Put what was folded of the state in the place of what it was; returns the keys and bytes there are."""
         left = state.left_by(folded.buckets)
@@ -192,7 +191,7 @@ class KeyedSteps:
         rows = delta.commit_files(
             uri,
             folded.state,
-            metadata=at.metadata(after),
+            metadata=after.told_from(at),
             numbers={**self._numbers(at, after), **numbers},
             fence=lambda table: at.fence(self._keyed, table),
             replaces=replaced,
@@ -204,7 +203,7 @@ class KeyedSteps:
         schema = spark_schema(self._schemas[suffix], partitioned=suffix != STATE)
         return create_table(self._lake, self._keyed, suffix, schema)
 
-    def _numbers(self, at: Reached, after: Reached) -> dict[str, int]:
+    def _numbers(self, at: Progress, after: Progress) -> dict[str, int]:
         """How far a table is after a step; it stays of its generation."""
         return replace(after, generation=at.generation).numbers()
 
@@ -231,7 +230,7 @@ class _FoldedFiles:
             (self.state if report["suffix"] == STATE else self.outputs[report["suffix"]]).append(file)
 
 
-def _range(before: Reached, after: Reached) -> Range:
+def _range(before: Progress, after: Progress) -> Range:
     return Range(before.through, after.through, before.watermark, after.watermark)
 
 

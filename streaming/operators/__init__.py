@@ -24,7 +24,7 @@ from streaming.operators.generations import (
 from streaming.operators.outputs import Outputs
 from streaming.operators.pinned import LogAtVersion, PinnedTables
 from streaming.operators.placed import rows_by_batch
-from streaming.operators.reached import FilterCounts, Reached
+from streaming.operators.progress import FilterCounts, Progress, moved_on
 from streaming.operators.retained import (
     can_be_compared,
     check_can_rebuild,

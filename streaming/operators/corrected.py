@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from streaming.base import CorrectionsFailed, FencedError, FunctionError, counted, optional_instant, to_micros
 from streaming.declare import Operator
 from streaming.operators.generations import generation_of
-from streaming.operators.reached import Reached
+from streaming.operators.progress import Progress
 from streaming.spark import cause_in_words, function_errors
 
 _THROUGH, _CLOCK = "corrected.{}.{}", "corrected_clock.{}"
@@ -70,7 +70,7 @@ class Corrected:
         return PendingDay(day, late_pairs, newest[behind], None if through < 0 else through)
 
 
-def corrected_numbers(day: date, at: Reached) -> dict[str, int]:
+def corrected_numbers(day: date, at: Progress) -> dict[str, int]:
     """What the table keeps of a day that is corrected up to `at`."""
     through = {_THROUGH.format(day.isoformat(), name): number for name, number in at.through.items()}
     return through if at.watermark is None else through | {_CLOCK.format(day.isoformat()): to_micros(at.watermark)}

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
 
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.log import batches_after
-from streaming.operators.reached import Reached
+from streaming.operators.progress import Progress
 from streaming.operators.stepped import Batches, in_pieces
 from streaming.tables import delta
 
-At = TypeVar("At", bound=Reached)
 
-
-class Outputs(Generic[At]):
+class Outputs:
     """The tables that each step of an operator writes one after the other, its own last, because readers go by it.
 
     A step begins where the table `begins_at` is: the operator's own, or the state that it writes after that.
     """
 
-    def __init__(self, lake: Lake, operator: Operator, reached: type[At], *, begins_at: str = "") -> None:
+    def __init__(self, lake: Lake, operator: Operator, *, begins_at: str = "") -> None:
         self._lake = lake
         self._operator = operator
-        self._reached = reached
         self._begins_at = begins_at
         beside = [table.suffix for table in operator.streamed if table.suffix]
         self.suffixes = [*beside, ""]
 
-    def at(self, suffix: str) -> At:
+    def at(self, suffix: str) -> Progress:
         """How far a table is."""
-        return self._reached.of(self._operator, delta.open_table(self._lake.table(self._operator, suffix)))
+        return Progress.of(self._operator, delta.open_table(self._lake.table(self._operator, suffix)))
 
-    def position(self) -> At:
+    def position(self) -> Progress:
         """Where the next step begins."""
         return self.at(self._begins_at)
 
@@ -53,12 +49,12 @@ class Outputs(Generic[At]):
             position = self.position()
         yield from in_pieces(self.behind(position), most_rows)
 
-    def behind(self, position: Reached) -> Batches:
+    def behind(self, position: Progress) -> Batches:
         """The batches of each log that are to be followed from a position on."""
         streams = self._operator.follows
         return {each.name: batches_after(self._lake, each, position.through[each.name]) for each in streams}
 
-    def _ahead_of(self, position: Reached) -> At | None:
+    def _ahead_of(self, position: Progress) -> Progress | None:
         """Where a table is that is ahead of the others; None where none is."""
         others = (self.at(suffix) for suffix in self.suffixes if suffix != self._begins_at)
         return next((table for table in others if position.is_behind(table)), None)

@@ -19,7 +19,7 @@ from streaming.operators.as_of import versions_read
 from streaming.operators.comparison import Finding
 from streaming.operators.corrected import PendingDay
 from streaming.operators.pinned import LogAtVersion
-from streaming.operators.reached import FilterCounts
+from streaming.operators.progress import FilterCounts
 from streaming.tables import delta
 
 

@@ -16,7 +16,7 @@ from streaming.lake import Lake
 from streaming.log import Batch
 from streaming.operators.declaration import check_declaration
 from streaming.operators.pinned import PinnedTables
-from streaming.operators.reached import Reached
+from streaming.operators.progress import Progress
 from streaming.operators.runtime import OperatorRuntime, Step, Written
 from streaming.tables import delta
 
@@ -48,10 +48,9 @@ Stepped = TypeVar("Stepped", bound=Steps)
 
 
 class SteppedRuntime(OperatorRuntime, Generic[Of, Stepped]):
-    """One whose tables say, as `Reached`, how far they are in each log; `_begun` is all that a kind must add to run."""
+    """One whose tables say, as `Progress`, how far they are in each log; a kind must only add `_begun` to run."""
 
     operator: Of
-    reached: type[Reached] = Reached
 
     def __init__(self, operator: Of, lake: Lake) -> None:
         self.operator = operator
@@ -67,12 +66,12 @@ class SteppedRuntime(OperatorRuntime, Generic[Of, Stepped]):
             yield Step(batches, partial(self._step, steps, batches, now))
 
     def through(self) -> Mapping[str, int]:
-        return self.reached.now(self.lake, self.operator).through
+        return Progress.now(self.lake, self.operator).through
 
     def read_through(self) -> Mapping[str, int]:
         written = (spec.suffix for spec in self.operator.tables if spec.written_by == "stream")
         tables = (delta.open_table(self.lake.table(self.operator, suffix)) for suffix in written)
-        at = [self.reached.of(self.operator, table).through for table in tables if table is not None]
+        at = [Progress.of(self.operator, table).through for table in tables if table is not None]
         return {name: min((each[name] for each in at), default=-1) for name in self.through()}
 
     def pin(self, spark: SparkSession) -> PinnedTables[Of]:

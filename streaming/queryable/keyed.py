@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from streaming.declare import STATE, Keyed
-from streaming.keyed import Reached
 from streaming.lake import Lake
-from streaming.operators import open_side
+from streaming.operators import Progress, open_side
 from streaming.queryable.answer import Answer, Latest, answered, latest_of, nothing_yet
 from streaming.queryable.rows import checked, rows_with
 
@@ -33,7 +32,7 @@ class StateOfKeys(Latest):
             raise nothing_yet(self._keyed)
         # One more tells whether there are more.
         rows = rows_with(state, key, limit=limit + 1)
-        at = Reached.of(self._keyed, state)
+        at = Progress.of(self._keyed, state)
         batch = dict(at.through) if len(at.through) > 1 else max(at.through.values())
         return answered(state, batch, at.watermark, [self._shown(row) for row in rows], limit)
 

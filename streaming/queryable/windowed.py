@@ -10,11 +10,10 @@ from deltalake import DeltaTable
 from streaming.base import QueryError
 from streaming.declare import CORRECTIONS, UPDATES, Windowed
 from streaming.lake import Lake
-from streaming.operators import open_side
+from streaming.operators import Progress, open_side
 from streaming.queryable.answer import Answer, Latest, answered, latest_of, nothing_yet
 from streaming.queryable.rows import checked, days_of, rows_with
 from streaming.tables import delta
-from streaming.views import Position
 
 Row = dict[str, Any]
 
@@ -46,7 +45,7 @@ class LatestResults(Latest):
             )
         tables = self._tables()
         first = tables["first"]
-        at = Position.of(first)
+        at = Progress.of(self._view, first)
         for day in sorted({day for table in tables.values() for day in days_of(table)}, reverse=True):
             layers = {reason: rows_with(table, key, day=day) for reason, table in tables.items()}
             windows = newest_windows(current_rows(layers, self._view), self.keys)

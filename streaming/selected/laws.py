@@ -19,7 +19,7 @@ from streaming.operators import (
     Law,
     LogAtVersion,
     PinnedTables,
-    Reached,
+    Progress,
     can_be_compared,
     of_kept_days,
     whole_in,
@@ -51,7 +51,7 @@ def audit_selected(
         return
     for to, version in pinned.versions.items():
         uri, name = lake.table(selected, to), selected.table_name(to)
-        at = Reached.of(selected, delta.open_table(uri, version))
+        at = Progress.of(selected, delta.open_table(uri, version))
         candidates = [
             _candidates(selected.outputs[to], stream, logs[stream.name].rows, at.through[stream.name])
             for stream in selected.reads
@@ -90,7 +90,7 @@ def _audit_diverting(
     there = {to: version for to, version in pinned.versions.items() if version != delta.BEFORE}
     for to, version in there.items():
         uri = lake.table(selected, to)
-        at = Reached.of(selected, delta.open_table(uri, version))
+        at = Progress.of(selected, delta.open_table(uri, version))
         rows = {
             name: valid(log.rows).where((F.col(BATCH) <= at.through[name]) & can_be_compared(since))
             for name, log in logs.items()

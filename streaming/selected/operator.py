@@ -19,7 +19,7 @@ from streaming.operators import (
     LogAtVersion,
     OperatorRuntime,
     PinnedTables,
-    Reached,
+    Progress,
     SteppedRuntime,
     built_anew,
     check_followed,
@@ -64,7 +64,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
             return {}
         filters = (to for to, side in self.operator.outputs.items() if side.where is not None)
         tables = {to: open_side(self.lake, self.operator, to) if to else own for to in filters}
-        return {to: Reached.of(self.operator, table).counts for to, table in tables.items()}
+        return {to: Progress.of(self.operator, table).counts for to, table in tables.items()}
 
     def needs_since(self, spark: SparkSession | None, stream: Stream, since: Mapping[str, date]) -> date | None:
         return since[stream.name]
@@ -110,7 +110,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
             return rows
         newest = head(self.lake, selected.reads[0])
         table = delta.open_table(self.lake.table(selected, suffix), version)
-        check_followed(selected, Reached.of(selected, table).batch, newest)
+        check_followed(selected, Progress.of(selected, table).batch, newest)
         return rows.where(F.col(BATCH) <= (-1 if newest is None else newest.number))
 
     def _begun(self, spark: SparkSession) -> SelectedSteps:
@@ -131,12 +131,12 @@ def _described(lake: Lake, selected: Selected) -> dict[str, str]:
 
 
 def _counts(lake: Lake, selected: Selected, to: str) -> str:
-    counts = Reached.of(selected, delta.open_table(lake.table(selected, to))).counts
+    counts = Progress.of(selected, delta.open_table(lake.table(selected, to))).counts
     return f"{counted(counts.rows_in, 'row')} in, {counts.kept:,} kept, {counts.removed:,} removed"
 
 
 def _position(lake: Lake, selected: Selected) -> str:
-    at = Reached.of(selected, delta.open_table(lake.table(selected)))
+    at = Progress.of(selected, delta.open_table(lake.table(selected)))
     places = []
     for stream in selected.reads:
         newest = head(lake, stream)

@@ -18,7 +18,7 @@ from streaming.base import FunctionError, to_micros
 from streaming.declare import Selected
 from streaming.lake import Lake
 from streaming.log import LogFiles
-from streaming.operators import Batches, FilterCounts, Outputs, Reached, Written, create_table
+from streaming.operators import Batches, FilterCounts, Outputs, Progress, Written, create_table
 from streaming.selected.frame import columns_by_output, outputs_of, select_all, spark_schema, table_schemas
 from streaming.selected.tasks import WRITTEN, WriteOutputs, of_report
 from streaming.spark import remembered
@@ -35,7 +35,7 @@ class SelectedSteps:
         self._logs = {stream.name: LogFiles(lake, stream) for stream in selected.reads}
         key = ("selected", selected, tuple(log.columns() for log in self._logs.values()))
         self._schemas = remembered(spark, key, self._table_schemas)
-        self._outputs = Outputs(lake, selected, Reached)
+        self._outputs = Outputs(lake, selected)
         self._ready: set[str] = set()
 
     def _table_schemas(self) -> dict[str, pa.Schema]:
@@ -70,7 +70,7 @@ class SelectedSteps:
         rows = {to: self._commit(uris[to], files[to], counts[to], stands[to], after) for to in behind}
         return Written(rows.get("", 0))
 
-    def _task(self, uris: Mapping[str, str], after: Reached, now: datetime) -> WriteOutputs:
+    def _task(self, uris: Mapping[str, str], after: Progress, now: datetime) -> WriteOutputs:
         several = len(self._selected.reads) > 1
         return WriteOutputs(
             self._selected.name,
@@ -83,7 +83,7 @@ class SelectedSteps:
         )
 
     def _run(
-        self, task: WriteOutputs, before: Reached, after: Reached
+        self, task: WriteOutputs, before: Progress, after: Progress
     ) -> Iterator[tuple[str, TaskFile | FilterCounts]]:
         rows = {
             name: log.with_batches(self._spark, before.through[name], after.through[name])
@@ -96,7 +96,7 @@ class SelectedSteps:
         for report in reports:
             yield report["suffix"], of_report(report)
 
-    def _commit(self, uri: str, files: Sequence[TaskFile], counts: FilterCounts, at: Reached, after: Reached) -> int:
+    def _commit(self, uri: str, files: Sequence[TaskFile], counts: FilterCounts, at: Progress, after: Progress) -> int:
         there = replace(after, counts=at.counts + counts, generation=at.generation)
         metadata = {
             "through": dict(after.through),

@@ -13,7 +13,7 @@ from streaming.views.kinds import OfWindows, kind_of
 from streaming.views.late import late_pairs, late_rows
 from streaming.views.laws import PinnedView
 from streaming.views.operator import WindowedRuntime
-from streaming.views.position import Position, keep_days
+from streaming.views.position import keep_days
 from streaming.views.publishing import publish
 from streaming.views.results import (
     aggregate,

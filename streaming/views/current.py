@@ -12,11 +12,10 @@ from streaming.base import RETRACTED, DeclarationError, ViewError, literal
 from streaming.declare import Windowed
 from streaming.lake import Lake
 from streaming.log import head
-from streaming.operators import check_followed, generation_of
+from streaming.operators import Progress, check_followed, generation_of
 from streaming.sources import PlacedRows, placed_rows
 from streaming.tables import delta
 from streaming.views.kinds import OfWindows, kind_of
-from streaming.views.position import Position
 
 _WINDOW_ID = "_window_id"
 
@@ -87,10 +86,10 @@ def read_first(spark: SparkSession, lake: Lake, view: Windowed, version: int | N
             "TIDEMARK_HOME to the lake that has it."
         )
     rows = delta.read(spark, uri, version)
-    return rows if lake.cut is None else rows.where(_is_closed(lake, view, Position.of(table)))
+    return rows if lake.cut is None else rows.where(_is_closed(lake, view, Progress.of(view, table)))
 
 
-def _is_closed(lake: Lake, view: Windowed, at: Position) -> Column:
+def _is_closed(lake: Lake, view: Windowed, at: Progress) -> Column:
     """Whether a result was there as of the batch: a later row is late for all windows that are closed by then."""
     newest = head(lake, view.of)
     check_followed(view, at.batch, newest)

@@ -21,6 +21,7 @@ from streaming.operators import (
     Finding,
     Law,
     LogAtVersion,
+    Progress,
     can_be_compared,
     comparable,
     of_kept_days,
@@ -32,7 +33,7 @@ from streaming.views.corrections import correction, days_of_session, plan, read_
 from streaming.views.current import current_results, read_first
 from streaming.views.kinds import kind_of
 from streaming.views.late import in_lateness
-from streaming.views.position import Position, kept_days
+from streaming.views.position import kept_days
 from streaming.views.recount import Recount, Scope, Unsupported
 from streaming.views.results import aggregate, group, late_pairs_in, pairs
 from streaming.views.updates import read_updates, updated_through, updates_between
@@ -102,7 +103,7 @@ def audit_view(
     updates = read_updates(spark, lake, view, tables.updates)
     corrections = read_corrections(spark, lake, view, tables.corrections)
     # The view may be some batches behind the log.
-    there = Position.of(delta.open_table(lake.first(view), tables.first)).watermark
+    there = Progress.of(view, delta.open_table(lake.first(view), tables.first)).watermark
     clock = there if lake.cut is None else watermark
     closed_by = None if clock is None else view.window.closed_by(clock)
     published = F.col("window_end") <= literal(closed_by)
@@ -146,7 +147,7 @@ def audit_view(
             "idempotence",
             view,
             updates.where(compared_days),
-            updates_between(rows, view, Position(), updated).where(compared_days),
+            updates_between(rows, view, Progress.of(view, None), updated).where(compared_days),
             (*view.columns, "_batch", "_retracted"),
             "updates: computed again, equal",
             counted,
@@ -192,7 +193,7 @@ def _counted_again(
 
 def _not_updated(counted: DataFrame, view: Windowed, updated: Sequence[Batch]) -> set[date]:
     """Days of windows with late pairs that the stream itself has yet to count; `updated` are those that it has."""
-    through = Position().after(updated[-1]) if updated else Position()
+    through = Progress.of(view, None).after({view.of.name: updated})
     end = F.col(f"{WINDOW}.end")
     if kind_of(view).merges:
         newest = F.max(F.when(F.col("_late"), F.col("_batch")))

@@ -18,6 +18,7 @@ from streaming.operators import (
     LogAtVersion,
     OperatorRuntime,
     PendingDay,
+    Progress,
     Step,
     Written,
     built_anew,
@@ -39,7 +40,7 @@ from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
 from streaming.views.open_windows import OpenWindows, read_open, shown_through
 from streaming.views.panes import can_fold
-from streaming.views.position import Position, check_position, kept_of
+from streaming.views.position import check_position, kept_of
 from streaming.views.results import (
     aggregate,
     counted_by,
@@ -86,7 +87,7 @@ class WindowedRuntime(OperatorRuntime):
             yield Step({self.operator.of.name: batches}, partial(self._step, steps, batches, now))
 
     def through(self) -> dict[str, int]:
-        return {self.operator.of.name: Position.of(delta.open_table(self.lake.first(self.operator))).batch}
+        return {self.operator.of.name: Progress.now(self.lake, self.operator).batch}
 
     def analyse(self, logs: Mapping[str, DataFrame]) -> None:
         view = self.operator
@@ -164,7 +165,7 @@ class WindowedRuntime(OperatorRuntime):
         )
 
     def watermark_at(self, version: int) -> datetime | None:
-        return Position.of(delta.open_table(self.lake.first(self.operator), version)).watermark
+        return Progress.of(self.operator, delta.open_table(self.lake.first(self.operator), version)).watermark
 
     def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
         view = self.operator
@@ -174,7 +175,7 @@ class WindowedRuntime(OperatorRuntime):
         return _described(spark, self.lake, self.operator)
 
     def position(self) -> str:
-        return _position(self.lake, self.operator, Position.of(delta.open_table(self.lake.first(self.operator))))
+        return _position(self.lake, self.operator, Progress.now(self.lake, self.operator))
 
     def plan(self, spark: SparkSession) -> list[PendingDay]:
         return plan(spark, self.lake, self.operator)
@@ -225,10 +226,7 @@ class WindowedRuntime(OperatorRuntime):
         return late_pairs(read_log(spark, self.lake, view.of), view).select(*columns)
 
     def _failed(self, spark: SparkSession) -> DataFrame:
-        view, newest = self.operator, head(self.lake, self.operator.of)
-        at = Position.of(delta.open_table(self.lake.first(view)))
-        if self.lake.cut is not None:
-            at = Position() if newest is None else Position().after(newest)
+        view, at = self.operator, Progress.as_read(self.lake, self.operator)
         rows = _failed(read_log(spark, self.lake, view.of), self.lake, view, at)
         return rows.orderBy(BATCH, ORIGIN, "window_start", "row")
 
@@ -275,7 +273,7 @@ class WindowedRuntime(OperatorRuntime):
         return self._steps
 
 
-def _failed(log: DataFrame, lake: Lake, view: Windowed, at: Position) -> DataFrame:
+def _failed(log: DataFrame, lake: Lake, view: Windowed, at: Progress) -> DataFrame:
     """The rows of a read of the log that the view cannot compute, and the closed windows that its function cannot.
 
     `error`, `row` as JSON (of a window its key), `window_start` and `window_end` (null for a row), `_at`, `_batch` and
@@ -304,7 +302,7 @@ def _rows(log: DataFrame, view: Windowed) -> DataFrame:
     return told.where(F.col("error").isNotNull())
 
 
-def _windows(log: DataFrame, lake: Lake, view: Windowed, at: Position) -> DataFrame:
+def _windows(log: DataFrame, lake: Lake, view: Windowed, at: Progress) -> DataFrame:
     assert view.function is not None and at.watermark is not None
     counted = pairs(log.where(F.col(BATCH) <= at.batch), view)
     closed = F.col(f"{WINDOW}.end") <= literal(view.window.closed_by(at.watermark))
@@ -329,9 +327,9 @@ def _windows(log: DataFrame, lake: Lake, view: Windowed, at: Position) -> DataFr
 
 def _read_through(lake: Lake, view: Windowed) -> int:
     """The newest batch up to which all tables of the view follow the log; -1 for none."""
-    at = [Position.of(delta.open_table(lake.first(view))).batch]
+    at = [Progress.now(lake, view).batch]
     if view.window.merging:
-        at.append(Position.of(delta.open_table(lake.table(view, STATE))).batch)
+        at.append(Progress.of(view, delta.open_table(lake.table(view, STATE))).batch)
     if view.updated:
         at.append(updated_through(lake, view))
     return min(at)
@@ -362,7 +360,7 @@ def _described(spark: SparkSession, lake: Lake, view: Windowed) -> dict[str, str
     first, state = delta.open_table(lake.first(view)), delta.open_table(lake.table(view, STATE))
     return {
         "results": _results(view),
-        "computed": _computed(spark, lake, view, Position.of(first), Position.of(state)),
+        "computed": _computed(spark, lake, view, Progress.of(view, first), Progress.of(view, state)),
         "state": "none" if state is None else f"{delta.size(lake.table(view, STATE)):,} bytes in {view.name}_{STATE}",
         "late rows": _late(view),
     }
@@ -374,7 +372,7 @@ def _results(view: Windowed) -> str:
     return f"{', '.join(view.values)}{keys} and window, {view.window.fingerprint}, over {view.of.name}{where}"
 
 
-def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Position, folded: Position) -> str:
+def _computed(spark: SparkSession, lake: Lake, view: Windowed, at: Progress, folded: Progress) -> str:
     log = LogFiles(lake, view.of)
     kept = kept_of(view, results_columns(spark, view, log))
     if view.window.merging:
@@ -420,7 +418,7 @@ def _late(view: Windowed) -> str:
     return f"within {view.allowed_lateness} they are counted at once, as updates; then {waits}"
 
 
-def _position(lake: Lake, view: Windowed, at: Position) -> str:
+def _position(lake: Lake, view: Windowed, at: Progress) -> str:
     newest = head(lake, view.of)
     assert newest is not None
     return f"batch {at.batch:,} of {newest.number:,}, watermark {told(at.watermark)}{built_anew(at.generation)}"

@@ -15,10 +15,10 @@ from streaming.base import DAY, STAMP, WINDOW, constant, date_literal
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles
-from streaming.operators import create_table
+from streaming.operators import Progress, create_table
 from streaming.tables import delta, forget_days
 from streaming.views.kinds import kind_of
-from streaming.views.position import Kept, Position
+from streaming.views.position import Kept
 from streaming.views.results import ends_within, has_windows, with_order
 
 _PANE, _CLOSED = "_pane", "_closed"
@@ -39,11 +39,11 @@ class Panes:
         self._kept = kept
         self.uri = lake.table(view, STATE)
 
-    def position(self) -> Position:
+    def position(self) -> Progress:
         """Up to where rows are folded."""
-        return Position.of(delta.open_table(self.uri))
+        return Progress.of(self._view, delta.open_table(self.uri))
 
-    def fold(self, position: Position) -> None:
+    def fold(self, position: Progress) -> None:
         """Fold the rows up to where the view is, and forget the panes of which every window is published."""
         folded, first = self.position(), first_open(self._view, position)
         log_rows = self._log.with_times(self._spark, first, None, position.batch, after=folded.batch)
@@ -118,7 +118,7 @@ def can_fold(view: Windowed, kept: Kept) -> bool:
     return bool(kept.wholes) and view.window.pane(F.lit(None).cast("timestamp")) is not None
 
 
-def first_open(view: Windowed, position: Position) -> datetime | None:
+def first_open(view: Windowed, position: Progress) -> datetime | None:
     """No row before it is in a window that the view has yet to publish; null where nobody knows."""
     if position.watermark is None:
         return None

@@ -11,11 +11,11 @@ from streaming.base import WINDOW, constant
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import LogFiles
-from streaming.operators import create_table
+from streaming.operators import Progress, create_table
 from streaming.spark import remembered
 from streaming.tables import delta, nullable
 from streaming.views.kinds import SESSION, kind_of, with_sessions
-from streaming.views.position import Kept, Position
+from streaming.views.position import Kept
 from streaming.views.results import pairs
 
 
@@ -32,15 +32,15 @@ class OpenSessions:
         key = ("sessions", view, log.columns())
         self._schema = remembered(spark, key, lambda: nullable(self._grouped(pairs(log.none(spark), view)).schema))
 
-    def position(self) -> Position:
+    def position(self) -> Progress:
         """How far the table is."""
-        return Position.of(delta.open_table(self.uri))
+        return Progress.of(self._view, delta.open_table(self.uri))
 
     def size(self) -> int:
         """Bytes that the table takes."""
         return delta.size(self.uri)
 
-    def until(self, position: Position, after: Position) -> DataFrame:
+    def until(self, position: Progress, after: Progress) -> DataFrame:
         """The sessions of all rows up to `after`, without those that were closed at `position`, where the table is.
 
         Rows that came since never touch one of those, because they are not before the watermark that closed it.
@@ -54,14 +54,14 @@ class OpenSessions:
         sessions = self._grouped(new)
         return self._merged(sessions if kept is None else kept.unionByName(sessions))
 
-    def closed(self, sessions: DataFrame, after: Position) -> DataFrame:
+    def closed(self, sessions: DataFrame, after: Progress) -> DataFrame:
         """Those of the `sessions` that are closed at `after`, in the form that `finish` takes."""
         closed = sessions.where(self._is_closed(after))
         if not self._kept.wholes:
             return closed
         return closed.select(*self._view.by, WINDOW, *self._kept.wholes)
 
-    def write_open(self, sessions: DataFrame, before: Position, after: Position) -> int:
+    def write_open(self, sessions: DataFrame, before: Progress, after: Progress) -> int:
         """Put those that are still open at `after` in place of what the table holds; returns how many they are.
 
         Raises:
@@ -85,7 +85,7 @@ class OpenSessions:
         # A sum of decimals is a wider decimal each time, and the table keeps its types.
         return merged.select(*(F.col(field.name).cast(field.dataType) for field in self._schema.fields))
 
-    def _is_closed(self, at: Position) -> Column:
+    def _is_closed(self, at: Progress) -> Column:
         by = None if at.watermark is None else self._view.window.closed_by(at.watermark)
         return F.lit(False) if by is None else F.col(f"{WINDOW}.end") <= constant(by, f"{WINDOW}.end")
 

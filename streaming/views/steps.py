@@ -17,11 +17,11 @@ from streaming.clocks import latest
 from streaming.declare import STATE, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
-from streaming.operators import StateCleaner, Written, can_be_compared
+from streaming.operators import Progress, StateCleaner, Written, can_be_compared
 from streaming.spark import remembered
 from streaming.tables import delta, storage
 from streaming.views.panes import Panes, can_fold, first_open
-from streaming.views.position import Position, kept_of
+from streaming.views.position import kept_of
 from streaming.views.publishing import publish
 from streaming.views.results import aggregate, ends_within, finish, pairs, results_columns
 from streaming.views.sessions import OpenSessions
@@ -44,9 +44,9 @@ class ViewSteps(ABC):
         self.kept = remembered(spark, ("kept", view, log.columns()), lambda: kept_of(view, self._columns))
         self._cleaner = StateCleaner()
 
-    def position(self) -> Position:
+    def position(self) -> Progress:
         """The batch after which the next step begins."""
-        return Position.of(delta.open_table(self.lake.first(self.view)))
+        return Progress.now(self.lake, self.view)
 
     def step(self, batches: Sequence[Batch], now: Callable[[], datetime]) -> Written:
         """Follow `batches`, those after the position in order and without a gap, in one go.
@@ -65,14 +65,14 @@ class ViewSteps(ABC):
         log once more.
         """
         uri = self.lake.table(self.view, STATE)
-        kept, published = Position.of(delta.open_table(uri)), self.position()
+        kept, published = Progress.of(self.view, delta.open_table(uri)), self.position()
         if kept.batch > published.batch or (kept.batch >= 0 and kept.generation != published.generation):
             storage.remove_folder(uri)
 
     @abstractmethod
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written: ...
 
-    def _publish(self, results: DataFrame | None, before: Position, after: Position, now: datetime) -> int:
+    def _publish(self, results: DataFrame | None, before: Progress, after: Progress, now: datetime) -> int:
         dropped = self.log.dropped_before()
         if results is not None and dropped is not None:
             # A view that is new on an old log has not all rows of windows that begin before.
@@ -102,7 +102,7 @@ class FixedSteps(ViewSteps):
 
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
         before = self.position()
-        after = before.after(batches[-1])
+        after = before.after({self.view.of.name: batches})
         rows = self._publish(self._closed(before, after), before, after, now)
         if self._panes is None:
             return Written(rows)
@@ -118,7 +118,7 @@ class FixedSteps(ViewSteps):
         self._waiting = []
         return Written(rows, state_bytes=delta.size(self._panes.uri))
 
-    def _closed(self, before: Position, after: Position) -> DataFrame | None:
+    def _closed(self, before: Progress, after: Progress) -> DataFrame | None:
         """Results of the windows that close on the way; None where there can be none.
 
         A row of a later batch is late for all of them, because its stamp is not below the watermark that closes them.
@@ -130,7 +130,7 @@ class FixedSteps(ViewSteps):
         by = window.closed_by(after.watermark)
         if since is not None and not window.ends_between(since, by):
             return None
-        folded = Position() if self._panes is None else self._panes.position()
+        folded = Progress.of(self.view, None) if self._panes is None else self._panes.position()
         if self._panes is not None and folded.batch >= 0:
             return finish(self._panes.closing(folded.batch, since, by, after.batch), self.view)
         rows = self.log.with_times(self.spark, *window.times_for_ends(since, by), after.batch)
@@ -139,7 +139,7 @@ class FixedSteps(ViewSteps):
         return aggregate(pairs(rows, self.view).where(ends_within(since, by)).where("not _late"), self.view)
 
 
-def waiting_at(lake: Lake, view: Windowed, log: LogFiles, folded: int, at: Position) -> list[Batch]:
+def waiting_at(lake: Lake, view: Windowed, log: LogFiles, folded: int, at: Progress) -> list[Batch]:
     """The batches after `folded`, the newest that is in panes, that may have rows in a window still open at `at`.
 
     Files whose rows are all in closed windows tell which commits need not be read.
@@ -149,7 +149,7 @@ def waiting_at(lake: Lake, view: Windowed, log: LogFiles, folded: int, at: Posit
     return still_waiting(view, batches_after(lake, view.of, max(folded, oldest - 1)), at)
 
 
-def still_waiting(view: Windowed, batches: Iterable[Batch], at: Position) -> list[Batch]:
+def still_waiting(view: Windowed, batches: Iterable[Batch], at: Progress) -> list[Batch]:
     """Those of the `batches` that may have rows in a window which is still open where the view is."""
     since = first_open(view, at) or FIRST_INSTANT
     newest = [(batch, latest(FIRST_INSTANT, *batch.summary.greatest.values())) for batch in batches]
@@ -170,7 +170,7 @@ class SessionSteps(ViewSteps):
 
     def _step(self, batches: Sequence[Batch], now: datetime) -> Written:
         before = self.position()
-        after = before.after(batches[-1])
+        after = before.after({self.view.of.name: batches})
         sessions = self._open.until(before, after).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             results = finish(self._open.closed(sessions, after), self.view)

@@ -33,12 +33,11 @@ from streaming.base import (
 from streaming.declare import UPDATES, Windowed
 from streaming.lake import Lake
 from streaming.log import Batch, LogFiles, batches_after
-from streaming.operators import create_table, open_side
+from streaming.operators import Progress, create_table, moved_on, open_side
 from streaming.spark import remembered
 from streaming.tables import delta
 from streaming.views.kinds import SESSION, kind_of, with_sessions
 from streaming.views.late import in_lateness
-from streaming.views.position import Position, moved_on
 from streaming.views.results import finish_or_retract, group, late_pairs_in, pairs
 
 _APP = "updates"
@@ -49,7 +48,7 @@ _START, _END = f"{WINDOW}.start", f"{WINDOW}.end"
 _SINCE, _UNTIL = "open_since", "open_until"
 
 
-def updates_between(log: DataFrame, view: Windowed, before: Position, batches: Sequence[Batch]) -> DataFrame:
+def updates_between(log: DataFrame, view: Windowed, before: Progress, batches: Sequence[Batch]) -> DataFrame:
     """The updates of `batches`, which follow the position `before` without a gap, as a pure function of the log.
 
     The view's columns, computed from all rows up to a batch, that `_batch`, `_retracted` and `_day`. One row per key,
@@ -104,13 +103,14 @@ class Updates(ABC):
         create_table(self._lake, self._view, UPDATES, self._schema)
         # Older versions had no `_retracted`.
         delta.widen(self._uri, self._schema)
-        before = Position() if done < 0 else Position().after(recent_batches[0])
+        followed = recent_batches[:1] if done >= 0 else ()
+        before = Progress.of(self._view, None).after({self._view.of.name: followed})
         brought = any(late_pairs_in(batch, self._view) != 0 for batch in batches)
         return self._follow(table, before, batches, brought, now())
 
     @abstractmethod
     def _follow(
-        self, table: DeltaTable | None, before: Position, batches: Sequence[Batch], brought: bool, now: datetime
+        self, table: DeltaTable | None, before: Progress, batches: Sequence[Batch], brought: bool, now: datetime
     ) -> int:
         """Append the updates of `batches`, which follow `before`; `brought`: whether some may have late pairs.
 
@@ -118,14 +118,14 @@ class Updates(ABC):
         """
 
     def _append(
-        self, rows: DataFrame | None, before: Position, through: Batch, now: datetime, numbers: Mapping[str, int]
+        self, rows: DataFrame | None, before: Progress, through: Batch, now: datetime, numbers: Mapping[str, int]
     ) -> int:
         """Append updates, None for none, and keep `numbers`, in the commit that says up to which batch they go."""
         metadata = {"through": through.number, "view": self._view.name}
 
         def fence(table: DeltaTable) -> None:
             if _through(table) != before.batch:
-                raise moved_on(self._view, before.batch, _through(table))
+                raise moved_on(self._view, f"batch {before.batch:,}", f"batch {_through(table):,}")
 
         if rows is None:
             delta.note(self._uri, metadata=metadata, numbers={_APP: through.number, **numbers}, fence=fence)
@@ -145,7 +145,7 @@ class FixedUpdates(Updates):
     """Windows whose bounds follow from the row alone: those with late pairs, from all their rows."""
 
     def _follow(
-        self, table: DeltaTable | None, before: Position, batches: Sequence[Batch], brought: bool, now: datetime
+        self, table: DeltaTable | None, before: Progress, batches: Sequence[Batch], brought: bool, now: datetime
     ) -> int:
         if not brought:
             return self._append(None, before, batches[-1], now, {})
@@ -160,11 +160,11 @@ class SessionUpdates(Updates):
     """Sessions: those that late rows are part of, once they are closed."""
 
     def _follow(
-        self, table: DeltaTable | None, before: Position, batches: Sequence[Batch], brought: bool, now: datetime
+        self, table: DeltaTable | None, before: Progress, batches: Sequence[Batch], brought: bool, now: datetime
     ) -> int:
         view, newest = self._view, batches[-1]
         waiting = _OpenWithLateRows.of(table)
-        may_close = waiting.may_close(view, before.after(newest))
+        may_close = waiting.may_close(view, before.after({view.of.name: [newest]}))
         if not brought and not may_close:
             return self._append(None, before, newest, now, {})
         since = first_time(self._spark, self._log, view, before, newest.number) if brought else waiting.since
@@ -234,7 +234,7 @@ class _OpenWithLateRows:
         """The same as a table keeps it."""
         return {_SINCE: to_micros(self.since), _UNTIL: to_micros(self.until)}
 
-    def may_close(self, view: Windowed, at: Position) -> bool:
+    def may_close(self, view: Windowed, at: Progress) -> bool:
         """Whether one of them may be closed `at` a position."""
         return at.watermark is not None and self.until <= view.window.closed_by(at.watermark)
 
@@ -244,7 +244,7 @@ class _OpenWithLateRows:
 
 
 def _sessions_with_late_rows(
-    counted: DataFrame, view: Windowed, before: Position, batches: Sequence[Batch]
+    counted: DataFrame, view: Windowed, before: Progress, batches: Sequence[Batch]
 ) -> DataFrame:
     """What late rows have made of sessions, as a pure function of the pairs `counted`, up to the last of `batches`.
 
@@ -281,7 +281,7 @@ def _replaces(other: Column) -> Column:
     return (other[_BROUGHT] > F.col(_BROUGHT)) & before & touches
 
 
-def _with_publication(sessions: DataFrame, view: Windowed, before: Position, batches: Sequence[Batch]) -> DataFrame:
+def _with_publication(sessions: DataFrame, view: Windowed, before: Progress, batches: Sequence[Batch]) -> DataFrame:
     """`sessions` with the batch that publishes each: the one that brought its late rows or, later, that closed it."""
     ends: list[tuple[int, int, int]] = []
     since = FIRST_INSTANT
@@ -312,7 +312,7 @@ def _still_open(sessions: DataFrame) -> _OpenWithLateRows:
     return _OpenWithLateRows() if row is None or row[0] is None else _OpenWithLateRows(*map(from_micros, row))
 
 
-def first_time(spark: SparkSession, log: LogFiles, view: Windowed, before: Position, through: int) -> datetime | None:
+def first_time(spark: SparkSession, log: LogFiles, view: Windowed, before: Progress, through: int) -> datetime | None:
     """No row before it is in a session that the late rows of the batches in (before, through] update.
 
     It is looked for further and further back, until no such session begins just behind it. None where that is the

@@ -16,7 +16,7 @@ from streaming.audit.laws import audit
 from streaming.base.errors import FunctionError
 from streaming.examples import cities, metrics, numbers, people, words
 from streaming.lake.lake import Lake
-from streaming.operators.reached import FilterCounts
+from streaming.operators.progress import FilterCounts
 from streaming.operators.runtime import runtime_of
 from tests.support.feeds import land_all
 from tests.support.instants import NOW, at

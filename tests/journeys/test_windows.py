@@ -15,7 +15,7 @@ from streaming.base.errors import ViewError
 from streaming.declare.windowed import Windowed
 from streaming.examples import arrivals, integers, metrics, page_views, sales, traffic, window_shapes
 from streaming.examples.sensors import mean_by_5_seconds, mean_by_second, pipeline
-from streaming.operators.reached import FilterCounts
+from streaming.operators.progress import FilterCounts
 from streaming.operators.runtime import runtime_of
 from streaming.views.current import read_first
 from streaming.views.late import unassigned

@@ -18,7 +18,7 @@ from streaming.declare.windowed import Windowed
 from streaming.log.batch import Batch
 from streaming.log.batches import batches_after
 from streaming.log.files import LogFiles
-from streaming.views.position import Position
+from streaming.operators.progress import Progress
 from streaming.views.steps import FixedSteps, SessionSteps, ViewSteps
 from streaming.views.updates import updates_of
 from tests.laws.cases import CASES, FEEDS
@@ -93,7 +93,7 @@ def test_cuts_do_not_matter(
                     died.add(place)
             # Another process: it goes by what the tables say.
             _follow(spark, lake, view, piece)
-        assert _steps(spark, lake, view).position() == Position(batches[-1].number, batches[-1].after.watermark)
+        assert _steps(spark, lake, view).position() == Progress.of(view, None).after({view.of.name: batches})
         for uri in tables:
             assert rows(uri.replace(logged.root, lake.root)) == rows(uri), f"sequence {sequence}"
     assert died >= {*range(1, len(tables) + 1)}

@@ -22,7 +22,7 @@ from streaming.base.intervals import FIRST_INSTANT, LAST_MILLISECOND, MICROSECON
 from streaming.clocks import joint_watermark
 from streaming.joins.frame import Side, partners_of, reach
 from streaming.joins.waiting import due
-from streaming.operators.reached import Reached
+from streaming.operators.progress import Progress
 from streaming.tables.time_ranges import TimeRange, merged, moved, occupied, overlaps, shifted
 from tests.support.examples import many
 from tests.support.instants import at
@@ -154,11 +154,11 @@ def test_each_row_is_due_in_one_step_as_soon_as_both_clocks_have_passed_its_last
 ) -> None:
     joined = within(bounds[0], bounds[0] + bounds[1])
     side: Side = "left" if first else "right"
-    stamps = [Reached(watermarks=marks(None, None))]
+    stamps = [Progress(watermarks=marks(None, None))]
     clocks = [0, 0]
     for one, other in advances:
         clocks = [clocks[0] + one, clocks[1] + other]
-        stamps.append(Reached(watermarks=marks(*clocks)))
+        stamps.append(Progress(watermarks=marks(*clocks)))
     steps: dict[int, list[int]] = {row: [] for row in range(len(rows))}
     for step, (before, after) in enumerate(pairwise(stamps)):
         new = merged((at(second), at(second)) for second, came in rows if came == step)

@@ -16,7 +16,7 @@ from streaming.joins.windows_function import CallPerWindow
 from streaming.joins.windows_plan import newest_late
 from streaming.log.batch import Batch
 from streaming.operators.corrected import Corrected
-from streaming.operators.reached import Reached
+from streaming.operators.progress import Progress
 from tests.streaming.joins.test_pure_parts import left, right
 from tests.support.instants import NOW, at
 from tests.support.seeds import draws
@@ -96,8 +96,8 @@ def test_however_two_logs_are_cut_a_join_comes_to_the_same_place_and_closes_each
     for case in range(CASES):
         draw = draws("window join", case)
         logs = {"left_rows": log_of(draw), "right_rows": log_of(draw)}
-        whole = Reached.of(joined, None).after(logs)
-        behind, stood = dict(logs), [Reached.of(joined, None)]
+        whole = Progress.of(joined, None).after(logs)
+        behind, stood = dict(logs), [Progress.of(joined, None)]
         while any(behind.values()):
             sizes = {name: draw.randrange(4) for name in behind}
             stood.append(stood[-1].after({name: each[: sizes[name]] for name, each in behind.items()}))

@@ -41,7 +41,7 @@ from streaming.log.read import read_log, valid
 from streaming.operations.left import left_tables
 from streaming.operations.rebuild import rebuild
 from streaming.operators import stepped
-from streaming.operators.reached import Reached
+from streaming.operators.progress import Progress
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
 from tests.streaming.joins import windows_oracle as oracle
@@ -199,7 +199,7 @@ def test_steps_that_are_cut_anywhere_and_killed_at_any_commit_leave_the_same_tab
 def test_a_process_that_was_away_is_refused(spark: SparkSession, logged: Lake, tmp_path: Path) -> None:
     lake = only_logs_of(logged, tmp_path / "away")
     steps = WindowSteps(spark, lake, outer)
-    before, (behind,) = Reached.now(lake, outer), steps.pieces(10_000)
+    before, (behind,) = Progress.now(lake, outer), steps.pieces(10_000)
     steps.step({name: each[:1] for name, each in behind.items()}, lambda: NOW)
     with pytest.raises(FencedError, match="'outer_fives' was at batch -1 of ours and batch -1 of theirs"):
         steps._publish(None, before, before, NOW)

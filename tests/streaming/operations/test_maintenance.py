@@ -23,12 +23,12 @@ from streaming.base.intervals import utc_now
 from streaming.examples.late_counts import count_by_sensor, pipeline
 from streaming.log.batches import archive, archived, newest_archived
 from streaming.operations.maintenance import Maintained, maintain
+from streaming.operators.progress import Progress
 from streaming.service.progress import Measure, QueryProgress
 from streaming.service.progress_table import ProgressTable, read_progress
 from streaming.service.run import Run
 from streaming.tables import delta
 from streaming.views.corrections import corrected_through
-from streaming.views.position import Position
 from tests.support.feeds import land_all, readings
 from tests.support.instants import NOW, T0
 from tests.support.runs import read_current, run, tuples
@@ -104,7 +104,7 @@ def test_a_view_that_is_behind_needs_rows_and_no_old_version(
         dies_before_its_steps.setattr(Run, "step_all", lambda self: None)
         dies_before_its_steps.setattr(Run, "catch_up", lambda self: None)
         run(spark, lake, kept, readings("a@11"), readings("b@27"))
-    read = Position.of(delta.open_table(lake.first(counts)))
+    read = Progress.now(lake, counts)
     newest = log.head(lake, stream)
     assert newest is not None and read.batch < newest.number - 1
 

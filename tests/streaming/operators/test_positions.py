@@ -21,7 +21,7 @@ from streaming.operations.doctor.examination import examine_operator
 from streaming.operators.as_of import version_through
 from streaming.operators.declaration import create_table
 from streaming.operators.generations import GENERATION
-from streaming.operators.reached import Reached
+from streaming.operators.progress import Progress
 from streaming.queryable.keyed import StateOfKeys
 from streaming.tables import delta
 from streaming.windows.session import SessionWindow
@@ -76,7 +76,7 @@ def test_latest_values_of_a_function_of_several_streams_name_the_batch_of_each(l
 def test_lost_state_of_joint_sessions_that_were_built_anew_is_made_again(lake: Lake) -> None:
     """Its table will be of the generation of the first results, to which the fence of its first commit looks."""
     note(lake, visits, "", {GENERATION: 1, "through.numbers": 2, "through.words": 0, "batch": 2})
-    published = Reached.now(lake, visits)
+    published = Progress.now(lake, visits)
     kept = OpenJointSessions(None, lake, visits, COLUMNS).repaired(published)  # type: ignore[arg-type]
     assert not kept.has_begun
     create_table(lake, visits, STATE, COLUMNS)
@@ -85,7 +85,7 @@ def test_lost_state_of_joint_sessions_that_were_built_anew_is_made_again(lake: L
 
 def test_who_was_overtaken_is_told_what_differs_where_the_batches_are_the_same(lake: Lake) -> None:
     note(lake, visits, "", {GENERATION: 1, "through.numbers": 2, "through.words": 0, "batch": 2})
-    table, there = DeltaTable(lake.table(visits)), Reached.now(lake, visits)
+    table, there = DeltaTable(lake.table(visits)), Progress.now(lake, visits)
     batches = "batch 2 of numbers and batch 0 of words"
     with pytest.raises(FencedError, match=f"was at {batches} of generation 0 and is at {batches} of generation 1 now"):
         replace(there, generation=0).fence(visits, table)

@@ -25,7 +25,7 @@ from streaming import (
 from streaming.audit.laws import audit
 from streaming.base.errors import ChangedDeclaration, DeclarationError, FunctionError
 from streaming.lake.lake import Lake
-from streaming.operators.reached import FilterCounts
+from streaming.operators.progress import FilterCounts
 from streaming.operators.runtime import runtime_of
 from tests.support.feeds import land_all
 from tests.support.instants import NOW, at

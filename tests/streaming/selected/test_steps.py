@@ -24,7 +24,7 @@ from streaming.operations.maintenance import maintain
 from streaming.operations.rebuild import rebuild
 from streaming.operators import stepped
 from streaming.operators.generations import generation_of
-from streaming.operators.reached import FilterCounts
+from streaming.operators.progress import FilterCounts
 from streaming.operators.runtime import runtime_of
 from streaming.sinks.files import JsonLines
 from streaming.tables import delta

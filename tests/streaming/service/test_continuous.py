@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from streaming import Files, Lake, Tumbling, Windowed, agg
 from streaming.base.intervals import utc_now
 from streaming.log.batches import read_batches
+from streaming.operators.progress import Progress
 from streaming.service import continuous, progress_table
 from streaming.service.continuous import Continuous, Ending
 from streaming.service.progress import Measure
@@ -21,9 +22,7 @@ from streaming.service.progress_table import ProgressTable
 from streaming.service.status import ProcessStatus, QueryStatus
 from streaming.sources.backlog import SourceBacklog
 from streaming.sources.files_backlog import FilesBacklog
-from streaming.tables import delta
 from streaming.views.current import read_first
-from streaming.views.position import Position
 from tests.support.feeds import land_all
 from tests.support.instants import at
 from tests.support.pipelines.beats import pipeline
@@ -38,7 +37,7 @@ def published_after(spark: SparkSession, lake: Lake, second: int) -> list[dateti
     land_all(lake, pipeline.stream, [{"id": "a", "at": at(second).isoformat(), "value": 1}])
 
     def ending() -> Ending | None:
-        followed = Position.of(delta.open_table(lake.first(pipeline.views[0]))).batch
+        followed = Progress.now(lake, pipeline.views[0]).batch
         return "stop" if followed == before else None
 
     # Neither the next batch nor the heartbeat of a silent source comes within the test.
@@ -74,7 +73,7 @@ def test_a_view_with_every_steps_at_most_so_often_and_follows_all_batches_since(
 
     def ending() -> Ending | None:
         nonlocal waited
-        batches, position = read_batches(lake, pipeline.stream), Position.of(delta.open_table(lake.first(counted)))
+        batches, position = read_batches(lake, pipeline.stream), Progress.now(lake, counted)
         if position.batch not in followed:
             followed.append(position.batch)
         if len(batches) == 3:
@@ -125,7 +124,7 @@ def test_a_batch_begins_once_the_operators_have_followed_the_one_before_it(
     measured = list[Measure]()
 
     def ending() -> Ending | None:
-        return "stop" if Position.of(delta.open_table(lake.first(counted))).batch == 3 else None
+        return "stop" if Progress.now(lake, counted).batch == 3 else None
 
     of = replace(pipeline, streams=(one_by_one,), operators=(counted,), trigger="100 milliseconds")
     Continuous(spark, lake, of, utc_now, measured.extend, lambda status: None).run(ending, Event())
@@ -152,7 +151,7 @@ def test_a_step_that_is_stuck_holds_up_neither_log_nor_other_views_and_its_own_i
         if not at_the_gate.is_set():
             return None
         since.append(len(read_batches(lake, gated.stream)))
-        followed = Position.of(delta.open_table(lake.first(free))).batch == since[-1] - 1
+        followed = Progress.now(lake, free).batch == since[-1] - 1
         is_behind = followed and statuses[-1].newest_batch == since[-1] - 1 and (behind().behind or 0) > 1
         if (since[-1] == since[0] + 2 and is_behind) or utc_now() > deadline:
             gone_on.set()

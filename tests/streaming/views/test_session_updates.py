@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from streaming import Lake, log
 from streaming.examples.allowed_lateness import bursts, updated_bursts
 from streaming.log.files import LogFiles
-from streaming.views.position import Position
+from streaming.operators.progress import Progress
 from streaming.views.updates import first_time, read_updates, updates_of
 from tests.support.feeds import readings
 from tests.support.instants import NOW, at
@@ -72,6 +72,6 @@ def test_the_log_is_read_back_to_where_the_session_of_a_late_row_begins_and_not_
     spark: SparkSession, logged: Lake
 ) -> None:
     files = LogFiles(logged, updated_bursts.of)
-    since = first_time(spark, files, updated_bursts, Position(0, at(2496)), 1)
+    since = first_time(spark, files, updated_bursts, Progress({"bursts": 0}, {"bursts": at(2496)}, 0), 1)
     # A row ten seconds before the session would be part of it.
     assert since is not None and at(406) < since < at(2090)

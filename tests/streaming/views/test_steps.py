@@ -33,10 +33,10 @@ from streaming.audit.laws import audit
 from streaming.base.errors import FencedError
 from streaming.log.files import LogFiles
 from streaming.operators import stepped
+from streaming.operators.progress import Progress
 from streaming.operators.runtime import runtime_of
 from streaming.tables.history import commit_history
 from streaming.views.current import read_first
-from streaming.views.position import Position
 from streaming.views.steps import FixedSteps, SessionSteps
 from streaming.views.updates import updated_through, updates_of
 from tests.support.instants import NOW, T0
@@ -301,7 +301,10 @@ def test_every_step_runs_the_same_generated_code_whatever_its_bounds(spark: Spar
         for name, value in compiled.items():
             spark.conf.set(name, value)
         steps = FixedSteps(spark, from_the_start, moving, LogFiles(from_the_start, visits))
-        ends = [Position(0, T0 + 12 * HOUR), Position(2, T0 + 36 * HOUR), Position(3, T0 + 72 * HOUR)]
+        ends = [
+            Progress({visits.name: batch}, {visits.name: T0 + hours * HOUR}, batch)
+            for batch, hours in ((0, 12), (2, 36), (3, 72))
+        ]
         codes = [generated_code(steps._closed(since, by)) for since, by in pairwise(ends)]
     finally:
         for name, was in before.items():
@@ -314,8 +317,8 @@ def test_a_step_on_tables_that_another_process_has_moved_on_is_refused(spark: Sp
     head = log.head(lake, visits)
     assert head is not None
     steps = FixedSteps(spark, lake, moving, LogFiles(lake, visits))
-    behind, there = Position(), steps.position()
-    with pytest.raises(FencedError, match="was at batch -1 of its log and is at batch 0 now, so another process"):
+    behind, there = Progress.of(moving, None), steps.position()
+    with pytest.raises(FencedError, match="was at batch -1 and is at batch 0 now, so another process"):
         steps._publish(None, behind, there, NOW)
     assert steps.position() == there
 
@@ -326,8 +329,8 @@ def test_updates_of_a_process_that_was_away_are_refused(spark: SparkSession, lak
     assert head is not None
     there = updated_through(lake, moving)
     updates = updates_of(spark, lake, moving, LogFiles(lake, visits))
-    with pytest.raises(FencedError, match=f"was at batch {there - 1} of its log and is at batch {there} now"):
-        updates._append(None, Position(there - 1), head, NOW, {})
+    with pytest.raises(FencedError, match=f"was at batch {there - 1} and is at batch {there} now"):
+        updates._append(None, Progress(batch=there - 1), head, NOW, {})
     assert updated_through(lake, moving) == there
 
 

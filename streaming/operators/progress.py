@@ -1,4 +1,4 @@
-"""How far a table is in each of the logs that its operator reads: the table says so itself."""
+"""How far a table is in each of the logs that its operator follows: the table says so itself."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from streaming.clocks import joint_watermark
 from streaming.declare import Operator
 from streaming.lake import Lake
 from streaming.log import Batch, head
-from streaming.operators.generations import generation_of
+from streaming.operators.generations import GENERATION, generation_of
 from streaming.tables import delta
 
 _THROUGH, _WATERMARK, _BATCH, _ROWS_IN, _KEPT = "through.{}", "watermark.{}", "batch", "rows_in", "kept"
+"""The names of the numbers that a table keeps; the first two are of each stream."""
+_OLD_THROUGH, _OLD_WATERMARK, _OLD_WATERMARK_OF = "through", "closed", "closed.{}"
+"""Names that versions before 0.2 gave them in tables of views and keyed functions, of one stream and of several."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class FilterCounts:
 
 
 @dataclass(frozen=True)
-class Reached:
+class Progress:
     """The batches of each stream's log up to `through` are followed; -1 where none is.
 
     `watermarks`: each stream's after that batch, null before there is one. `batch` is the newest of the table's own
@@ -53,16 +56,22 @@ class Reached:
     @classmethod
     def of(cls, operator: Operator, table: DeltaTable | None) -> Self:
         """What an open table says; nothing is followed where there is no table yet."""
+        streams = [stream.name for stream in operator.follows]
+        alone = len(streams) == 1
 
-        def number(name: str) -> int | None:
-            return None if table is None else table.transaction_version(name)
+        def number(*names: str) -> int | None:
+            numbers = (None if table is None else table.transaction_version(name) for name in names)
+            return next((each for each in numbers if each is not None), None)
 
-        names = [stream.name for stream in operator.follows]
-        through = {name: number(_THROUGH.format(name)) for name in names}
-        batch = number(_BATCH)
+        through = {name: number(_THROUGH.format(name), *([_OLD_THROUGH] if alone else [])) for name in streams}
+        marks = {
+            name: number(_WATERMARK.format(name), _OLD_WATERMARK if alone else _OLD_WATERMARK_OF.format(name))
+            for name in streams
+        }
+        batch = number(_BATCH, *([_THROUGH.format(streams[0]), _OLD_THROUGH] if alone else []))
         return cls(
             FrozenMapping({name: -1 if newest is None else newest for name, newest in through.items()}),
-            FrozenMapping({name: optional_instant(number(_WATERMARK.format(name))) for name in names}),
+            FrozenMapping({name: optional_instant(mark) for name, mark in marks.items()}),
             -1 if batch is None else batch,
             FilterCounts(number(_ROWS_IN) or 0, number(_KEPT) or 0),
             generation_of(table),
@@ -95,7 +104,7 @@ class Reached:
         """Whether a batch is followed."""
         return any(number >= 0 for number in self.through.values())
 
-    def is_behind(self, other: Reached) -> bool:
+    def is_behind(self, other: Progress) -> bool:
         """Whether `other` has followed a batch that is not followed here."""
         return any(self.through[name] < number for name, number in other.through.items())
 
@@ -112,10 +121,18 @@ class Reached:
         )
 
     def numbers(self) -> dict[str, int]:
-        """All of it but the generation, as a table keeps it, watermarks in microseconds since the epoch."""
+        """All of it as a table keeps it, watermarks in microseconds since the epoch."""
         through = {_THROUGH.format(name): number for name, number in self.through.items()}
         marks = {_WATERMARK.format(name): to_micros(mark) for name, mark in self.watermarks.items() if mark is not None}
-        return {**through, **marks, _BATCH: self.batch, _ROWS_IN: self.counts.rows_in, _KEPT: self.counts.kept}
+        counts = {_ROWS_IN: self.counts.rows_in, _KEPT: self.counts.kept}
+        generation = {GENERATION: self.generation} if self.generation else {}
+        return {**through, **marks, _BATCH: self.batch, **counts, **generation}
+
+    def told_from(self, before: Self) -> dict[str, object]:
+        """What the commit of a step says for people: where it ends, and where it began."""
+        if len(self.through) == 1:
+            return {"through": max(self.through.values()), "after": max(before.through.values())}
+        return {"through": dict(self.through), "after": dict(before.through)}
 
     def fence(self, operator: Operator, table: DeltaTable) -> None:
         """Refuse to write what follows from here where the table is elsewhere by now.
@@ -125,13 +142,9 @@ class Reached:
         """
         there = self.of(operator, table)
         if there != self:
-            raise FencedError(
-                f"{operator.name!r} was at {self._beside(there)} and is at {there._beside(self)} now, so another "
-                "process has taken over while this one was away. Nothing is lost; let the other one run, or stop it "
-                f"and start again (`tidemark status {operator.folder}` names it)."
-            )
+            raise moved_on(operator, self._beside(there), there._beside(self))
 
-    def _beside(self, other: Reached) -> str:
+    def _beside(self, other: Progress) -> str:
         """Where it is, with what tells it from `other`."""
         if str(self) != str(other):
             return str(self)
@@ -145,3 +158,12 @@ class Reached:
         if len(self.through) == 1:
             return f"batch {max(self.through.values()):,}"
         return " and ".join(f"batch {number:,} of {name}" for name, number in self.through.items())
+
+
+def moved_on(operator: Operator, before: str, there: str) -> FencedError:
+    """The error of a process that has followed an operator up to `before` where its table is `there` by now."""
+    return FencedError(
+        f"{operator.kind_name} {operator.name!r} was at {before} and is at {there} now, so another process has taken "
+        "over while this one was away. Nothing is lost; let the other one run, or stop it and start again (`tidemark "
+        f"status {operator.folder}` names it)."
+    )

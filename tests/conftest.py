@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.support import durations, seeds, services
 from tests.support import examples as examples
 from tests.support import postgres as postgres_server
-from tests.support import seeds, services
 from tests.support.services import starting
 
 if TYPE_CHECKING:
@@ -23,16 +23,6 @@ _MEMORY_OF_A_WORKER = 3 * 2**30
 """Bytes: a worker with its JVM takes up to 2 GB, and the processes that its tests start take the rest."""
 
 _TESTS = Path(__file__).parent
-_LONGEST = (
-    "platform_assets/scaffold/test_project.py",
-    "streaming/service/test_supervisor.py",
-    "crash/test_crash_matrix.py",
-    "platform_assets/pipeline/test_launched_runs.py",
-    "crash/test_leader_changes.py",
-    "crash/test_delivery_crashes.py",
-    "streaming/service/test_outages.py",
-)
-"""Files that take minutes, from the longest on: one that was begun last would leave the other workers idle."""
 
 
 @pytest.fixture(scope="session")
@@ -80,6 +70,7 @@ def bucket(object_store_running: str, monkeypatch: pytest.MonkeyPatch) -> Bucket
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(durations)
     config.pluginmanager.register(services)
     config.pluginmanager.register(seeds)
     # Code of a test runs a few times, and compiling it thoroughly takes longer than what it saves.
@@ -88,6 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-spark", action="store_true", help="leave out the tests that start a Spark session")
+    parser.addoption(
+        "--record-durations", action="store_true", help="write to tests/durations.json how long files take"
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -110,10 +104,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=_turn)
 
 
-def _turn(item: pytest.Item) -> tuple[int, int]:
-    """Workers begin with what takes minutes and end with what takes none, so that they end together."""
+def _turn(item: pytest.Item) -> tuple[float, str, int]:
+    """Workers begin with the files that take longest, and of these with tests of processes, which mostly wait."""
     file = item.path.relative_to(_TESTS).as_posix()
-    longest = _LONGEST.index(file) if file in _LONGEST else len(_LONGEST)
-    if item.get_closest_marker("processes"):
-        return longest, 0
-    return longest, 1 if "spark" in getattr(item, "fixturenames", ()) else 2
+    kind = 0 if item.get_closest_marker("processes") else 1 if "spark" in getattr(item, "fixturenames", ()) else 2
+    return -durations.recorded().get(file, 0.0), file, kind

@@ -1,0 +1,39 @@
+"""How long each file of tests takes: workers begin with what takes longest, so that they end together.
+
+`pytest --record-durations` writes `tests/durations.json` anew, from all the files that it ran. This module is a pytest
+plugin for that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+RECORDED = Path(__file__).parents[1] / "durations.json"
+"""Seconds by file, the set-up of its fixtures included, of two workers on a machine with two cores."""
+
+_seconds: dict[str, float] = defaultdict(float)
+
+
+@cache
+def recorded() -> dict[str, float]:
+    """The seconds that each file took when they were recorded."""
+    durations: dict[str, float] = json.loads(RECORDED.read_text())
+    return durations
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[report.nodeid.partition("::")[0].removeprefix("tests/")] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # Workers tell the process that has started them of each test.
+    if session.config.getoption("--record-durations") and not hasattr(session.config, "workerinput"):
+        durations = {**recorded(), **{file: round(seconds, 1) for file, seconds in _seconds.items()}}
+        there = {file: seconds for file, seconds in durations.items() if RECORDED.with_name(file).is_file()}
+        lines = json.dumps(dict(sorted(there.items(), key=lambda entry: (-entry[1], entry[0]))), indent=1)
+        RECORDED.write_text(f"{lines}\n")

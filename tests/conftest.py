@@ -79,9 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-spark", action="store_true", help="leave out the tests that start a Spark session")
-    parser.addoption(
-        "--record-durations", action="store_true", help="write to tests/durations.json how long files take"
-    )
+    parser.addoption("--record-durations", action="store_true", help="write tests/durations.json anew")
 
 
 @pytest.hookimpl(optionalhook=True)

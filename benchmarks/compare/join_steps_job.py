@@ -56,7 +56,7 @@ class GrowingLog:
     def append(self, late_by: timedelta | None = None) -> None:
         """One batch more, of which one row is late: by some hours, unless it is said by how much."""
         batch, files = self._made(late_by or timedelta(hours=self._drawn.uniform(0, _HOURS_LATE)))
-        delta.commit_files(self._uri, files, metadata=batch.to_json(), numbers={}, fence=lambda table: None)
+        delta.commit_files(self._uri, files, says=batch.to_json(), numbers={}, fence=lambda table: None)
 
     def grow(self, batches: int) -> None:
         """So many batches more, as entries of the Delta log, which are written faster than commits are made."""

@@ -64,7 +64,7 @@ class ChangesOutbox(Outbox):
         days = look.days(spark, before)
         days = None if days is None else days | again
         if days == frozenset():
-            delta.note(self._uri, metadata=vars(after), numbers=vars(after), fence=self._fence(before))
+            delta.note(self._uri, says=vars(after), numbers=vars(after), fence=self._fence(before))
             return
         after = replace(after, revision=before.revision + 1)
         changes = self._changes(spark, table, look, days, None if before.again else again).select(
@@ -79,9 +79,8 @@ class ChangesOutbox(Outbox):
         delta.append(
             changes,
             self._uri,
-            txn=None,
-            metadata=lambda: numbers,
-            numbers=lambda: numbers,
+            says=numbers,
+            numbers=numbers,
             statistics=statistics,
             fence=fence,
         )
@@ -92,7 +91,7 @@ class ChangesOutbox(Outbox):
         if table is not None:
             before = Seen.of(table)
             after = replace(before, closed=NOTHING_CLOSED, of_generation=self.generation() - 1, again=int(again))
-            delta.note(self._uri, metadata=vars(after), numbers=vars(after), fence=self._fence(before))
+            delta.note(self._uri, says=vars(after), numbers=vars(after), fence=self._fence(before))
 
     def still_told(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
         """What came after a change may have been delivered, and a deleted row must not come back."""

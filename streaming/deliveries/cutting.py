@@ -280,7 +280,7 @@ def ask_for_days(uri: str, days: Iterable[date], answered: int) -> int:
             raise FencedError("somebody else asks for days of the same delivery at this moment; ask again.")
 
     metadata = {"asked": [[first.isoformat(), last.isoformat()] for first, last in wanted]}
-    delta.note(uri, metadata=metadata, numbers={**numbers, _NEWEST: asked}, fence=fence)
+    delta.note(uri, says=metadata, numbers={**numbers, _NEWEST: asked}, fence=fence)
     return asked
 
 

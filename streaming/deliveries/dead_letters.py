@@ -116,7 +116,7 @@ class DeadLetters:
         """Ask whoever delivers to send those of the batches of a generation up to `through` again."""
         if delta.exists(self.uri):
             asked = {_ASKED: through, _ASKED_OF: generation}
-            delta.note(self.uri, metadata=asked, numbers=asked)
+            delta.note(self.uri, says=asked, numbers=asked)
 
     def asked(self, generation: int) -> int:
         """The batch up to which dead letters of a generation are to be sent again; -1 for none."""

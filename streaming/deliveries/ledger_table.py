@@ -44,7 +44,7 @@ class LedgerTable:
         """Create the ledger."""
         about = f"How far delivery {self._delivery.name} is"
         delta.create(self.uri, _COLUMNS, append_only=False, description=about, properties=recorded_by(self._delivery))
-        delta.note(self.uri, metadata=vars(ledger), numbers=vars(ledger))
+        delta.note(self.uri, says=vars(ledger), numbers=vars(ledger))
 
     def write(self, before: Ledger, after: Ledger) -> None:
         """Go on from one state to the next.
@@ -62,7 +62,7 @@ class LedgerTable:
                     "taken over. Nothing is lost; let the other one run."
                 )
 
-        delta.note(self.uri, metadata=vars(after), numbers=vars(after), fence=fence)
+        delta.note(self.uri, says=vars(after), numbers=vars(after), fence=fence)
 
     def check_declaration(self) -> None:
         """Refuse a declaration under which the cut of the batches would be another one.

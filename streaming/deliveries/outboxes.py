@@ -130,9 +130,8 @@ class _RefusedOutbox(Outbox):
         delta.append(
             frame,
             self._uri,
-            txn=None,
-            metadata=lambda: fields,
-            numbers=lambda: fields,
+            says=fields,
+            numbers=fields,
             statistics=(REVISION,),
             fence=fence,
         )

@@ -170,15 +170,14 @@ class JoinedSteps:
             at.fence(self._joined, table)
 
         if rows is None:
-            delta.note(uri, metadata=metadata, numbers=there.numbers(), fence=fence)
+            delta.note(uri, says=metadata, numbers=there.numbers(), fence=fence)
             return 0
         return delta.append(
             rows,
             uri,
-            txn=None,
-            metadata=lambda: metadata,
+            says=metadata,
             statistics=(AT, BATCH),
-            numbers=there.numbers,
+            numbers=there.numbers(),
             fence=fence,
         )
 

@@ -73,7 +73,7 @@ def correct(
             rows,
             create_table(lake, operator, CORRECTIONS, rows.schema),
             [day],
-            metadata={"through": {day.isoformat(): dict(at.through)}, "view": operator.name},
+            says={"through": {day.isoformat(): dict(at.through)}, "view": operator.name},
             numbers=corrected_numbers(day, at),
             fence=partial(same_generation, operator, generation),
         )

@@ -118,7 +118,7 @@ class WindowSteps:
                 results,
                 self._columns,
                 now,
-                metadata={"through": dict(after.through), "after": dict(before.through)},
+                says={"through": dict(after.through), "after": dict(before.through)},
                 numbers=after.numbers(),
                 fence=lambda table: before.fence(self._operator, table),
             )
@@ -180,7 +180,7 @@ class OpenJointSessions:
         return delta.replace_all(
             still_open,
             create_table(self._lake, self._operator, STATE, still_open.schema),
-            metadata={"through": dict(after.through)},
+            says={"through": dict(after.through)},
             numbers=after.numbers(),
             fence=lambda table: before.fence(self._operator, table),
         )

@@ -87,7 +87,7 @@ def correct(
                     rows,
                     create_table(lake, keyed, corrections_of(output), rows.schema),
                     [day],
-                    metadata={"through": {day.isoformat(): dict(at.through)}, "view": keyed.name},
+                    says={"through": {day.isoformat(): dict(at.through)}, "view": keyed.name},
                     numbers=corrected_numbers(day, at),
                     statistics=("_at",),
                     fence=partial(same_generation, keyed, generation),

@@ -144,7 +144,7 @@ class _Made:
         return delta.commit_files(
             self.task.uri,
             self.files,
-            metadata=metadata,
+            says=metadata,
             numbers={**numbers, BUCKETS: self.buckets.count},
             fence=lambda now: at.fence(self.keyed, now),
             mode="overwrite",

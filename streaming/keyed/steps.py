@@ -175,7 +175,7 @@ class KeyedSteps:
         return delta.commit_files(
             uri,
             files,
-            metadata=after.told_from(at),
+            says=after.told_from(at),
             numbers={**self._numbers(at, after), **written},
             fence=lambda table: at.fence(self._keyed, table),
         )
@@ -191,7 +191,7 @@ class KeyedSteps:
         rows = delta.commit_files(
             uri,
             folded.state,
-            metadata=after.told_from(at),
+            says=after.told_from(at),
             numbers={**self._numbers(at, after), **numbers},
             fence=lambda table: at.fence(self._keyed, table),
             replaces=replaced,

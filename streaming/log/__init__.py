@@ -1,7 +1,7 @@
 """The event log: validate, stamp, append, and the reads of it."""
 
 from streaming.log import validate
-from streaming.log.append import append_batch
+from streaming.log.append import commit_batch, stage_batch
 from streaming.log.batch import Batch, OperatorCounts, Pin
 from streaming.log.batches import (
     archive_batches,

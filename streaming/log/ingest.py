@@ -15,7 +15,7 @@ from streaming.clocks import BatchSummary, ClockState
 from streaming.declare import Stream
 from streaming.formats import UNKNOWN
 from streaming.lake import Lake
-from streaming.log.append import Written, append_batch
+from streaming.log.append import commit_batch, stage_batch
 from streaming.log.batch import (
     NOTHING_PINNED,
     Batch,
@@ -134,36 +134,35 @@ def append_validated(
     aggregates = summary_columns(stream, counts) if summary is None else summary
     rows = stamp(validated, stream.columns, number, stream.clock.watermark(state), UNKNOWN)
 
-    def describe(written: Written) -> Batch:
-        counted = observed.get
-        there, rows_of = rows, {_PARTITION: counted["rows"]}
-        greatest = {} if counted["rows"] == counted["rejected"] else {_PARTITION: optional_instant(counted["greatest"])}
-        if stream.source.partitioned:
-            rows_of, greatest = {}, {}
-            # Of a batch without rows there are no files.
-            if counted["rows"]:
-                there = written()
-                rows_of, greatest = count_partitions(there, stream)
-        before = {} if head is None else head.source
-        return Batch(
-            number=number,
-            query=None if txn is None else txn.app_id,
-            query_batch=None if txn is None else txn.version,
-            state=state,
-            summary=BatchSummary(greatest, counted["rows"], processed_at),
-            clock=stream.clock,
-            rejected=counted["rejected"],
-            late={name: counted[f"late_{name}"] for name in counts},
-            unassigned={name: counted[f"unassigned_{name}"] for name in counts},
-            counted_by={name: each.by for name, each in counts.items()},
-            source_times=optional_instants(counted["source_times"]) if txn is not None else None,
-            unknown=count_unknown(counted["unknown"]),
-            source=before if remember is None else remember(there, rows_of),
-            pins=next_pins({} if head is None else head.pins, pinned),
-            kept_from=next_kept_from(head, stream),
-        )
-
-    return append_batch(rows.observe(observed, *aggregates).drop(UNKNOWN), lake, stream, txn, describe)
+    staged = stage_batch(rows.observe(observed, *aggregates).drop(UNKNOWN), lake, stream)
+    counted = observed.get
+    there, rows_of = rows, {_PARTITION: counted["rows"]}
+    greatest = {} if counted["rows"] == counted["rejected"] else {_PARTITION: optional_instant(counted["greatest"])}
+    if stream.source.partitioned:
+        rows_of, greatest = {}, {}
+        # Of a batch without rows there are no files.
+        if counted["rows"]:
+            there = staged.read()
+            rows_of, greatest = count_partitions(there, stream)
+    before = {} if head is None else head.source
+    batch = Batch(
+        number=number,
+        query=None if txn is None else txn.app_id,
+        query_batch=None if txn is None else txn.version,
+        state=state,
+        summary=BatchSummary(greatest, counted["rows"], processed_at),
+        clock=stream.clock,
+        rejected=counted["rejected"],
+        late={name: counted[f"late_{name}"] for name in counts},
+        unassigned={name: counted[f"unassigned_{name}"] for name in counts},
+        counted_by={name: each.by for name, each in counts.items()},
+        source_times=optional_instants(counted["source_times"]) if txn is not None else None,
+        unknown=count_unknown(counted["unknown"]),
+        source=before if remember is None else remember(there, rows_of),
+        pins=next_pins({} if head is None else head.pins, pinned),
+        kept_from=next_kept_from(head, stream),
+    )
+    return commit_batch(staged, lake, stream, batch, txn)
 
 
 def next_state(head: Batch | None) -> ClockState:
@@ -257,4 +256,4 @@ def append_heartbeat(
         kept_from=kept_from(head, stream, stream.clock.watermark(state)),
     )
     stamped = stamp(row, declared, number, stream.clock.watermark(state))
-    return append_batch(stamped, lake, stream, None, lambda written: batch)
+    return commit_batch(stage_batch(stamped, lake, stream), lake, stream, batch)

@@ -213,7 +213,7 @@ class EnrichedSteps:
         rows = delta.commit_files(
             self._uris[suffix],
             files,
-            metadata=metadata,
+            says=metadata,
             numbers={**after.numbers(), SOURCE: text_number((self._enriched.call,))},
             fence=lambda table: before.fence(self._enriched, table),
             mode="overwrite" if suffix == PENDING else "append",

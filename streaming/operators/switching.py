@@ -35,7 +35,7 @@ def next_of(operator: Operator) -> Operator:
 def make_ready(lake: Lake, operator: Operator) -> None:
     """Say that what was built beside the operator's tables may replace them, and which generation it will be."""
     numbers = {_READY: generation_of(delta.open_table(lake.table(operator))) + 1}
-    delta.note(lake.table(next_of(operator)), metadata=numbers, numbers=numbers)
+    delta.note(lake.table(next_of(operator)), says=numbers, numbers=numbers)
 
 
 def ready_generation(lake: Lake, operator: Operator) -> int | None:
@@ -101,4 +101,4 @@ def _replace(
     table.alter.set_table_properties({_APPEND_ONLY: "false"})
     forgotten = dict.fromkeys(numbers_of(table), _FORGOTTEN)
     kept = {**forgotten, **numbers, GENERATION: generation, SUPERSEDED: table.version()}
-    delta.replace_all(rows, uri, metadata=kept, numbers=kept, statistics=statistics)
+    delta.replace_all(rows, uri, says=kept, numbers=kept, statistics=statistics)

@@ -110,9 +110,9 @@ class SelectedSteps:
             at.fence(self._selected, table)
 
         if not files:
-            delta.note(uri, metadata=metadata, numbers=there.numbers(), fence=fence)
+            delta.note(uri, says=metadata, numbers=there.numbers(), fence=fence)
             return 0
-        return delta.commit_files(uri, files, metadata=metadata, numbers=there.numbers(), fence=fence)
+        return delta.commit_files(uri, files, says=metadata, numbers=there.numbers(), fence=fence)
 
     def _created(self, suffix: str) -> str:
         uri = self._lake.table(self._selected, suffix)

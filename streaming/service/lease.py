@@ -104,7 +104,7 @@ def take_lease(
     On one machine the lock decides: it ends with its holder, whatever ends that. For others, also of the same name, a
     record beside the checkpoints counts, which the holder renews; one that is older than `TIMEOUT` is taken over, on an
     object store by one of those that try at once. A holder that slept through that cannot append to the log any more
-    (`streaming.log.append_batch`).
+    (`streaming.log.commit_batch`).
 
     Raises:
         LeaseError: another process holds it, or the folder cannot be written.

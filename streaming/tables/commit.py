@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import RemoveAction
+from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -71,73 +71,114 @@ class Mark:
             return False
 
 
-def commit_rows(
+Fence = Callable[[DeltaTable], None]
+"""Is asked, with the very version of the table that a commit follows, whether this process may still write, and raises
+where it may not."""
+
+
+def unfenced(table: DeltaTable) -> None:
+    """The fence of a table that anybody may write."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """`rows` rows in files beside a table, of which nobody knows until they are committed."""
+
+    uri: str
+    rows: int
+    _table: DeltaTable
+    _frame: DataFrame
+    _folder: str
+    _actions: Sequence[AddAction | RemoveAction]
+    _replaces: Sequence[tuple[str, str, Any]] | None
+    """Partition filters of the rows that the staged ones replace: none for all, with their columns; None for no row."""
+
+    def read(self) -> DataFrame:
+        """The rows as they were written; where there are any, that costs less than to compute or to keep them."""
+        return self._frame.sparkSession.read.schema(self._frame.schema).parquet(f"{self.uri}/{self._folder}")
+
+    def commit(
+        self,
+        says: Mapping[str, Any],
+        numbers: Mapping[str, int] | None = None,
+        *,
+        fence: Fence = unfenced,
+        txn: Txn | None = None,
+    ) -> int:
+        """Take the rows into the table in one commit; returns how many they were, 0 where `txn` is there already.
+
+        The commit `says` JSON values, which go when the history is cleaned; the `numbers` are kept by the table from
+        then on, and `transaction_version` of their names gives them back.
+
+        Raises:
+            LogError: a column has another type than in the table.
+        """
+        table, schema = self._table, self._frame.schema
+        mark = Mark(table.version())
+        properties = commit_properties(says, numbers or {}, mark, txn)
+        whole = self._replaces == ()
+        for attempt in attempts(table):
+            with attempt:
+                if mark.is_in(table):
+                    break
+                # What came between is compaction, which changes no row, or another process, which is for the fence and
+                # the transaction to judge: delta-rs itself would store the same transaction twice.
+                fence(table)
+                if txn is not None and is_written(table, txn):
+                    return 0
+                added = [] if whole else added_columns(table, schema, self.uri)
+                if added:
+                    table.alter.add_columns(added)
+                table.create_write_transaction(
+                    list(self._actions),
+                    mode="append" if self._replaces is None else "overwrite",
+                    schema=Schema.from_json(nullable(schema).json()) if whole else table.schema(),
+                    partition_by=partition_of(schema.names),
+                    partition_filters=list(self._replaces) if self._replaces else None,
+                    commit_properties=properties,
+                )
+        table.update_incremental()
+        write_checksum(table)
+        return self.rows
+
+
+def stage(
     frame: DataFrame,
     uri: str,
     *,
-    txn: Txn | None,
-    metadata: Callable[[], Mapping[str, Any]],
-    statistics: Sequence[str],
+    statistics: Sequence[str] = (),
     diverse: Sequence[str] = (),
-    fence: Callable[[DeltaTable], None] = lambda table: None,
-    numbers: Callable[[], Mapping[str, int]] = dict,
-    on_written: Callable[[Callable[[], DataFrame]], None] = lambda read: None,
-    mode: Literal["append", "overwrite"] = "append",
-    replace: Sequence[tuple[str, str, Any]] | None = None,
-) -> int:
-    """Write the rows of `frame` into the table in one commit; returns how many they were, 0 where `txn` is there.
+    replaces: Sequence[tuple[str, str, Any]] | None = None,
+) -> Staged:
+    """Write the rows of `frame` beside the existing table at `uri`, as files that a commit can take.
 
-    `mode="overwrite"` replaces the rows that pass the partition filters `replace`, or without such all rows and
-    columns; for the rest see `delta.append`.
+    Columns that the table does not have yet are added to it by a commit of their own before; its old rows read null
+    there. A column of the table that `frame` does not have is null in the new rows. `statistics` names the columns
+    whose bounds are kept for file skipping, `diverse` those whose values hardly repeat, so that no time goes into a
+    dictionary of them. The rows replace those that pass the partition filters `replaces`: `()` stands for all rows and
+    all columns, None for no row.
 
     Raises:
         LogError: a column has another type than in the table.
     """
     table = DeltaTable(location(uri))
-    whole = mode == "overwrite" and replace is None
-    if not whole:
+    if replaces != ():
         added_columns(table, frame.schema, uri)
     # A folder of this attempt: files of an attempt that died are never committed, and VACUUM takes them.
     folder = f"data/{uuid.uuid4().hex}"
     encoding = {f"parquet.enable.dictionary#{name}": "false" for name in diverse}
-    partition = partition_of(frame.columns)
-    frame.write.partitionBy(*partition).options(**encoding).parquet(f"{uri}/{folder}")
-    on_written(lambda: frame.sparkSession.read.schema(frame.schema).parquet(f"{uri}/{folder}"))
-    mark = Mark(table.version())
-    properties = commit_properties(metadata(), numbers(), mark, txn)
+    frame.write.partitionBy(*partition_of(frame.columns)).options(**encoding).parquet(f"{uri}/{folder}")
     actions, rows = added_files(table, folder, statistics)
-    for attempt in attempts(table):
-        with attempt:
-            if mark.is_in(table):
-                break
-            # What came between is compaction, which changes no row, or another process, which is for the fence and the
-            # transaction to judge: delta-rs itself would store the same transaction twice.
-            fence(table)
-            if txn is not None and is_written(table, txn):
-                return 0
-            added = [] if whole else added_columns(table, frame.schema, uri)
-            if added:
-                table.alter.add_columns(added)
-            table.create_write_transaction(
-                actions,
-                mode=mode,
-                schema=Schema.from_json(nullable(frame.schema).json()) if whole else table.schema(),
-                partition_by=partition,
-                partition_filters=None if replace is None else list(replace),
-                commit_properties=properties,
-            )
-    table.update_incremental()
-    write_checksum(table)
-    return rows
+    return Staged(uri, rows, table, frame, folder, actions, replaces)
 
 
 def commit_files(
     uri: str,
     files: Sequence[TaskFile],
     *,
-    metadata: Mapping[str, Any],
+    says: Mapping[str, Any],
     numbers: Mapping[str, int],
-    fence: Callable[[DeltaTable], None],
+    fence: Fence,
     mode: Literal["append", "overwrite"] = "append",
     schema: Schema | None = None,
     replaces: Sequence[tuple[str, int]] = (),
@@ -145,7 +186,7 @@ def commit_files(
     """Take files that tasks have written into the table in one commit; returns how many rows they hold.
 
     `mode="overwrite"` replaces all rows, and with `schema` the columns; `replaces` names files by path and size whose
-    rows go in the same commit. For the rest see `delta.append`.
+    rows go in the same commit. For the rest see `Staged.commit`.
 
     Raises:
         RewrittenError: one of the files to be replaced is not in the table any more.
@@ -163,7 +204,7 @@ def commit_files(
                 mode=mode,
                 schema=schema or table.schema(),
                 partition_by=table.metadata().partition_columns,
-                commit_properties=commit_properties(metadata, numbers, mark),
+                commit_properties=commit_properties(says, numbers, mark),
             )
     table.update_incremental()
     write_checksum(table)
@@ -188,12 +229,12 @@ def _removed(path: str, size: int) -> RemoveAction:
 def note(
     uri: str,
     *,
-    metadata: Mapping[str, Any],
+    says: Mapping[str, Any],
     numbers: Mapping[str, int],
-    fence: Callable[[DeltaTable], None] = lambda table: None,
+    fence: Fence = unfenced,
 ) -> None:
-    """A commit without rows, which starts no Spark: the table keeps `numbers` from now on, as `delta.append` says."""
-    commit_files(uri, [], metadata=metadata, numbers=numbers, fence=fence)
+    """A commit without rows, which starts no Spark, and is otherwise as `Staged.commit` says."""
+    commit_files(uri, [], says=says, numbers=numbers, fence=fence)
 
 
 def partition_of(columns: Sequence[str]) -> list[str]:
@@ -208,12 +249,12 @@ def is_written(table: DeltaTable, txn: Txn) -> bool:
 
 
 def commit_properties(
-    metadata: Mapping[str, Any], numbers: Mapping[str, int], mark: Mark, txn: Txn | None = None
+    says: Mapping[str, Any], numbers: Mapping[str, int], mark: Mark, txn: Txn | None = None
 ) -> CommitProperties:
     """What a commit says of itself, and the `numbers` that its table keeps from then on."""
     own = [] if txn is None else [Transaction(txn.app_id, txn.version)]
     return CommitProperties(
-        custom_metadata={"userMetadata": json.dumps(metadata), _MARK: mark.text},
+        custom_metadata={"userMetadata": json.dumps(says), _MARK: mark.text},
         app_transactions=[*own, *(Transaction(name, number) for name, number in numbers.items())] or None,
         # The commit is for exactly the version that was looked at: compare and swap.
         max_commit_retries=0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -15,10 +15,12 @@ from pyspark.sql.types import StructType
 from streaming.base import DAY
 from streaming.tables import s3, storage
 from streaming.tables.columns import added_columns, nullable
+from streaming.tables.commit import Fence, is_written, partition_of, unfenced
+from streaming.tables.commit import Staged as Staged
 from streaming.tables.commit import Txn as Txn
 from streaming.tables.commit import commit_files as commit_files
-from streaming.tables.commit import commit_rows, is_written, partition_of
 from streaming.tables.commit import note as note
+from streaming.tables.commit import stage as stage
 from streaming.tables.listed_files import read_listed
 from streaming.tables.storage import files_of, location
 
@@ -132,42 +134,15 @@ def has_written(uri: str, txn: Txn) -> bool:
 def append(
     frame: DataFrame,
     uri: str,
+    says: Mapping[str, Any] | None = None,
+    numbers: Mapping[str, int] | None = None,
     *,
-    txn: Txn | None,
-    metadata: Callable[[], Mapping[str, Any]],
     statistics: Sequence[str] = (),
-    diverse: Sequence[str] = (),
-    fence: Callable[[DeltaTable], None] = lambda table: None,
-    numbers: Callable[[], Mapping[str, int]] = dict,
-    on_written: Callable[[Callable[[], DataFrame]], None] = lambda read: None,
+    fence: Fence = unfenced,
+    txn: Txn | None = None,
 ) -> int:
-    """Append the rows of `frame` to an existing table in one commit and return how many they were.
-
-    Columns that the table does not have yet are added to it before, in a commit of their own; its old rows read null
-    there. A column of the table that `frame` does not have is null in the new rows.
-
-    `metadata` (JSON values) is called when the rows are written and before the commit, so that it can tell of them.
-    `statistics` names the columns whose bounds are kept for file skipping, `diverse` those whose values hardly repeat,
-    so that no time goes into a dictionary of them. `fence` is asked, with the very version of the table that the commit
-    follows, whether this process may still write; it raises where it may not. `numbers`, called after `metadata`, are
-    kept by the table itself from this commit on, however much of its history is cleaned away; `transaction_version` of
-    their name gives them back. `on_written` is called before `metadata`, with a function that reads the rows as they
-    were written: where there are any, that costs less than to compute them once more, or to keep them.
-
-    Raises:
-        LogError: a column has another type than in the table.
-    """
-    return commit_rows(
-        frame,
-        uri,
-        txn=txn,
-        metadata=metadata,
-        statistics=statistics,
-        diverse=diverse,
-        fence=fence,
-        numbers=numbers,
-        on_written=on_written,
-    )
+    """Append the rows of `frame` to an existing table in one commit; for the rest see `stage` and `Staged.commit`."""
+    return stage(frame, uri, statistics=statistics).commit(says or {}, numbers, fence=fence, txn=txn)
 
 
 def widen(uri: str, schema: StructType) -> None:
@@ -186,53 +161,25 @@ def replace_days(
     frame: DataFrame,
     uri: str,
     days: Iterable[date],
-    *,
-    metadata: Mapping[str, Any],
+    says: Mapping[str, Any] | None = None,
     numbers: Mapping[str, int] | None = None,
+    *,
     statistics: Sequence[str] = ("window_start",),
-    fence: Callable[[DeltaTable], None] = lambda table: None,
+    fence: Fence = unfenced,
 ) -> int:
-    """Replace the partitions of `days` by the rows of `frame`, all of those days, in one commit.
-
-    The table keeps `numbers`, and `statistics` and `fence` are as `append` says.
-    """
+    """Replace the partitions of `days` by the rows of `frame`, all of those days, in one commit."""
     partitions = [(DAY, "in", [day.isoformat() for day in sorted(days)])]
-    return _replace(frame, uri, metadata, numbers, statistics, partitions, fence)
+    return stage(frame, uri, statistics=statistics, replaces=partitions).commit(says or {}, numbers, fence=fence)
 
 
 def replace_all(
     frame: DataFrame,
     uri: str,
-    *,
-    metadata: Mapping[str, Any],
+    says: Mapping[str, Any] | None = None,
     numbers: Mapping[str, int] | None = None,
+    *,
     statistics: Sequence[str] = ("window_start",),
-    fence: Callable[[DeltaTable], None] = lambda table: None,
+    fence: Fence = unfenced,
 ) -> int:
-    """Replace every row of the table, and its columns, by those of `frame`, in one commit; returns how many rows.
-
-    The table keeps `numbers`, and `statistics` and `fence` are as `append` says.
-    """
-    return _replace(frame, uri, metadata, numbers, statistics, None, fence)
-
-
-def _replace(
-    frame: DataFrame,
-    uri: str,
-    metadata: Mapping[str, Any],
-    numbers: Mapping[str, int] | None,
-    statistics: Sequence[str],
-    partitions: Sequence[tuple[str, str, Any]] | None,
-    fence: Callable[[DeltaTable], None],
-) -> int:
-    return commit_rows(
-        frame,
-        uri,
-        txn=None,
-        metadata=lambda: metadata,
-        statistics=statistics,
-        fence=fence,
-        numbers=lambda: numbers or {},
-        mode="overwrite",
-        replace=partitions,
-    )
+    """Replace every row of the table, and its columns, by those of `frame`, in one commit; returns how many rows."""
+    return stage(frame, uri, statistics=statistics, replaces=()).commit(says or {}, numbers, fence=fence)

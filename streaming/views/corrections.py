@@ -164,7 +164,7 @@ def correct(
             rows,
             create_table(lake, view, CORRECTIONS, rows.schema),
             [day],
-            metadata={"through": {day.isoformat(): newest.number}, "view": view.name},
+            says={"through": {day.isoformat(): newest.number}, "view": view.name},
             numbers={_corrected_number(day): newest.number},
             fence=partial(_fence, view, generation),
         )

@@ -39,7 +39,7 @@ class OpenWindows:
         written = rows.withColumn("_written_at", literal(now))
         uri = create_table(self._lake, self._view, OPEN, written.schema)
         numbers = {"through": batch.number}
-        delta.replace_all(written, uri, metadata={**numbers, "view": self._view.name}, numbers=numbers)
+        delta.replace_all(written, uri, says={**numbers, "view": self._view.name}, numbers=numbers)
         # Not before: a try that failed has written nothing, and a view that is paused for it goes on once one has.
         self._written_at = now
 

@@ -56,10 +56,9 @@ class Panes:
         delta.append(
             written,
             create_table(self._lake, self._view, STATE, written.schema),
-            txn=None,
-            metadata=lambda: {"through": position.batch},
+            says={"through": position.batch},
             statistics=(_PANE,),
-            numbers=position.numbers,
+            numbers=position.numbers(),
             fence=lambda table: folded.fence(self._view, table),
         )
         if first is not None:

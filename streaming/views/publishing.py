@@ -24,7 +24,7 @@ def publish(
     columns: StructType,
     now: datetime,
     *,
-    metadata: Mapping[str, Any],
+    says: Mapping[str, Any],
     numbers: Mapping[str, int],
     fence: Callable[[DeltaTable], None],
 ) -> int:
@@ -34,14 +34,13 @@ def publish(
     """
     uri = create_table(lake, operator, "", StructType([*columns.fields, StructField(WRITTEN_AT, TimestampType())]))
     if results is None:
-        delta.note(uri, metadata=metadata, numbers=numbers, fence=fence)
+        delta.note(uri, says=says, numbers=numbers, fence=fence)
         return 0
     return delta.append(
         results.withColumn(WRITTEN_AT, constant(now, "window_end")),
         uri,
-        txn=None,
-        metadata=lambda: metadata,
+        says=says,
         statistics=("window_start", "window_end"),
-        numbers=lambda: numbers,
+        numbers=numbers,
         fence=fence,
     )

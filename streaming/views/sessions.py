@@ -71,7 +71,7 @@ class OpenSessions:
         return delta.replace_all(
             still_open,
             create_table(self._lake, self._view, STATE, still_open.schema),
-            metadata={"through": after.batch},
+            says={"through": after.batch},
             numbers=after.numbers(),
             fence=lambda table: before.fence(self._view, table),
         )

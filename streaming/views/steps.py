@@ -83,7 +83,7 @@ class ViewSteps(ABC):
             results,
             self._columns,
             now,
-            metadata={"through": after.batch, "after": before.batch},
+            says=after.told_from(before),
             numbers=after.numbers(),
             fence=lambda table: before.fence(self.view, table),
         )

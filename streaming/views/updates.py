@@ -128,15 +128,15 @@ class Updates(ABC):
                 raise moved_on(self._view, f"batch {before.batch:,}", f"batch {_through(table):,}")
 
         if rows is None:
-            delta.note(self._uri, metadata=metadata, numbers={_APP: through.number, **numbers}, fence=fence)
+            delta.note(self._uri, says=metadata, numbers={_APP: through.number, **numbers}, fence=fence)
             return 0
         return delta.append(
             _written(rows, now),
             self._uri,
             txn=delta.Txn(_APP, through.number),
-            metadata=lambda: metadata,
+            says=metadata,
             statistics=("window_start", _BATCH),
-            numbers=lambda: numbers,
+            numbers=numbers,
             fence=fence,
         )
 

@@ -54,7 +54,7 @@ def test_of_two_commits_that_follow_the_same_version_one_is_refused(on_store: La
             both.wait()
 
         try:
-            delta.note(uri, metadata={}, numbers={"writer": number}, fence=fence)
+            delta.note(uri, says={}, numbers={"writer": number}, fence=fence)
         except FencedError as error:
             return str(error)
         return "committed"
@@ -109,7 +109,7 @@ def test_a_request_that_was_carried_out_though_its_answer_was_lost_is_known_agai
     with front(store[0]) as cutting, monkeypatch.context() as environment:
         cutting.lost = first_put
         environment.setenv("AWS_ENDPOINT_URL", cutting.endpoint)
-        delta.note(uri, metadata={}, numbers={"n": 1}, fence=fence)
+        delta.note(uri, says={}, numbers={"n": 1}, fence=fence)
         with take_lease(on_store, beats) as held:
             assert holder_of(on_store, beats) == held.holder
         lost.clear()

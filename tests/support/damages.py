@@ -202,7 +202,7 @@ DAMAGES: dict[str, tuple[str, Damage, set[str]]] = {
     ),
     "a switch that died": (
         "switch unfinished",
-        lambda lake: delta.note(lake.table(sums, "state"), metadata={GENERATION: 1}, numbers={GENERATION: 1}),
+        lambda lake: delta.note(lake.table(sums, "state"), says={GENERATION: 1}, numbers={GENERATION: 1}),
         set(),
     ),
     "another delta-rs": ("another release", older_release, set()),

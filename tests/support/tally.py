@@ -79,7 +79,7 @@ class TallyRuntime(OperatorRuntime):
         counted = spark.createDataFrame(rows, "stream string, _batch bigint, rows bigint, _day date")
         uri = create_table(self.lake, self.operator, "", counted.schema)
         through = {stream: batches[-1].number for stream, batches in behind.items() if batches}
-        return Written(delta.append(counted, uri, txn=None, metadata=dict, numbers=lambda: through))
+        return Written(delta.append(counted, uri, numbers=through))
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:

@@ -74,11 +74,11 @@ def _forget_history(uri: str, erasure: str) -> int:
     """
     table = DeltaTable(location(uri))
     numbers = numbers_of(table)
-    delta.note(uri, metadata={"erasure": erasure}, numbers=numbers)
+    delta.note(uri, says={"erasure": erasure}, numbers=numbers)
     table = DeltaTable(location(uri))
     gone = [path for hours, full in _VACUUMS for path in _vacuum(table, hours, full, dry_run=False)]
     table = DeltaTable(location(uri))
-    delta.note(uri, metadata={"erasure": erasure}, numbers=numbers)
+    delta.note(uri, says={"erasure": erasure}, numbers=numbers)
     # Files have the time of their storage, and all entries before a checkpoint of this version are to go.
     clean_up(DeltaTable(location(uri)), utc_now() + timedelta(days=1))
     return len(gone)

@@ -54,7 +54,7 @@ def with_delay(delay: str) -> Pipeline:
 
 def tampered(frame: DataFrame, uri: str) -> None:
     """Rows that came past the engine."""
-    delta.append(frame, uri, txn=None, metadata=lambda: {})
+    delta.append(frame, uri, says={})
 
 
 def delete_where(spark: SparkSession, uri: str, condition: Column) -> None:
@@ -104,7 +104,7 @@ def test_audit_holds_on_an_honest_lake_and_names_each_law_that_a_damaged_one_bre
     corrections = read_corrections(spark, lake, count_by_sensor)
     assert corrections is not None
     wrong = corrections.withColumn("readings", F.col("readings") + 1).localCheckpoint()
-    delta.replace_days(wrong, lake.corrections(count_by_sensor), [T0.date()], metadata={})
+    delta.replace_days(wrong, lake.corrections(count_by_sensor), [T0.date()], says={})
     assert ("idempotence", "count_by_sensor") in broken(spark, lake)
 
 

@@ -121,7 +121,7 @@ def test_results_of_every_kind_are_counted_again_and_what_came_past_the_engine_i
         return F.col(name) + 1
 
     first = delta.read(spark, corrected.first(tumbling)).where("id = 'b' and rows = 1").withColumn("x", changed("x"))
-    delta.append(first, corrected.first(tumbling), txn=None, metadata=lambda: {})
+    delta.append(first, corrected.first(tumbling), says={})
     broken = {(law, name) for law, name, holds in independent(list(audit(spark, corrected, pipeline))) if not holds}
     assert broken == {("first result", "tumbling"), ("convergence", "tumbling")}
 

@@ -204,7 +204,7 @@ def as_an_older_release_left_it(uri: str) -> None:
         files.write(batch)
     columns = Schema.from_json(spark_schema(of_old.schema, partitioned=False).json())
     delta.commit_files(
-        uri, files.close(), metadata={}, numbers={}, fence=lambda table: None, mode="overwrite", schema=columns
+        uri, files.close(), says={}, numbers={}, fence=lambda table: None, mode="overwrite", schema=columns
     )
 
 
@@ -274,12 +274,12 @@ def test_state_that_somebody_rewrote_in_the_midst_of_a_step_is_not_written_over(
     files = TaskFiles(uri, schema)
     files.write(pa.record_batch({"n": [1]}))
     [first] = files.close()
-    delta.commit_files(uri, [first], metadata={}, numbers={}, fence=lambda table: None)
+    delta.commit_files(uri, [first], says={}, numbers={}, fence=lambda table: None)
     replaced = [(first.path, first.size)]
-    delta.commit_files(uri, [], metadata={}, numbers={}, fence=lambda table: None, replaces=replaced)
+    delta.commit_files(uri, [], says={}, numbers={}, fence=lambda table: None, replaces=replaced)
     assert DeltaTable(uri).to_pyarrow_table().num_rows == 0
     with pytest.raises(RewrittenError, match=r"was to be replaced and is not there any more") as failure:
-        delta.commit_files(uri, [], metadata={}, numbers={}, fence=lambda table: None, replaces=replaced)
+        delta.commit_files(uri, [], says={}, numbers={}, fence=lambda table: None, replaces=replaced)
     assert transient_cause(failure.value) == str(failure.value), "the stream goes on by itself"
 
 

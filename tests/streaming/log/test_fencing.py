@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -43,19 +44,13 @@ def test_a_zombie_that_wakes_in_the_middle_of_its_batch_is_fenced_off_and_nothin
     """Both ran the same Spark batch; the first one slept between the writing of its files and its commit."""
     run(spark, lake, pipeline, [BEAT])
     asleep, awake = threading.Event(), threading.Event()
-    appended, outcome = log.append_batch, []
+    committed, outcome = log.commit_batch, []
 
-    def sleepy(*arguments: object) -> object:
-        monkeypatch.setattr("streaming.log.ingest.append_batch", appended)
-        frame, lake_, stream, txn, describe = arguments
-
-        def describe_and_sleep(written: object) -> log.Batch:
-            described = describe(written)  # type: ignore[operator]
-            asleep.set()
-            assert awake.wait(60)
-            return described
-
-        return appended(frame, lake_, stream, txn, describe_and_sleep)  # type: ignore[arg-type]
+    def sleepy(*arguments: Any) -> log.Batch:
+        monkeypatch.setattr("streaming.log.ingest.commit_batch", committed)
+        asleep.set()
+        assert awake.wait(60)
+        return committed(*arguments)
 
     def zombie(raw: DataFrame, batch: int) -> None:
         ingest = Ingest(spark, lake, STREAM, {}, lambda: NOW)
@@ -64,7 +59,7 @@ def test_a_zombie_that_wakes_in_the_middle_of_its_batch_is_fenced_off_and_nothin
         except FencedError as error:
             outcome.append(error)
 
-    monkeypatch.setattr("streaming.log.ingest.append_batch", sleepy)
+    monkeypatch.setattr("streaming.log.ingest.commit_batch", sleepy)
     raw = spark.createDataFrame([], "_raw binary, _origin struct<path: string, modified: timestamp, size: bigint>")
     late = threading.Thread(target=zombie, args=(raw, 1))
     late.start()
@@ -85,12 +80,10 @@ def test_compaction_between_two_batches_or_in_one_is_waited_out(spark: SparkSess
     head = log.head(lake, STREAM)
     assert head is not None
 
-    def compacted_meanwhile(written: object) -> log.Batch:
-        DeltaTable(lake.log(STREAM)).optimize.z_order(["_batch"])
-        return log.Batch(head.number + 1, None, None, head.state, head.summary, STREAM.clock)
-
-    row = log.read_log(spark, lake, STREAM).where("_origin is not null").limit(1)
-    log.append_batch(row, lake, STREAM, None, compacted_meanwhile)
+    staged = log.stage_batch(log.read_log(spark, lake, STREAM).where("_origin is not null").limit(1), lake, STREAM)
+    DeltaTable(lake.log(STREAM)).optimize.z_order(["_batch"])
+    batch = log.Batch(head.number + 1, None, None, head.state, head.summary, STREAM.clock)
+    log.commit_batch(staged, lake, STREAM, batch)
 
     drain(spark, lake, pipeline, end_of_input=True, now=lambda: NOW + timedelta(hours=1))
     newest = log.head(lake, STREAM)

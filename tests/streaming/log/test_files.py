@@ -35,7 +35,7 @@ def log(spark: SparkSession, lake: Lake) -> files.LogFiles:
     written = TaskFiles(uri, whole.schema, ("at", "_batch"))
     for start in range(0, ROWS, A_PART):
         written.write(whole.slice(start, A_PART), DAY)
-    delta.commit_files(uri, written.close(), metadata={}, numbers={}, fence=lambda table: None)
+    delta.commit_files(uri, written.close(), says={}, numbers={}, fence=lambda table: None)
     return files.LogFiles(lake, readings)
 
 

@@ -158,26 +158,24 @@ def test_files_of_an_attempt_that_died_are_taken_and_those_of_a_running_one_are_
 ) -> None:
     uri = lake.log(stream)
     delta.create(uri, small(spark).schema, append_only=True, description="a log of numbers")
-    delta.append(small(spark, 1), uri, txn=None, metadata=dict)
+    delta.append(small(spark, 1), uri)
     committed = data_files(uri)
     with monkeypatch.context() as dies, pytest.raises(KeyboardInterrupt):
         dies.setattr(DeltaTable, "create_write_transaction", killed)
-        delta.append(small(spark, 2), uri, txn=None, metadata=dict)
+        delta.append(small(spark, 2), uri)
     dead = data_files(uri) - committed
     assert len(dead) == 1
     removals: list[int] = []
 
-    def written() -> dict[str, int]:
-        """The files of the next attempt are there, and not committed yet."""
-        assert len(data_files(uri) - committed - dead) == 1
-        removals.append(maintained(lake, retention=WEEK)["log"].files_removed)
-        eight_days_ago = time.time() - 8 * 86_400
-        for file in dead:
-            os.utime(file, (eight_days_ago, eight_days_ago))
-        removals.append(maintained(lake, retention=WEEK)["log"].files_removed)
-        return {}
-
-    delta.append(small(spark, 3), uri, txn=None, metadata=written)
+    # The files of the next attempt are there, and not committed yet.
+    staged = delta.stage(small(spark, 3), uri)
+    assert len(data_files(uri) - committed - dead) == 1
+    removals.append(maintained(lake, retention=WEEK)["log"].files_removed)
+    eight_days_ago = time.time() - 8 * 86_400
+    for file in dead:
+        os.utime(file, (eight_days_ago, eight_days_ago))
+    removals.append(maintained(lake, retention=WEEK)["log"].files_removed)
+    staged.commit({})
     assert removals == [0, 1] and not dead & data_files(uri)
     assert numbers(spark, uri) == [1, 3]
 
@@ -187,14 +185,14 @@ def test_a_day_that_is_corrected_meanwhile_is_compacted_at_the_next_attempt(
 ) -> None:
     uri = lake.corrections(counts)
     delta.create(uri, small(spark).schema, append_only=False, description="corrections")
-    delta.append(small(spark, 1), uri, txn=None, metadata=dict)
-    delta.append(small(spark, 2), uri, txn=None, metadata=dict)
+    delta.append(small(spark, 1), uri)
+    delta.append(small(spark, 2), uri)
     compact, overtaken = TableOptimizer.compact, list[int]()
 
     def late(optimizer: TableOptimizer) -> Any:
         if not overtaken and optimizer.table.table_uri.rstrip("/").endswith(uri):
-            overtaken.append(delta.replace_days(small(spark, 3), uri, [T0.date()], metadata={}))
-            delta.append(small(spark, 4), uri, txn=None, metadata=dict)
+            overtaken.append(delta.replace_days(small(spark, 3), uri, [T0.date()], says={}))
+            delta.append(small(spark, 4), uri)
         return compact(optimizer)
 
     monkeypatch.setattr(TableOptimizer, "compact", late)

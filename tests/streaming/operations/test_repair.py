@@ -172,7 +172,7 @@ def test_d8_repaired_rows_and_an_added_column_take_the_ordinary_road_through_vie
     assert repairs.checked == 3
 
     # The same row repaired a second time.
-    delta.append(rows.where("_origin.repairs = 0"), lake.log(LAX.stream), txn=None, metadata=lambda: {})
+    delta.append(rows.where("_origin.repairs = 0"), lake.log(LAX.stream), says={})
     (repairs,) = (finding for finding in audit(spark, lake, LAX) if finding.compared.startswith("repairs"))
     assert (repairs.law, repairs.broken) == ("conservation", 1)
 

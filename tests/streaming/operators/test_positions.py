@@ -35,7 +35,7 @@ visits = WindowJoined("visits", numbers, words, ("id",), SessionWindow("1 minute
 
 def note(lake: Lake, operator: Operator, suffix: str, numbers_kept: dict[str, int], **metadata: Any) -> None:
     uri = create_table(lake, operator, suffix, COLUMNS)
-    delta.note(uri, metadata=metadata, numbers=numbers_kept)
+    delta.note(uri, says=metadata, numbers=numbers_kept)
 
 
 def test_the_doctor_examines_a_function_with_rules(lake: Lake) -> None:
@@ -68,7 +68,7 @@ def test_latest_values_of_a_function_of_several_streams_name_the_batch_of_each(l
     note(lake, met, "", {})
     schema = COLUMNS.add("seen", ArrayType(StringType())).add("_timers", MapType(StringType(), TimestampType()))
     kept = {"through.numbers": 3, "closed.numbers": to_micros(at(10)), "through.words": 1}
-    delta.note(create_table(lake, met, STATE, schema), metadata={}, numbers=kept)
+    delta.note(create_table(lake, met, STATE, schema), says={}, numbers=kept)
     answer = StateOfKeys(met, lake).read({}, 10)
     assert (answer.batch, answer.watermark, answer.rows) == ({"numbers": 3, "words": 1}, None, [])
 

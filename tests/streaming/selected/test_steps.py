@@ -169,7 +169,7 @@ def test_a_step_of_rejected_rows_alone_starts_no_spark_and_says_how_far_it_is(
 
 
 def test_the_audit_sees_a_row_that_is_missing_and_counts_that_are_wrong(spark: SparkSession, copied: Lake) -> None:
-    delta.note(copied.table(split, "items"), metadata={}, numbers={"kept": 4})
+    delta.note(copied.table(split, "items"), says={}, numbers={"kept": 4})
     DeltaTable(copied.table(split, "cheap")).alter.set_table_properties({"delta.appendOnly": "false"})
     DeltaTable(copied.table(split, "cheap")).delete("id = 'e'")
     broken = {(each.law, each.subject) for each in audit(spark, copied, Pipeline(orders, (split,))) if each.broken}

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +40,17 @@ def content(spark: SparkSession, uri: str, version: int | None = None) -> set[tu
 def append_numbered(rows: DataFrame, uri: str, numbers: Iterable[int]) -> None:
     """The same rows in a commit for each number, which it tells."""
     for number in numbers:
-        delta.append(rows, uri, txn=None, metadata=partial(dict, number=number))
+        delta.append(rows, uri, {"number": number})
 
 
 def test_replacing_a_day_leaves_the_other_days_and_the_old_version_alone(spark: SparkSession, lake: Lake) -> None:
     uri = lake.path("t")
     rows = results(spark, (1, FIRST), (2, SECOND), (3, None))
     delta.create(uri, rows.schema, append_only=False, description="three rows")
-    delta.replace_days(rows, uri, [FIRST, SECOND], metadata={})
-    assert delta.replace_days(results(spark, (10, FIRST)), uri, [FIRST], metadata={"why": "late"}) == 1
+    delta.replace_days(rows, uri, [FIRST, SECOND], says={})
+    assert delta.replace_days(results(spark, (10, FIRST)), uri, [FIRST], says={"why": "late"}) == 1
     assert content(spark, uri) == {(10, FIRST), (2, SECOND), (3, None)}
-    delta.replace_days(results(spark), uri, [FIRST], metadata={})
+    delta.replace_days(results(spark), uri, [FIRST], says={})
     assert content(spark, uri) == {(2, SECOND), (3, None)}
     assert content(spark, uri, 1) == {(1, FIRST), (2, SECOND), (3, None)}
     assert [commit["userMetadata"] for commit in commit_history(uri, 2)] == [{}, {"why": "late"}]
@@ -76,7 +75,7 @@ def test_a_transaction_is_known_after_its_commit_and_not_before(spark: SparkSess
     rows = results(spark, (1, FIRST))
     delta.create(uri, rows.schema, append_only=True, description="one row")
     assert not delta.has_written(uri, delta.Txn("query", 0))
-    delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=dict)
+    delta.append(rows, uri, txn=delta.Txn("query", 0))
     assert delta.has_written(uri, delta.Txn("query", 0))
     assert not delta.has_written(uri, delta.Txn("query", 1))
     assert not delta.has_written(uri, delta.Txn("another", 0))
@@ -87,12 +86,9 @@ def test_a_second_writer_of_the_same_batch_finds_it_written_and_adds_nothing(spa
     rows = results(spark, (1, FIRST))
     delta.create(uri, rows.schema, append_only=True, description="one row")
 
-    def overtaken() -> dict[str, str]:
-        # Another process commits the same batch between our write and our commit.
-        delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=dict)
-        return {}
-
-    assert delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=overtaken) == 0
+    staged = delta.stage(rows, uri)
+    delta.append(rows, uri, txn=delta.Txn("query", 0))
+    assert staged.commit({}, txn=delta.Txn("query", 0)) == 0
     assert content(spark, uri) == {(1, FIRST)}
     assert delta.read(spark, uri).count() == 1
 
@@ -101,9 +97,9 @@ def test_an_append_only_table_refuses_to_lose_rows(spark: SparkSession, lake: La
     uri = lake.path("t")
     rows = results(spark, (1, FIRST))
     delta.create(uri, rows.schema, append_only=True, description="one row")
-    delta.append(rows, uri, txn=None, metadata=dict)
+    delta.append(rows, uri)
     with pytest.raises(Exception, match=r"(?i)append"):
-        delta.replace_days(rows, uri, [FIRST], metadata={})
+        delta.replace_days(rows, uri, [FIRST], says={})
     assert content(spark, uri) == {(1, FIRST)}
 
 
@@ -115,7 +111,7 @@ def test_no_instant_is_too_early_or_too_late_for_the_bounds_of_a_file(spark: Spa
     )
     delta.create(uri, frame.schema, append_only=True, description="a file for each instant")
     for (micros,) in instants:
-        delta.append(frame.where(f"micros = {micros}"), uri, txn=None, metadata=dict, statistics=("at",))
+        delta.append(frame.where(f"micros = {micros}"), uri, statistics=("at",))
 
     def found(condition: str) -> list[int]:
         rows = spark.read.format("delta").load(uri).where(condition)
@@ -157,9 +153,9 @@ def test_the_checksum_of_a_commit_is_what_the_entries_up_to_it_come_to(spark: Sp
     uri = lake.path("t")
     rows = results(spark, (1, FIRST), (2, SECOND))
     delta.create(uri, rows.schema, append_only=False, description="two days")
-    delta.append(rows, uri, txn=delta.Txn("query", 0), metadata=dict)
-    delta.replace_days(results(spark, (3, FIRST)), uri, [FIRST], metadata={})
-    delta.append(rows.withColumn("new", F.lit("text")), uri, txn=None, metadata=dict)  # the column is a commit before
+    delta.append(rows, uri, txn=delta.Txn("query", 0))
+    delta.replace_days(results(spark, (3, FIRST)), uri, [FIRST], says={})
+    delta.append(rows.withColumn("new", F.lit("text")), uri)  # the column is a commit before
 
     sizes: dict[str, int] = {}
     newest: dict[str, Any] = {}
@@ -185,7 +181,7 @@ def test_spark_sees_a_new_version_without_a_job(spark: SparkSession, lake: Lake)
     uri, without = lake.path("t"), lake.path("without")
     rows = results(spark, (1, FIRST))
     delta.create(uri, rows.schema, append_only=True, description="a row")
-    delta.append(rows, uri, txn=None, metadata=dict)
+    delta.append(rows, uri)
     shutil.copytree(uri, without)
     for checksum in Path(without, "_delta_log").glob("*.crc"):
         checksum.unlink()

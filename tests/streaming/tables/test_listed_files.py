@@ -42,9 +42,9 @@ def table(spark: SparkSession, lake: Lake) -> str:
     uri = lake.path("t")
     rows = days(spark, (1, FIRST), (2, SECOND), (3, None))
     delta.create(uri, rows.schema, append_only=False, description="days")
-    delta.append(rows, uri, txn=None, metadata=dict)
-    delta.replace_days(days(spark, (10, FIRST)), uri, [FIRST], metadata={})
-    delta.append(days(spark, (4, SECOND), (5, SECOND)).withColumn("new", F.lit(1)), uri, txn=None, metadata=dict)
+    delta.append(rows, uri)
+    delta.replace_days(days(spark, (10, FIRST)), uri, [FIRST], says={})
+    delta.append(days(spark, (4, SECOND), (5, SECOND)).withColumn("new", F.lit(1)), uri)
     opened = delta.open_table(uri)
     assert opened is not None
     opened.optimize.compact()
@@ -65,13 +65,13 @@ def test_no_path_is_looked_into_for_a_day_that_nobody_asks_for(spark: SparkSessi
     uri = lake.path("t")
     rows = days(spark, (1, FIRST), (2, SECOND))
     delta.create(uri, rows.schema, append_only=False, description="days")
-    delta.append(rows, uri, txn=None, metadata=dict)
+    delta.append(rows, uri)
     dated = delta.read(spark, uri).where(F.col("_day").isNotNull())
     assert not looks_into_paths(dated.select("n"))
     assert looks_into_paths(dated)
     assert sorted_rows(dated.select("n", "_day")) == [Row(n=1, _day=FIRST), Row(n=2, _day=SECOND)]
 
-    delta.append(days(spark, (3, None)), uri, txn=None, metadata=dict)
+    delta.append(days(spark, (3, None)), uri)
     assert sorted_rows(delta.read(spark, uri).where(F.col("_day").isNull()).select("n")) == [Row(n=3)]
 
 
@@ -80,7 +80,7 @@ def test_a_frame_holds_the_version_that_was_read_whatever_is_written_afterwards(
 ) -> None:
     frame = delta.read(spark, table)
     before = sorted_rows(frame)
-    delta.append(days(spark, (6, FIRST)), table, txn=None, metadata=dict)
+    delta.append(days(spark, (6, FIRST)), table)
     assert sorted_rows(frame) == before
     assert len(sorted_rows(delta.read(spark, table))) == len(before) + 1
 

@@ -141,7 +141,7 @@ def _compared(spark: SparkSession, runtime: DeliveryRuntime, ledger: Ledger) -> 
 
 
 def _is_fresh(ledger: Ledger) -> bool:
-    """Whether nothing has arrived, as where the target was never there: what is delivered may not be written down."""
+    """True if nothing has arrived, as where the target was never there: what is delivered may not be written down."""
     return not ledger.sent_before and ledger.arrived_up_to <= Cursor(ledger.begins_at, ledger.skipped_rows)
 
 

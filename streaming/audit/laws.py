@@ -169,7 +169,7 @@ def _repairs(rows: DataFrame, name: str) -> Finding:
 
 
 def _source_unchanged(spark: SparkSession, lake: Lake, stream: Stream, log: LogAtVersion) -> Finding:
-    """Whether the source still holds what the rows of the log were made from; what does not is named."""
+    """The finding that the source still holds what the rows of the log were made from; what it does not is named."""
     if log.dropped is not None and any(part.counts_rows for part in stream.source.parts):
         reason = f"not compared: the source counts rows, and those of days before {log.dropped} are gone"
         return Finding("conservation", stream.name, 0, 0, reason)

@@ -1,4 +1,4 @@
-"""What every room rests on: errors, names, intervals, SQL text, and the columns that the platform adds."""
+"""The foundation of all other packages: errors, names, intervals, SQL text, and the columns that the platform adds."""
 
 from streaming.base import sql
 from streaming.base.access import LOOPBACK, Access, is_loopback, is_told

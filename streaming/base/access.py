@@ -18,7 +18,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Access:
-    """How whatever is called `of` may be reached; the values are those its user gave, by the same names.
+    """Access to whatever is called `of`; the values are those its user gave, by the same names.
 
     `host` is the address to listen on. `token` names a variable of the environment; whoever connects must say what it
     holds. `certificate` is a PEM file of the certificate and those who signed it, `key` one of its key, where that is
@@ -54,11 +54,11 @@ class Access:
 
     @property
     def family(self) -> socket.AddressFamily:
-        """Of the address."""
+        """The address family of `host`."""
         return socket.AF_INET6 if ":" in self.host else socket.AF_INET
 
     def secret(self) -> bytes | None:
-        """What clients must say; None where they need not.
+        """The secret that clients must present; None where they need none.
 
         Raises:
             AccessError: the variable is not set.
@@ -71,7 +71,7 @@ class Access:
         return value.encode()
 
     def encryption(self) -> ssl.SSLContext | None:
-        """What encrypts connections, from TLS 1.2 on; None where nothing does.
+        """The TLS context that encrypts connections, from TLS 1.2 on; None where nothing is encrypted.
 
         Raises:
             AccessError: a file is not there, or is no certificate or key.
@@ -93,12 +93,12 @@ class Access:
 
 
 def is_told(token: bytes, secret: bytes) -> bool:
-    """Whether the token of a client is the secret; how long the comparison takes does not tell where they differ."""
+    """True if the token of a client is the secret; the duration of the comparison does not tell where they differ."""
     return hmac.compare_digest(token, secret)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine's own, which no other machine reaches."""
+    """True if an address or name is this machine's own, which no other machine reaches."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -33,4 +33,4 @@ WINDOW = "_window"
 """A window that the row is in: a struct of `start` and `end`."""
 
 RETRACTED = "_retracted"
-"""Whether a result of a window is void, and the row has no values."""
+"""True where a result of a window is void, and the row has no values."""

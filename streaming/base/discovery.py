@@ -52,7 +52,7 @@ def discover(
     kind: type[Declared],
     conflict: Callable[[Declared, Declared], str | None],
 ) -> Discovery[Declared]:
-    """What the modules declare in `variable`; modules without one declare nothing.
+    """The declarations that the modules make in `variable`; modules without one declare nothing.
 
     `conflict` says what two declarations both do, and what to do about it, where they cannot stand side by side. Both
     stay out then, because which of them a module's name sorts first must not decide whose data goes on.

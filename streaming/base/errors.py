@@ -39,7 +39,7 @@ class SourceError(StreamingError):
 
 
 class ReceiverError(StreamingError):
-    """What a receiver receives from is away, or gives what cannot be taken; it is tried again.
+    """The source of a receiver is away, or gives what cannot be taken; it is tried again.
 
     `retry_after`: the seconds that it asks to be left alone for, where it says so.
     """
@@ -50,7 +50,7 @@ class ReceiverError(StreamingError):
 
 
 class AccessError(StreamingError):
-    """What listens for others cannot be protected as it is to be: a variable is not set, or a certificate is none."""
+    """An endpoint cannot be protected as it is declared: a variable is not set, or a file is no certificate or key."""
 
 
 class LogError(StreamingError):
@@ -109,11 +109,11 @@ class RedeliveryError(StreamingError):
 
 
 class QueryError(StreamingError):
-    """What was asked of the latest values cannot be answered."""
+    """A question about the latest values cannot be answered."""
 
 
 class NotThere(QueryError):
-    """What was asked for is not there: no such pipeline, table or key, or nothing of it yet."""
+    """The pipeline, table or key that was asked for is not there, or there is nothing of it yet."""
 
 
 class ChangedDeclaration(ViewError):
@@ -147,7 +147,7 @@ class SavepointError(StreamingError):
 
 
 class ErasureError(StreamingError):
-    """What somebody asked to be erased cannot be, or is not gone yet."""
+    """Data that somebody asked to be erased cannot be erased, or is not gone yet."""
 
 
 class QueryFailed(StreamingError):

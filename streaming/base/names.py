@@ -8,7 +8,7 @@ from datetime import datetime
 from streaming.base.errors import DeclarationError
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal does not show but does: it moves the cursor, changes colours, writes from right to left."""
+"""Characters that a terminal obeys and does not show: to move the cursor, change colours, write from right to left."""
 
 
 def check_name(what: str, name: str) -> None:
@@ -24,7 +24,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def can_be_name(name: str) -> bool:
-    """Whether it can be a folder and a column: no other character is one that a path, SQL or a shell reads."""
+    """True if the name can be a folder and a column: it has no character that a path, SQL or a shell reads."""
     return re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None
 
 

@@ -1,4 +1,4 @@
-"""How long a server asks to be left alone for."""
+"""The time for which a server asks to be left alone."""
 
 from __future__ import annotations
 

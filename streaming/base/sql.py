@@ -1,4 +1,4 @@
-"""What can be known of SQL text without Spark: the columns it names and the schema it declares."""
+"""Facts about SQL text that are known without Spark: the columns it names and the schema it declares."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _read(what: str, expression: object, types: Types) -> exp.Expr:
 
 
 def _type(tree: exp.Expr, types: Types) -> exp.DataType | None:
-    """What can be told of the type; None where nothing can."""
+    """The type of the expression, as far as it can be told; None where nothing can."""
     rows = sqlglot.select(tree.copy()).from_(_ROWS)
     for column in rows.find_all(exp.Column):
         if not column.table:

@@ -1,4 +1,4 @@
-"""How SQL orders, compares and adds values, for Python code that is to come to the same results."""
+"""SQL's way to order, compare and add values, for Python code that is to come to the same results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ What has endless digits, as 1/3, is cut at 76 of them; where it is kept, its col
 
 
 def computes_as_sql(task: Callable[P, Iterable[T]]) -> Callable[P, Iterator[T]]:
-    """The same function of results that are computed one after another, each in the decimal context `DECIMALS`."""
+    """The `task` with its results computed one after another, each in the decimal context `DECIMALS`."""
 
     @wraps(task)
     def computed(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

@@ -197,7 +197,7 @@ def _floats(column: pa.Array) -> list[Any]:
 
 
 def _slices(column: Any, children: tuple[pa.Array, ...], reading: Reading) -> list[tuple[list[Any], ...]]:
-    """Of each list or map its part of the children; converted in one go, because most lists are short."""
+    """The part of the children that belongs to each list or map; converted in one go, as most lists are short."""
     ends = column.offsets.to_numpy().tolist()
     first, last = ends[0], ends[-1]
     lists = [python_values(child.slice(first, last - first), reading) for child in children]
@@ -259,7 +259,7 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], str], ...
 
 
 def normalizer(kind: pa.DataType) -> tuple[type, Encoder] | None:
-    """What makes of a state field's value the one that it will be read back as, and the class of those that stay.
+    """The class of a state field's values that stay, and the function that makes the others what is read back.
 
     None where all do.
     """
@@ -269,7 +269,7 @@ def normalizer(kind: pa.DataType) -> tuple[type, Encoder] | None:
 
 
 def kept_as(kind: pa.DataType) -> Encoder:
-    """What makes of a state field's value the one that is kept; it raises ValueError for what cannot be."""
+    """The function that makes a state field's value the one that is kept; it raises ValueError for what cannot be."""
     normal, encode = normalizer(kind), encoder(kind, exact=True)
     return encode if normal is None else lambda value: encode(normal[1](value))
 

@@ -22,7 +22,7 @@ from streaming.clocks.summary import BatchSummary
 
 @dataclass(frozen=True, kw_only=True)
 class Clock:
-    """What all clocks share; declare one of `BoundedOutOfOrderness`, `Ascending` and `Punctuated`.
+    """The base of all clocks; declare one of `BoundedOutOfOrderness`, `Ascending` and `Punctuated`.
 
     Watermark = least of the partitions' greatest event times, less `delay`, in whole milliseconds, as Spark's own is,
     which closes the windows; it never moves back. A batch is stamped with the watermark after the batches before it.

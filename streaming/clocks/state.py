@@ -1,4 +1,4 @@
-"""What a clock remembers of all batches so far, as a value that is stored in the commit."""
+"""The memory that a clock has of all batches so far, as a value that is stored in the commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a clock learns of a batch, as a value that is stored in the commit."""
+"""The facts that a clock learns of a batch, as a value that is stored in the commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.base import from_micros, optional_instant, optional_micros, to_mi
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """What a clock may know of one batch; one without rows is a tick of the clock.
+    """The facts that a clock may know of one batch; one without rows is a tick of the clock.
 
     `greatest`: for each source partition that brought valid rows, the greatest event time of those that move the
     clock, null where none of them does; `rows`: rows read, rejected ones too; `processed_at`: processing time.

@@ -1,4 +1,4 @@
-"""What a user writes: frozen values that are checked when they are built, without a Spark session."""
+"""The declarations that a user writes: frozen values, checked when they are built, without a Spark session."""
 
 from streaming.declare import aggregates
 from streaming.declare.aggregates import Aggregate

@@ -17,7 +17,7 @@ CoGroupFunction = Callable[[Any, int, int, list[Any], list[Any]], Iterable[Mappi
 
 @dataclass(frozen=True)
 class CoGrouped(TwoSided):
-    """What `function` makes of all rows of `left` and `right` that have the same key and lie in the same window.
+    """The results that `function` gives for all rows of `left` and `right` with the same key in the same window.
 
     `function(key, window_start, window_end, left_rows, right_rows)` is called once for each key and window in which
     one of the streams has a row; one of the two lists may be empty. The key has the key columns as attributes, a row
@@ -57,7 +57,7 @@ class CoGrouped(TwoSided):
         return tuple(column.name for column in columns_of(self.result))
 
     def value_columns(self) -> tuple[ColumnSpec, ...]:
-        """What the function gives: it is handed whole rows, so that each may follow from every column."""
+        """The columns that the function gives: it is handed whole rows, so that each may follow from every column."""
         rows = ((side.stream.name, name) for side in self.sides for name in side.stream.columns)
         everything = tuple(dict.fromkeys(rows))
         meaning = f"Result of `{described(self.function)}`."

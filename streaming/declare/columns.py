@@ -1,4 +1,4 @@
-"""What the columns of a table mean, and which columns of the logs they are computed from."""
+"""The meaning of a table's columns, and the columns of the logs that they are computed from."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _marked(spec: ColumnSpec, stream: Stream) -> ColumnSpec:
 
 
 def failed_of_view(stream: Stream) -> Iterator[ColumnSpec]:
-    """Of a windowed view: rows that it cannot compute, and windows for which its function fails."""
+    """The columns of a windowed view's failures: rows it cannot compute, and windows for which its function fails."""
     yield ColumnSpec("error", "What cannot be computed of the row, or what the function raised for it.", "string")
     yield ColumnSpec("row", "The columns of the row, or the key of the window, as JSON.", "string", _read(stream))
     yield from _WINDOW
@@ -90,7 +90,7 @@ def failed_of_view(stream: Stream) -> Iterator[ColumnSpec]:
 
 
 def failed_of_sides(streams: Sequence[Stream], *, windowed: bool) -> Iterator[ColumnSpec]:
-    """Of an operator over two streams: pairs, and groups of a window where it is `windowed`."""
+    """The columns of the failures of a two-sided operator: pairs, and groups of a window where it is `windowed`."""
     what = "The columns of both rows, or the key of the window" if windowed else "The columns of both rows"
     read = tuple(dict.fromkeys(one for stream in streams for one in _read(stream)))
     yield ColumnSpec("error", "What cannot be computed of the pair, or what the function raised for it.", "string")

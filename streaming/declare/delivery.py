@@ -205,7 +205,7 @@ class Delivery:
 
     @property
     def waits(self) -> str | None:
-        """How long rows wait for a batch to be full; None: not at all."""
+        """The longest time that rows wait for a batch to be full; None: not at all."""
         return self.to.flush if self.every is None else self.every
 
     @property
@@ -217,7 +217,7 @@ class Delivery:
 
     @property
     def depth(self) -> int:
-        """How many deliveries lie before it: 1 for one of dead letters."""
+        """The number of deliveries that lie before it: 1 for one of dead letters."""
         return self.of.depth + 1 if isinstance(self.of, Delivery) else 0
 
     @property
@@ -227,7 +227,7 @@ class Delivery:
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
-        """What it may ever append to its name."""
+        """The suffixes that it may ever append to its name."""
         return (DEAD, CHANGES, PROGRESS)
 
     def table_name(self, suffix: str) -> str:
@@ -236,7 +236,7 @@ class Delivery:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What numbers and places of its rows follow from; what is selected may change from one batch to the next."""
+        """The facts that numbers and places of its rows follow from; the selection may change from batch to batch."""
         output = {"output": self.output} if self.output else {}
         # Which results share a key decides which of them are told.
         told_by_key = self.what == "current" and isinstance(self.of, Operator) and not self.of.result_key

@@ -44,12 +44,12 @@ _FAILURE = {
     "error": ("string", "What the last attempt ended with, or which column cannot be computed."),
     "attempts": ("int", "How often it was asked; 0 where a column cannot be computed."),
 }
-"""What the side output of failures tells of each, with types and meanings."""
+"""The columns of the side output of failures, with types and meanings."""
 
 
 @dataclass(frozen=True)
 class LookupRequest:
-    """What a call is told besides its row.
+    """The facts that a call is told besides its row.
 
     `key`: the idempotency key, the same whenever the same row is asked for again, also after a crash. `attempt`: from 1
     on. `opened`: what `opens` gave, None without it.
@@ -147,7 +147,7 @@ class Enriched(Operator):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What its tables are made of; how it asks may change, because each row tells when and by which version."""
+        """The facts its tables follow from; how it asks may change, as each row tells when and by which version."""
         return {
             "stream": self.of.name,
             "event time": self.of.event_time,
@@ -161,7 +161,7 @@ class Enriched(Operator):
         return ("rows",)
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
-        """What is selected, the answer or why there is none, then where each row is from and when it was asked for."""
+        """The selected columns, the answer or why there is none, then where a row is from and when it was asked for."""
         selected = tuple(side_columns(self.reads, self.selected, self.types))
         if suffix == PENDING:
             return (*selected, *_place_columns(), *_pending_columns())
@@ -172,13 +172,13 @@ class Enriched(Operator):
 
     @property
     def is_async(self) -> bool:
-        """Whether the call is a coroutine function, or an object with such a one."""
+        """True if the call is a coroutine function, or an object whose `__call__` is one."""
         # Of an object, what its class defines as the call of it.
         return any(map(inspect.iscoroutinefunction, (self.call, type(self.call).__call__)))
 
     @property
     def opener(self) -> Callable[[], Any] | None:
-        """What opens the client of the calls; None where there is nothing to open."""
+        """The function that opens the client of the calls; None where there is nothing to open."""
         return self.opens or getattr(self.call, "opens", None)
 
     @property
@@ -194,7 +194,7 @@ class Enriched(Operator):
 
     @cached_property
     def answer_schema(self) -> pa.Schema:
-        """What a call answers with, in Arrow's types."""
+        """The columns of a call's answer, in Arrow's types."""
         return _answer_schema(self.result)
 
 
@@ -254,7 +254,7 @@ def _check_answers(name: str, result: Mapping[str, str], default: Mapping[str, o
 
 
 def _answer_schema(result: Mapping[str, str]) -> pa.Schema:
-    """What a call answers with, in Arrow's types.
+    """The columns of an answer that `result` declares, in Arrow's types.
 
     Raises:
         DeclarationError: a type that a table here cannot keep.
@@ -292,7 +292,7 @@ def _check_names_free(name: str, selected: Mapping[str, object], added: Mapping[
 
 
 def _answer_columns(of: Iterable[tuple[str, str]], result: Mapping[str, str]) -> Iterator[ColumnSpec]:
-    """What a call answers with; `of` are the columns of the log that it is handed."""
+    """The columns of a call's answer; `of` are the columns of the log that the call is handed."""
     given = tuple(of)
     for name, type_ in result.items():
         yield ColumnSpec(name, "Answer of the call.", type_, given)
@@ -326,7 +326,7 @@ def _asked_columns(answered: bool) -> Iterator[ColumnSpec]:
 
 
 def _pending_columns() -> Iterator[ColumnSpec]:
-    """What is kept of a row that waits."""
+    """The columns that are kept of a row that waits for an answer."""
     yield ColumnSpec("_asked_at", "When it was asked for last; null where it waits for its turn.", "timestamp")
     yield ColumnSpec("_attempts", "How many attempts were begun.", "int")
     yield ColumnSpec("_error", "What the last attempt ended with, or which column cannot be computed.", "string")

@@ -12,7 +12,7 @@ from streaming.declare.stream import Stream
 
 _MOST_DIGITS = 38
 _WHOLE_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-"""How many Spark gives whole numbers where they meet a decimal."""
+"""The number of digits that Spark gives whole numbers where they meet a decimal."""
 _WRITE = "a tuple of the columns that both streams have, such as ('id',), or a dict such as {'id': 'order_id'}"
 JoinKind = Literal["inner", "left", "outer"]
 """Which rows give a result: those with a partner, those of the left side also without one, or those of either."""

@@ -111,12 +111,12 @@ class Joined(Operator):
 
     @property
     def lower(self) -> timedelta:
-        """How much later than the left row the right one is at least; below zero for earlier."""
+        """The least time by which the right row is later than the left one; below zero for earlier."""
         return signed_interval(self.between[0])
 
     @property
     def upper(self) -> timedelta:
-        """How much later it is at most."""
+        """The greatest time by which the right row is later than the left one; below zero for earlier."""
         return signed_interval(self.between[1])
 
     @property
@@ -198,7 +198,7 @@ class Joined(Operator):
         return ("rows", "current") if self.outer_sides else ("rows",)
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
-        """What is selected, then which rows it is of; rows without a partner have null in place of one."""
+        """The selected columns, then which rows each is of; rows without a partner have null in place of one."""
         if suffix == LATE:
             return tuple(_late_columns(self.reads))
         if suffix == FAILED and self.diverts:
@@ -306,13 +306,13 @@ class PairColumns:
 
     @cached_property
     def left(self) -> dict[str, str]:
-        """Of each column of the left stream, its name in a pair."""
+        """The name in a pair of each column of the left stream."""
         own, other = self._streams["left"].columns, self._not_key_of_right
         return {name: self._named("left", name, () if name in self._keys else other) for name in own}
 
     @cached_property
     def right(self) -> dict[str, str]:
-        """Of each column of the right stream that is no key, its name in a pair."""
+        """The name in a pair of each column of the right stream that is no key."""
         return {name: self._named("right", name, self._streams["left"].columns) for name in self._not_key_of_right}
 
     @property
@@ -333,7 +333,7 @@ class PairColumns:
 
     @cached_property
     def of(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """Of each column that SQL may read, those of the logs that it is: of a key both."""
+        """The columns of the logs behind each column that SQL may read: for a key, those of both."""
         left, right = self._streams["left"], self._streams["right"]
         return {
             **{
@@ -358,14 +358,14 @@ class PairColumns:
 def selected_columns(
     pair: PairColumns, selected: Mapping[str, str], types: Mapping[str, str | None]
 ) -> Iterator[ColumnSpec]:
-    """What is selected, with the `types` of its columns."""
+    """The selected columns, with their `types`."""
     for name, sql in selected.items():
         of = dict.fromkeys(one for column in sorted(names_in(sql)) for one in pair.of[column])
         yield ColumnSpec(name, "" if is_column(sql, name) else f"`{sql}`.", types[name], tuple(of))
 
 
 def _added_columns(streams: int) -> Iterator[ColumnSpec]:
-    """What every row of a join has beside its own columns, of so many streams."""
+    """The columns that every row of a join of so many streams has beside its own."""
     brought = "Number of the step that brought it" if streams > 1 else "Number of the batch with which it came"
     yield ColumnSpec(LEFT_AT, "Event time of the left row.", "timestamp")
     yield ColumnSpec(RIGHT_AT, "Event time of the right row.", "timestamp")

@@ -52,7 +52,7 @@ from streaming.declare.pinned import Pinned
 from streaming.declare.stream import Stream
 
 FAILED_COLUMNS = "error string, timer string, row string, state string"
-"""What is kept of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""
+"""The columns of a call that raised: the error, the timer that was due (null for a row), row and state as JSON."""
 
 Order = Literal["arrival", "event"]
 _AT = "Event time of the row, or the time for which the timer was set."
@@ -266,12 +266,12 @@ class Keyed(Operator):
 
     @cached_property
     def output_schemas(self) -> dict[str, pa.Schema]:
-        """What is emitted to each output, by the suffix of its table: "" for the results."""
+        """The schema of what is emitted to each output, by the suffix of its table: "" for the results."""
         return {to: arrow_schema(ddl) for to, ddl in self._emitted.items()}
 
     @property
     def _emitted(self) -> dict[str, str]:
-        """The same as DDL."""
+        """The Spark DDL of what is emitted to each output, by the suffix of its table: "" for the results."""
         failed = {FAILED: FAILED_COLUMNS} if self.diverts else {}
         return {"": self.result, **self.sides, **failed}
 
@@ -291,13 +291,13 @@ def _keyed_columns(streams: Sequence[Stream], by: tuple[str, ...], emitted: str)
 
 
 def _current_columns(streams: Sequence[Stream], by: tuple[str, ...], emitted: str) -> tuple[ColumnSpec, ...]:
-    """The same of what is current."""
+    """The columns of current results: keys, what is emitted (as Spark DDL), and what the platform adds."""
     corrected = ColumnSpec("_corrected", "Whether a correction stands for the first results.", "boolean")
     return _with_results(streams, by, emitted, corrected)
 
 
 def _corrected_columns(streams: Sequence[Stream], by: tuple[str, ...], emitted: str) -> tuple[ColumnSpec, ...]:
-    """The same of corrections."""
+    """The columns of corrections: keys, what is emitted (as Spark DDL), and what the platform adds."""
     return _with_results(
         streams,
         by,

@@ -1,4 +1,4 @@
-"""What a keyed function may be given: functions that workers can find, keys that are exact, names that are free."""
+"""Checks of a keyed function: functions that workers can find, keys that are exact, names that are free."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from streaming.declare.stream import Stream
 from streaming.declare.view_checks import check_keys
 
 API = ("key", "at", "late", "stream", "rules", "matching", "emit", "timer", "cancel", "pending", "clear")
-"""What a key has besides its state."""
+"""The attributes that a key has besides its state."""
 
 _INEXACT = ("double", "float", "array", "map", "struct", "variant")
 _CHOICES = {"order": ("arrival", "event"), "on_error": ON_ERROR}

@@ -1,4 +1,4 @@
-"""What becomes of late pairs, and when results appear: checked here, followed elsewhere."""
+"""The policies for late pairs, and for when results appear: checked here, followed elsewhere."""
 
 from __future__ import annotations
 

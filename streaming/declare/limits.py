@@ -1,4 +1,4 @@
-"""What is still normal for a running stream, as a declaration."""
+"""The limits of what is still normal for a running stream, as a declaration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streaming.base import DeclarationError, interval
 
 @dataclass(frozen=True)
 class Limits:
-    """What is still normal for a stream; None switches an alert off.
+    """The limits of what is still normal for a stream; None switches an alert off.
 
     `watermark_stands_for`: how long the watermark may stand still while the stream runs. `rejected_share`: of the rows
     of the last minutes. `backlog_grows_for`: how long more may arrive than is taken. `view_behind_for`: how long a view

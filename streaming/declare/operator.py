@@ -24,7 +24,7 @@ PENDING = "pending"
 """Rows of an enrichment that wait for an answer."""
 
 FAILED = "failed"
-"""What an operator cannot be computed for (rows, pairs, windows), or rows that a lookup did not answer."""
+"""Rows, pairs and windows that an operator cannot be computed for, or rows that a lookup did not answer."""
 
 UNMATCHED = "unmatched"
 """Rows of a join that had no partner in time."""
@@ -64,11 +64,11 @@ class Operator(ABC):
     name: str
     description: str
     kind_name: str = "operator"
-    """What people call one of its kind."""
+    """The name that people use for an operator of this kind."""
     every: str | None = None
-    """How often a running pipeline steps it at most, as an interval; None: after each commit of what it reads."""
+    """The shortest interval between its steps in a running pipeline; None: one after each commit of what it reads."""
     on_error: OnError = "pause"
-    """What becomes of a row for which it cannot be computed."""
+    """The handling of a row for which it cannot be computed."""
 
     @property
     @abstractmethod
@@ -93,7 +93,7 @@ class Operator(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> Mapping[str, Any]:
-        """What its results follow from, as JSON values with a name for people: what changes nothing is not in it."""
+        """The facts its results follow from, as JSON values with names for people: what changes nothing is left out."""
 
     @property
     def never_rebuilt(self) -> str:
@@ -102,12 +102,12 @@ class Operator(ABC):
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
-        """What a declaration of this kind may ever append to its name; no other operator may be called so."""
+        """The suffixes this kind of declaration may ever append to its name; no other operator may be called so."""
         return tuple(table.suffix for table in self.tables if table.suffix)
 
     @property
     def delivers(self) -> tuple[str, ...]:
-        """What of it a delivery can carry; the first of them where nothing else is said."""
+        """The rows of it that a delivery can carry; the first of them where nothing else is said."""
         return ("first", "current", "late")
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
@@ -124,12 +124,12 @@ class Operator(ABC):
 
     @property
     def corrected(self) -> bool:
-        """Whether late rows wait for a scheduled correction, which a backfill writes."""
+        """True if late rows wait for a scheduled correction, which a backfill writes."""
         return any(table.written_by == "backfill" for table in self.tables)
 
     @property
     def tells_late(self) -> bool:
-        """Whether its late rows can be read, which is what the name with the suffix LATE stands for."""
+        """True if its late rows can be read, which is what the name with the suffix LATE stands for."""
         return False
 
     @property
@@ -139,7 +139,7 @@ class Operator(ABC):
 
     @property
     def tells_failed(self) -> bool:
-        """Whether the side output FAILED is a read of its logs, and no table."""
+        """True if the side output FAILED is a read of its logs, and no table."""
         return self.diverts and all(table.suffix != FAILED for table in self.tables)
 
     @property
@@ -149,12 +149,12 @@ class Operator(ABC):
 
     @property
     def joins_clocks(self) -> bool:
-        """Whether results depend on the clocks of all its streams together, so that one far behind holds them up."""
+        """True if results depend on the clocks of all its streams together, so that one far behind holds them up."""
         return False
 
     @property
     def overlaid(self) -> bool:
-        """Whether what is current is put together from several tables: first results, and what has corrected them."""
+        """True if current results are put together from several tables: first results, and what has corrected them."""
         return sum(table.is_result for table in self.tables) > 1
 
     @property
@@ -163,7 +163,7 @@ class Operator(ABC):
         return tuple(table for table in self.tables if table.written_by == "stream" and not table.is_state)
 
     def renamed(self, name: str) -> Self:
-        """The same under another name."""
+        """The operator under another name."""
         return replace(self, name=name)  # type: ignore[type-var]
 
     @property

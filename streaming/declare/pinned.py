@@ -51,7 +51,7 @@ class Pinned:
 
     @property
     def fingerprint(self) -> str:
-        """What rules follow from, in words."""
+        """The facts that rules follow from, in words."""
         newest = "last to come" if self.version is None else f"greatest {self.version}"
         asked = "" if self.condition is None else f", conditions in {self.condition}"
         gone = "" if self.removed is None else f", without those that are {self.removed}"

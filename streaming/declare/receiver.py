@@ -10,14 +10,14 @@ from streaming.declare.stream import Stream
 from streaming.sources import Connector, Files
 
 SUBSCRIPTIONS = "subscriptions"
-"""What the name of the table of subscriptions adds to its receiver's."""
+"""The suffix that the name of the table of subscriptions adds to its receiver's."""
 
 _VALUE = "{value}"
 
 
 @dataclass(frozen=True)
 class Subscriptions:
-    """What a receiver asks its source for: each value of `column` in the valid rows of a stream, or in a view, once.
+    """The values that a receiver asks its source for: each of `column` in a stream's valid rows, or in a view, once.
 
     A value is asked for by sending `message`, in which `{value}` stands for the value in JSON; of all values again on
     each new connection. The table `<receiver>_subscriptions` has each value, under the name of the column, and
@@ -103,7 +103,7 @@ class Receiver:
 
     @property
     def reserved_suffixes(self) -> tuple[str, ...]:
-        """What the names of its tables add to its own."""
+        """The suffixes that the names of its tables add to its own."""
         return () if self.subscriptions is None else (SUBSCRIPTIONS,)
 
     def table_name(self, suffix: str) -> str:

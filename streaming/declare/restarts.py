@@ -33,7 +33,7 @@ class Failure:
     outside: bool = False
 
     def same_as(self, other: Failure) -> bool:
-        """Whether both died of one cause: the same error in the same batch, which is to blame for it."""
+        """True if both died of one cause: the same error in the same batch, which is to blame for it."""
         if not self.batch or self.outside or self.batch != other.batch:
             return False
         return _PLACE.sub("", self.error) == _PLACE.sub("", other.error)
@@ -58,7 +58,7 @@ class RestartStrategy(ABC):
 
 
 def repeated(failures: Sequence[Failure]) -> int:
-    """How many of the newest failures are one and the same; 1 where the newest has no equal before it."""
+    """The number of the newest failures that are one and the same; 1 where the newest has no equal before it."""
     count = 1
     while count < len(failures) and failures[-1 - count].same_as(failures[-1]):
         count += 1

@@ -37,7 +37,7 @@ ELEMENT = "_element"
 _IN_LOG = "Number of the batch that brought the row, in the log's own sequence."
 _IN_TABLE = "Number of the step that brought the row, in the table's own sequence."
 _TAKEN = ("current", "log", "clock", "rejected", "next")
-"""What is shown of any operator under these names, and where its tables are built anew."""
+"""The names of what is shown of any operator, and of the place where its tables are built anew."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Selected(Operator):
 
     @property
     def outputs(self) -> dict[str, Side]:
-        """What goes into each of its tables, by its suffix: "" for its own."""
+        """The rows and columns that go into each of its tables, by the table's suffix: "" for its own."""
         return {"": Side(self.select, self.where, self.explode), **self.sides}
 
     @property
@@ -155,7 +155,7 @@ class Selected(Operator):
         return ("rows",)
 
     def columns_of(self, suffix: str = "") -> tuple[ColumnSpec, ...]:
-        """What is selected, then where each row is from."""
+        """The selected columns, then where each row is from."""
         if suffix == FAILED and self.diverts:
             return _failed_columns(self.reads)
         if suffix not in self.outputs:
@@ -168,7 +168,7 @@ class Selected(Operator):
         return (*values, *_added_columns(len(self.reads), self.makes_many(suffix)))
 
     def makes_many(self, suffix: str) -> bool:
-        """Whether a row of the log may become several in this output."""
+        """True if a row of the log may become several in this output."""
         explodes = suffix in self.outputs and self.outputs[suffix].explode is not None
         return explodes or (suffix == "" and self.function is not None)
 
@@ -196,14 +196,14 @@ def _only(types: Any) -> str | None:
 
 
 def side_columns(streams: Sequence[Stream], side: Side, types: Mapping[str, str | None]) -> Iterator[ColumnSpec]:
-    """What is selected for an output, with the `types` of its columns."""
+    """The selected columns of an output, with their `types`."""
     for name, sql in side.selected(streams[0].columns).items():
         of = tuple(one for stream in streams for one in _read(stream, side, sql))
         yield ColumnSpec(name, "" if is_column(sql, name) else f"`{sql}`.", types[name], of)
 
 
 def _function_columns(streams: Sequence[Stream], side: Side, function: RowFunction) -> Iterator[ColumnSpec]:
-    """What a function returns: it is handed whole rows, so that each column may follow from all that is selected."""
+    """The columns a function returns: it is handed whole rows, so that each may follow from all that is selected."""
     selected = side.selected(streams[0].columns).values()
     of = tuple(dict.fromkeys(one for stream in streams for sql in selected for one in _read(stream, side, sql)))
     for column in columns_of(function.returns):

@@ -1,4 +1,4 @@
-"""What goes to one output of a selection: which rows, and as what."""
+"""One output of a selection: which rows go to it, and as what."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Side:
 
     @property
     def fingerprint(self) -> list[str]:
-        """What its rows follow from, in words."""
+        """The facts that its rows follow from, in words."""
         columns = "all columns" if self.select is None else ", ".join(_named(self.selected(())))
         exploded = [f"{name} of {sql}" for name, sql in (self.explode or {}).items()]
         return [*(f"each {text}" for text in exploded), *([f"where {self.where}"] if self.where else []), columns]
@@ -54,5 +54,5 @@ def _named(selected: Mapping[str, str]) -> list[str]:
 
 
 def is_column(sql: str, name: str) -> bool:
-    """Whether the SQL is the column of that name and nothing else."""
+    """True if the SQL is the column of that name and nothing else."""
     return sql in (name, f"`{name}`")

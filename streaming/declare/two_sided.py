@@ -95,7 +95,7 @@ class TwoSided(Operator):
 
     @abstractmethod
     def value_columns(self) -> tuple[ColumnSpec, ...]:
-        """What they mean, and which columns of the logs they are computed from."""
+        """The computed columns: what they mean, and which columns of the logs they are computed from."""
 
     @cached_property
     def sides_on(self) -> Mapping[str, str]:
@@ -149,7 +149,7 @@ class TwoSided(Operator):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What brings rows together; a kind adds what it makes of them."""
+        """The facts that bring rows together; a kind adds what it makes of them."""
         return {
             "left": self.left.name,
             "right": self.right.name,

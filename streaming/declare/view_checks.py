@@ -1,4 +1,4 @@
-"""What a windowed view may be given: values of the right types, and expressions that can be what they are used for."""
+"""Checks of a windowed view: values of the right types, and expressions that can be what they are used for."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class WindowJoined(TwoSided):
         return tuple(self.selected)
 
     def value_columns(self) -> tuple[ColumnSpec, ...]:
-        """What is selected of the two rows."""
+        """The columns that are selected of the two rows."""
         return tuple(selected_columns(self.pair, self.selected, self.types))
 
     @property

@@ -210,12 +210,12 @@ class Windowed(Operator):
 
     @property
     def corrected(self) -> bool:
-        """Whether late pairs wait for a scheduled correction, at least those that come very late."""
+        """True if late pairs wait for a scheduled correction, at least those that come very late."""
         return self.late != "drop"
 
     @property
     def updated(self) -> bool:
-        """Whether the stream process itself corrects by late pairs that come within the allowed lateness."""
+        """True if the stream process itself corrects by late pairs that come within the allowed lateness."""
         return self.late == "update"
 
     @property

@@ -1,4 +1,4 @@
-"""What runs deliveries: numbered batches of a table's rows, each written down before it is sent to its target."""
+"""Deliveries as they run: numbered batches of a table's rows, each written down before it is sent to its target."""
 
 from streaming.deliveries.changes import ChangesOutbox, changes_between
 from streaming.deliveries.computed import value_of

@@ -1,4 +1,4 @@
-"""What changes of current results, written down before it is delivered: upserts and deletes with revisions."""
+"""Changes of current results, written down before they are delivered: upserts and deletes with revisions."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ class ChangesOutbox(Outbox):
             delta.note(self._uri, says=vars(after), numbers=vars(after), fence=self._fence(before))
 
     def still_told(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
-        """What came after a change may have been delivered, and a deleted row must not come back."""
+        """The `rows` without a newer change, which may have been delivered: a deleted row must not come back."""
         newest = delta.read(spark, self._uri).groupBy(*self._of.identity).agg(F.max(REVISION).alias("_newest"))
         theirs = newest.select(*(F.col(name).alias(f"_its_{name}") for name in newest.columns))
         same = [F.col(name).eqNullSafe(F.col(f"_its_{name}")) for name in self._of.identity]
         return rows.join(theirs, [*same, F.col(REVISION) == F.col("_its__newest")], "left_semi")
 
     def told(self, spark: SparkSession, until: int, dead: Sequence[Cursor] = ()) -> DataFrame:
-        """What a consumer of all changes before a revision holds: the newest upsert of each result not deleted since.
+        """The results held by a consumer of all changes before a revision: the newest upsert of each not deleted since.
 
         Rows have the columns of `rows`. Changes at the places `dead` never came there.
         """
@@ -139,7 +139,7 @@ class ChangesOutbox(Outbox):
 def changes_between(
     baseline: DataFrame, current: DataFrame, of: Changing, again: frozenset[date] | None = frozenset()
 ) -> DataFrame:
-    """What a consumer that holds `baseline` must hear to hold `current`: its columns, `_day`, `_change`, `_reason`.
+    """The changes that take a consumer from `baseline` to `current`: its columns, `_day`, `_change`, `_reason`.
 
     On the days `again`, or with None on every day, what is the same is told once more.
     """
@@ -165,7 +165,7 @@ def changes_between(
 
 
 def _newest(changes: DataFrame, of: Changing) -> DataFrame:
-    """Of each result the change with the greatest revision."""
+    """The change of each result with the greatest revision."""
     others = [name for name in changes.columns if name not in of.identity]
     newest = F.max_by(F.struct(*others), F.col(REVISION)).alias("_newest")
     return changes.groupBy(*of.identity).agg(newest).select(*of.identity, "_newest.*")
@@ -176,10 +176,10 @@ def _on(frame: DataFrame, days: frozenset[date] | None) -> DataFrame:
 
 
 def _is_told_again(day: Column, again: frozenset[date] | None) -> Column:
-    """Whether `day` is one of those that are told again, which with None are all."""
+    """True where `day` is one of those that are told again, which with None are all."""
     return F.lit(True) if again is None else _is_on(day, again)
 
 
 def _is_on(day: Column, days: frozenset[date]) -> Column:
-    """Whether `day` is one of the days; not where it is null."""
+    """True where `day` is one of the days; false where it is null."""
     return F.coalesce(day.isin(*(date_literal(each) for each in sorted(days))), F.lit(False)) if days else F.lit(False)

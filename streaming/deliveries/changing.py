@@ -46,9 +46,9 @@ NOTHING_CLOSED = -(2**62)
 
 @dataclass(frozen=True)
 class Seen:
-    """What the newest changes follow from: `closed` (a watermark in microseconds) of the first results, the updates
-    through a batch, a version of the corrections, a `step` of a join, all of one generation; `revision` numbers the
-    changes.
+    """The state that the newest changes follow from: `closed` (a watermark in microseconds) of the first results, the
+    updates through a batch, a version of the corrections, a `step` of a join, all of one generation; `revision` numbers
+    the changes.
 
     `again`: the next changes repeat everything, whatever was told.
     """
@@ -63,7 +63,7 @@ class Seen:
 
     @classmethod
     def of(cls, table: DeltaTable | None) -> Seen:
-        """What an open table of changes says."""
+        """The state that an open table of changes records."""
         kept = {name: None if table is None else table.transaction_version(name) for name in cls.__annotations__}
         return cls(**{name: number for name, number in kept.items() if number is not None})
 
@@ -73,7 +73,7 @@ class Look(ABC):
 
     @abstractmethod
     def seen(self, before: Seen) -> Seen:
-        """What follows from the tables as they are, where it was `before`; equal to it if nothing is new."""
+        """The state that follows from the tables as they are, where it was `before`; equal to it if nothing is new."""
 
     @abstractmethod
     def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
@@ -107,7 +107,7 @@ class Changing(ABC):
         self.operator = operator
 
     def generation(self) -> int:
-        """How often the operator was built anew."""
+        """The number of times that the operator was built anew."""
         return generation_of(delta.open_table(self.lake.table(self.operator)))
 
     @abstractmethod
@@ -188,7 +188,7 @@ class LookAtCorrected(Look, Generic[Corrects]):
         )
 
     def _anew(self, before: Seen) -> bool:
-        """Whether any result may have changed, because nothing was told yet or the operator was built anew."""
+        """True if any result may have changed, because nothing was told yet or the operator was built anew."""
         anew = before.revision < 0 or before.closed == NOTHING_CLOSED or before.again > 0
         return anew or before.of_generation != generation_of(self._first)
 

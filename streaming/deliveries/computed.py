@@ -1,4 +1,4 @@
-"""What a delivery computes of a row, so that one which cannot be computed stops no other and is known with its values.
+"""Computed columns of a delivery: a row that cannot be computed stops no other, and is known with its values.
 
 What is a mere column is left as it is, so that it costs nothing.
 """
@@ -27,7 +27,7 @@ def chosen_rows(rows: DataFrame, delivery: Delivery, beside: str) -> DataFrame:
 
 
 def may_fail(sql: str, delivery: Delivery) -> bool:
-    """Whether the SQL of a delivery is more than a column that it reads."""
+    """True if the SQL of a delivery is more than a column that it reads."""
     return sql.strip("`") not in delivery.readable
 
 

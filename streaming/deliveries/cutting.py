@@ -1,4 +1,4 @@
-"""What a delivery sends next: dead letters or days that somebody asked for, or the rows that follow."""
+"""The next batch of a delivery: dead letters or days that somebody asked for, or the rows that follow."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Cutting:
 
     @property
     def has_rows_waiting(self) -> bool:
-        """Whether rows wait for a batch to be full."""
+        """True if rows wait for a batch to be full."""
         return self._waiting_since is not None
 
     def forget(self) -> None:
@@ -63,7 +63,7 @@ class Cutting:
         self._cut: Held | None = None
 
     def next(self, spark: SparkSession, ledger: Ledger, *, all_of_it: bool) -> Ledger | None:
-        """What the ledger is to say next: with a batch planned, or further on without one; None if nothing is due.
+        """The next state of the ledger: with a batch planned, or further on without one; None if nothing is due.
 
         Raises:
             ChangedDeclaration: the table was built anew meanwhile.
@@ -92,7 +92,7 @@ class Cutting:
         return ledger.plan(until, rows)
 
     def held(self, spark: SparkSession, ledger: Ledger) -> Held:
-        """What the batch that the ledger has planned holds.
+        """The content of the batch that the ledger has planned.
 
         Raises:
             SinkError: the rows are not all there any more.

@@ -109,7 +109,7 @@ class DeadLetters:
         return [Cursor(origin["unit"], origin["row"]) for origin in origins]
 
     def count(self) -> int:
-        """How many there are."""
+        """The number of dead letters."""
         return delta.row_count(delta.open_table(self.uri))
 
     def ask(self, generation: int, through: int) -> None:

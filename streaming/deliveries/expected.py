@@ -58,7 +58,7 @@ def _every(
 
 
 def _newest_of_keys(rows: DataFrame, outbox: Outbox, delivery: Delivery) -> DataFrame:
-    """Of each key the row of the greatest revision; of several, the one that was delivered last."""
+    """The row of the greatest revision of each key; of several, the one that was delivered last."""
     key = [value_of(name, delivery, UNIT) for name in delivery.identity]
     within = [each.desc() for each in outbox.order_of(rows)]
     order = SortedBy.partitionBy(*key).orderBy(F.desc_nulls_last(REVISION), F.desc(UNIT), *within)

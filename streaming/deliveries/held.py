@@ -1,4 +1,4 @@
-"""What a batch holds: new rows of the table, or dead letters that are sent again."""
+"""The content of a batch: new rows of the table, or dead letters that are sent again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def place_of(letter: DeadLetter) -> Cursor:
 
 
 def first_of(dead: Sequence[DeadLetter], most: int) -> tuple[int, int]:
-    """Of dead letters, oldest first, the batch up to which they are sent together, and how many those are.
+    """The batch up to which dead letters, oldest first, are sent together, and how many those are.
 
     About `most`, but all that one batch left.
     """

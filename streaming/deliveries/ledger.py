@@ -1,4 +1,4 @@
-"""How far a delivery is: its batches are written down before they are sent, and again once they are delivered."""
+"""The progress of a delivery: its batches are written down before they are sent, and again once they are delivered."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Ledger:
 
     @classmethod
     def of(cls, table: DeltaTable) -> Ledger:
-        """What an open table says."""
+        """The state that an open table records."""
         kept = {field.name: table.transaction_version(field.name) for field in fields(cls)}
         return cls(**{name: number for name, number in kept.items() if number is not None})
 
@@ -67,7 +67,7 @@ class Ledger:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a batch was cut that is not delivered yet."""
+        """True if a batch was cut that is not delivered yet."""
         return self.planned > self.delivered
 
     @property
@@ -77,7 +77,7 @@ class Ledger:
 
     @property
     def has_new_rows(self) -> bool:
-        """Whether the newest batch holds rows that no batch before it did."""
+        """True if the newest batch holds rows that no batch before it did."""
         return self.retries < 0 and self.request < 0
 
     def moved(self, to: Cursor) -> Ledger:
@@ -129,7 +129,7 @@ class Ledger:
         return replace(self, answered=request, again_of=request, again_unit=until.unit, again_row=until.row)
 
     def has_answered(self, request: int) -> bool:
-        """Whether all rows that a request asks for have arrived, or are dead letters."""
+        """True if all rows that a request asks for have arrived, or are dead letters."""
         there = self.again_of < 0 or self.arrived_up_to >= self.again_until
         return self.answered >= request and there
 
@@ -139,7 +139,7 @@ class Ledger:
         return replace(self, delivered=self.planned, sent_rows=self.sent_rows + new)
 
     def is_there(self, through: int | None, address: str, command: str) -> bool:
-        """Whether the target at `address`, which says that it has the batches up to `through`, has the pending one too.
+        """True if the target at `address`, which says that it has the batches up to `through`, has the pending one too.
 
         `command` is what begins the delivery anew.
 
@@ -158,7 +158,7 @@ class Ledger:
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing is delivered until somebody says what is meant, as the lake was made of a savepoint."""
+        """True if nothing is delivered until somebody says what is meant, as the lake was made of a savepoint."""
         return self.of_generation == RESTORED
 
     def restored(self) -> Ledger:

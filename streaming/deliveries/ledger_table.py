@@ -37,7 +37,7 @@ class LedgerTable:
         return None if table is None or table.transaction_version("planned") is None else Ledger.of(table)
 
     def identity(self) -> str:
-        """What tells this delivery from one of the same name in another lake; it has begun."""
+        """The id that tells this delivery, which has begun, from one of the same name in another lake."""
         return str(DeltaTable(location(self.uri)).metadata().id)
 
     def begin(self, ledger: Ledger) -> None:
@@ -107,7 +107,7 @@ class LedgerTable:
             table.alter.set_table_properties(recorded_by(self._delivery), raise_if_not_exists=False)
 
     def has_selected_the_same(self) -> bool:
-        """Whether what is selected is what was when the generation began, so that every row of it has these columns."""
+        """True if the selection is as it was when the generation began, so that every row of it has these columns."""
         table = delta.open_table(self.uri)
         recorded = None if table is None else recorded_declaration(table)
         return recorded is not None and recorded.get("selects") == dict(self._delivery.selected)

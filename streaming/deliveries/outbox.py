@@ -44,10 +44,10 @@ class Outbox(ABC):
     """The first unit."""
 
     of_log: bool = False
-    """Whether it reads rows of an event log, which may drop days once they are delivered."""
+    """True if it reads rows of an event log, which may drop days once they are delivered."""
 
     order: tuple[Column | str, ...]
-    """What orders the rows of a unit: no two of them may differ and be equal in this."""
+    """The order of the rows of a unit: no two of them may differ and be equal in it."""
 
     def order_of(self, rows: DataFrame) -> list[Column]:
         """The columns of `order`, by which Spark can sort the `rows`."""
@@ -55,7 +55,7 @@ class Outbox(ABC):
 
     @abstractmethod
     def generation(self) -> int:
-        """How often the table was built anew: places in one generation mean nothing in another."""
+        """The number of times that the table was built anew: places in one generation mean nothing in another."""
 
     @abstractmethod
     def end(self, since: int) -> int:

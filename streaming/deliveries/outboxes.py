@@ -50,7 +50,7 @@ _VALUES = "_values"
 
 @dataclass(frozen=True)
 class _Told:
-    """What was written down: the dead letters of all batches up to `batch` of `generation`, in `revision` + 1 looks."""
+    """The dead letters written down: those of all batches up to `batch` of `generation`, in `revision` + 1 looks."""
 
     revision: int = -1
     generation: int = -1
@@ -58,7 +58,7 @@ class _Told:
 
     @classmethod
     def of(cls, table: DeltaTable | None) -> _Told:
-        """What an open table says."""
+        """The state that an open table records."""
         kept = {name: None if table is None else table.transaction_version(name) for name in cls.__annotations__}
         return cls(**{name: number for name, number in kept.items() if number is not None})
 
@@ -322,7 +322,7 @@ class _RowsOutbox(Outbox):
 
 
 def outbox_of(delivery: Delivery, lake: Lake) -> Outbox:
-    """What the delivery reads.
+    """The outbox that the delivery reads.
 
     Raises:
         DeclarationError: it is of an operator of a kind for which no outbox is registered with `outbox_for`.

@@ -1,4 +1,4 @@
-"""What runs a delivery: cuts batches, writes each down, sends it, and notes that it arrived."""
+"""The runtime of a delivery: it cuts batches, writes each down, sends it, and notes that it arrived."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DeliveryRuntime:
 
     @property
     def has_rows_waiting(self) -> bool:
-        """Whether rows wait for a batch to be full."""
+        """True if rows wait for a batch to be full."""
         return self._cutting.has_rows_waiting
 
     def check(self) -> None:
@@ -171,12 +171,12 @@ class DeliveryRuntime:
         return ask_for_days(self.ledger.uri, asked, ledger.answered)
 
     def has_answered(self, request: int) -> bool:
-        """Whether all rows that a request asks for have arrived, or are dead letters."""
+        """True if all rows that a request asks for have arrived, or are dead letters."""
         ledger = self.ledger.read()
         return ledger is not None and ledger.has_answered(request)
 
     def standing(self) -> Standing:
-        """How it stands now; reads tables and starts no Spark."""
+        """The standing of the delivery now; reads tables and starts no Spark."""
         ledger = self.ledger.read() or Ledger(unit=self.outbox.begin)
         begins = ledger.arrived_up_to
         behind = max(0, self.outbox.end(begins.unit) - begins.unit)

@@ -1,4 +1,4 @@
-"""How a delivery stands, for people."""
+"""The standing of a delivery, for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Standing:
-    """How a delivery stands: its batch and generation, rows sent and dead, and how far behind its table it is.
+    """The standing of a delivery: its batch and generation, rows sent and dead, and how far behind its table it is.
 
     `behind`: units (batches, revisions, or microseconds of window ends) that it has yet to deliver; 0 for none.
     """

@@ -15,7 +15,7 @@ _NOT_IN_PATHS = "%*?[]{}\\"
 
 
 class Named(Protocol):
-    """What has a folder of its own in the lake: a stream, or a pipeline."""
+    """The owner of a folder in the lake: a stream, or a pipeline."""
 
     @property
     def name(self) -> str:
@@ -23,7 +23,7 @@ class Named(Protocol):
 
 
 class Placed(Named, Protocol):
-    """What keeps its tables in the folder of something else: an operator in that of its stream."""
+    """The owner of tables in the folder of something else: an operator in that of its stream."""
 
     @property
     def folder(self) -> str:
@@ -41,7 +41,7 @@ class Lake:
     cut: FrozenMapping[str, int] | None = None
     """Where it is read as of: the newest batch of each stream's log; None for as it is now."""
     recomputed: FrozenMapping[str, str] = field(default_factory=lambda: FrozenMapping({}))
-    """Of operators that had no version there: the folder with the tables that were computed for it, by their place."""
+    """The folders with the tables that were computed for operators that had no version there, by their place."""
 
     def __post_init__(self) -> None:
         # delta-rs decodes a path as if it were an address, and Spark reads patterns in it: half of a table would land
@@ -51,7 +51,7 @@ class Lake:
             raise SettingsError(f"the lake's root {self.root!r} contains {refused!r}; choose a folder without it.")
 
     def as_of(self, batches: Mapping[str, int]) -> Lake:
-        """The same lake as it is read when the newest batch of each stream is that of `batches`, by stream.
+        """The lake as it is read when the newest batch of each stream is that of `batches`, by stream.
 
         A stream that is not among them has no batch yet.
         """
@@ -77,7 +77,7 @@ class Lake:
         return self.path(stream.name, "batches")
 
     def dropped(self, stream: Named) -> str:
-        """How many rows of each batch its retention has dropped from the log."""
+        """The numbers of rows of each batch that the stream's retention has dropped from the log."""
         return self.path(stream.name, "dropped")
 
     def table(self, operator: Placed, suffix: str = "") -> str:
@@ -86,7 +86,7 @@ class Lake:
         return self.path(folder, f"{operator.name}_{suffix}" if suffix else operator.name)
 
     def with_recomputed(self, operators: Iterable[Placed], folder: str) -> Lake:
-        """The same lake, in which the tables of `operators` are those in a `folder` of their own."""
+        """The lake in which the tables of `operators` are those in a `folder` of their own."""
         places = {self.path(operator.folder, operator.name): f"{folder}/{operator.folder}" for operator in operators}
         return replace(self, recomputed=FrozenMapping({**self.recomputed, **places}))
 
@@ -99,7 +99,7 @@ class Lake:
         return self.table(view, "corrections")
 
     def updates(self, view: Placed) -> str:
-        """What the stream process itself corrected of a view with `late="update"`."""
+        """The corrections that the stream process itself made of a view with `late="update"`."""
         return self.table(view, "updates")
 
     def open(self, view: Placed) -> str:
@@ -107,7 +107,7 @@ class Lake:
         return self.table(view, "open")
 
     def progress(self, pipeline: Named) -> str:
-        """What every batch of a running pipeline cost and brought."""
+        """The record of what every batch of a running pipeline cost and brought."""
         return self.path(pipeline.name, "progress")
 
     def savepoint(self, pipeline: Named, name: str, *parts: str) -> str:
@@ -135,6 +135,6 @@ class Lake:
         return Path(tempfile.gettempdir()) / f"tidemark-{digest}"
 
     def local(self, *parts: str) -> Path | None:
-        """The same location as a path of this machine, or None where the lake is elsewhere."""
+        """The location `root/part/...` as a path of this machine, or None where the lake is elsewhere."""
         location = self.path(*parts).removeprefix("file://")
         return None if "://" in location else Path(location)

@@ -1,4 +1,4 @@
-"""What a deployment may set of a declaration: servers, topics, sizes."""
+"""The parameters of a declaration that a deployment may set: servers, topics, sizes."""
 
 from __future__ import annotations
 

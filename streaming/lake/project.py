@@ -12,7 +12,7 @@ from pathlib import Path
 from streaming.base import SettingsError
 
 _KEYS = {"lake": "home", "pipelines": "pipelines", "suites": "suites", "reports": "reports"}
-"""What the table may say, each with the setting that it is."""
+"""The keys of the table `[tool.tidemark]`, each with the setting that it is."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What is given wins over the environment, which wins over the project."""
+        """The sources of settings, in order: what is given wins over the environment, which wins over the project."""
         project = find_project()
         return init_settings, env_settings, InitSettingsSource(settings_cls, project.settings if project else {})
 

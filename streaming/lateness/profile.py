@@ -33,7 +33,7 @@ _STEPS = {
 
 @dataclass(frozen=True)
 class Spread:
-    """How the needed delays of some `pairs` spread: half of them are on time with `p50`, all with `greatest`.
+    """The spread of the delays that some `pairs` need: half of them are on time with `p50`, all with `greatest`.
 
     None where no delay is enough, because an end of input had closed the windows.
     """
@@ -236,7 +236,7 @@ class NeededDelays:
 
 
 def needed_delays(undelayed: Timeline, pairs: Counts) -> NeededDelays:
-    """What each pair needs; `undelayed` is the clock replayed with a delay of 0."""
+    """The delays that the pairs need; `undelayed` is the clock replayed with a delay of 0."""
     place = undelayed.at(pairs.batches)
     frontier, closed = undelayed.unclosed[place], undelayed.closed[place]
     never = (closed != NEVER) & (pairs.ends <= closed)

@@ -21,7 +21,7 @@ Instants = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Counts:
-    """How many there are of each kind: pairs per batch and window end, or groups per first batch and window end.
+    """The numbers of pairs per batch and window end, or of groups per first batch and window end.
 
     `batches` are numbers of the log, `ends` microseconds since the epoch. The end of a pair is the instant at which a
     watermark makes it late; of sessions, that is the row's own time.
@@ -60,7 +60,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a delay would have meant for a view.
+    """The effect that a delay would have had on a view.
 
     `late` of the `pairs` of row and window come after their window was closed. `results`: windows (of a key) that the
     clock closes; they wait for `mean_wait` and at most `max_wait` in event time, from their end to the frontier (the
@@ -104,7 +104,7 @@ def replay(clock: Clock, delay: str, batches: Sequence[Batch]) -> Timeline:
 
 
 def outcome(clock: Clock, delay: str, batches: Sequence[Batch], pairs: Counts, groups: Counts) -> Outcome:
-    """What `delay` would have meant; `pairs` by the batch that brought them, `groups` by their first batch."""
+    """The outcome of `delay`; `pairs` by the batch that brought them, `groups` by their first batch."""
     timeline, frontier = replay(clock, delay, batches), replay(clock, "0 seconds", batches).unclosed
     late = pairs.numbers[pairs.ends <= timeline.watermark[timeline.at(pairs.batches)]].sum()
     begins = timeline.at(groups.batches)
@@ -147,7 +147,7 @@ def _watermark(state: ClockState, clock: Clock) -> int:
 
 
 def _open(begins: NDArray[np.intp], closes: NDArray[np.intp], numbers: Instants, batches: int) -> Instants:
-    """How many groups are open in each batch: from the batch they begin with until the stamp has passed their end."""
+    """The number of groups open in each batch: from the one they begin with until the stamp has passed their end."""
     changes = np.zeros(batches + 1, dtype=np.int64)
     np.add.at(changes, begins, numbers)
     np.add.at(changes, np.minimum(closes, batches), -numbers)

@@ -1,4 +1,4 @@
-"""What is asked of an operator, and what is answered: rows that are all of one step, which is named."""
+"""Questions to an operator, and their answers: rows that are all of one step, which is named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streaming.lake import Lake
 from streaming.tables import newest_commits
 
 _THROUGH = "through"
-"""What the commit of a step says, and no other does: the last batch that it followed."""
+"""The entry that the commit of a step has, and no other: the last batch that it followed."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ _TIMERS = "_timers"
 
 
 class StateOfKeys(Latest):
-    """What a keyed function keeps of its keys after its last step: state fields, and `_timers` by name."""
+    """The state that a keyed function keeps of its keys after its last step: state fields, and `_timers` by name."""
 
     def __init__(self, keyed: Keyed, lake: Lake) -> None:
         self._keyed = keyed

@@ -18,7 +18,7 @@ from streaming.tables import delta
 Row = dict[str, Any]
 
 _LAYERS = {"first": None, "update": "_batch", "correction": "_through_batch"}
-"""What a result may be, and the column that tells how much of the log it has seen."""
+"""The kinds of results, each with the column that tells how much of the log it has seen."""
 
 
 class LatestResults(Latest):
@@ -81,7 +81,7 @@ def current_rows(layers: Mapping[str, list[Row]], view: Windowed) -> list[Row]:
 
 
 def newest_windows(rows: list[Row], keys: tuple[str, ...]) -> list[Row]:
-    """Of each key the rows of the window that ends last."""
+    """The rows of each key in its window that ends last."""
     ends: dict[tuple[Any, ...], Any] = {}
     for row in rows:
         key = tuple(row[name] for name in keys)

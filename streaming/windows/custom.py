@@ -34,7 +34,7 @@ class Custom(Window):
 
     @property
     def reach(self) -> timedelta:
-        """How far a window may reach from a row."""
+        """The furthest that a window may reach from a row."""
         return interval(self.within)
 
     @property

@@ -49,7 +49,7 @@ class Periodic(Window):
         return F.col("_day").between(date_literal(day), date_literal(last_row.date()))
 
     def ends_between(self, after: datetime, by: datetime) -> bool:
-        """Whether one does."""
+        """True if a window ends in (after, by]."""
         return self._ended(by) > self._ended(after)
 
     def times_for_ends(self, after: datetime | None, by: datetime) -> tuple[datetime | None, datetime | None]:

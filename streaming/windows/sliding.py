@@ -82,7 +82,7 @@ class Sliding(Periodic):
         return F.when(~self.has_no_window(event_time), end)
 
     def _ending_after(self, instant: Column, event_time: Column) -> Column:
-        """How many of the windows that start by `event_time` end after the `instant`."""
+        """The number of windows that start by `event_time` and end after the `instant`."""
         rest = self._start(event_time) + micros(self.size) - F.unix_micros(instant)
         rounded_up = rest + F.pmod(-rest, micros(self.slide))
         return F.greatest(F.call_function("div", rounded_up, micros(self.slide)), F.lit(0))

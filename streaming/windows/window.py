@@ -25,7 +25,7 @@ from streaming.base import (
 )
 
 MOST_REACH = timedelta(days=99 * 365)
-"""How far a window may reach from its row, so that its bounds are instants that Python and Delta know, too."""
+"""The furthest a window may reach from its row, so that its bounds are instants that Python and Delta know, too."""
 
 _DAY = timedelta(days=1)
 
@@ -38,16 +38,16 @@ class Window(ABC):
     """
 
     merging: bool = False
-    """Whether windows of one key that overlap or touch become one, so that bounds are known only in the end."""
+    """True if windows of one key that overlap or touch become one, so that bounds are known only in the end."""
 
     decided_by: Literal["start", "end"] = "end"
     """The bound of a row's own window that a stamp is held against to tell whether the pair is late."""
 
     grace: timedelta = timedelta()
-    """How long after its end a window may still grow; at a watermark of end + grace it is closed."""
+    """The time after its end in which a window may still grow; at a watermark of end + grace it is closed."""
 
     rows_before: timedelta = timedelta()
-    """How long before its start a window may have rows, or rows that tell whether it starts there."""
+    """The time before its start in which a window may have rows, or rows that tell whether it starts there."""
 
     overlap: int = 1
     """In how many windows a row is at most, where that is known."""
@@ -64,7 +64,7 @@ class Window(ABC):
     @property
     @abstractmethod
     def reach(self) -> timedelta | None:
-        """How long after a row its own window may end; None where nobody knows."""
+        """The longest time after a row at which its own window may end; None where nobody knows."""
 
     @abstractmethod
     def bounds(self, event_time: Column) -> Column:
@@ -75,9 +75,9 @@ class Window(ABC):
         return rows_around(day, timedelta(), self.reach)
 
     def may_start_on(self, day: date, event_time: Column) -> Column:
-        """Whether a row near `day`, by its time alone, may be in a window that starts on `day`.
+        """True where a row near `day`, by its time alone, may be in a window that starts on `day`.
 
-        Where no SQL says the windows and they do not merge, whether it is.
+        Where no SQL says the windows and they do not merge, true only where it is.
         """
         if not self.merging and not self.expressions:
             return F.exists(self.bounds(event_time), lambda window: F.to_date(window["start"]) == date_literal(day))
@@ -102,7 +102,7 @@ class Window(ABC):
         return dropped + whole_days(self.rows_before)
 
     def ends_between(self, after: datetime, by: datetime) -> bool:
-        """Whether a window may end in (after, by]. True for kinds whose ends depend on the data (sessions, custom)."""
+        """True if a window may end in (after, by]: always for kinds whose ends follow from data (sessions, custom)."""
         return True
 
     def times_for_ends(self, after: datetime | None, by: datetime) -> tuple[datetime | None, datetime | None]:
@@ -120,7 +120,7 @@ class Window(ABC):
         return None
 
     def late(self, window: Column, stamp: Column) -> Column:
-        """Whether a pair of row and `window` came after it could count; false while there is no stamp."""
+        """True where a pair of row and `window` came after it could count; false while there is no stamp."""
         return F.coalesce(window.getField(self.decided_by) <= _before(stamp, self.grace), F.lit(False))
 
     def closed_by(self, watermark: datetime) -> datetime:
@@ -128,11 +128,11 @@ class Window(ABC):
         return watermark - self.grace
 
     def late_windows(self, event_time: Column, stamp: Column) -> Column:
-        """How many windows of a row were closed when it came."""
+        """The number of windows of a row that were closed when it came."""
         return F.size(F.filter(self.bounds(event_time), lambda window: self.late(window, stamp)))
 
     def has_no_window(self, event_time: Column) -> Column:
-        """Whether a row is in no window."""
+        """True where a row is in no window."""
         return F.size(self.bounds(event_time)) == 0
 
     def last_end(self, event_time: Column) -> Column:
@@ -151,7 +151,7 @@ class AtMostOneWindow(Window):
         return self.late(F.get(self.bounds(event_time), F.lit(0)), stamp).cast("int")
 
     def has_no_window(self, event_time: Column) -> Column:
-        """Whether there is none."""
+        """True where the row is in no window."""
         return F.get(self.bounds(event_time), F.lit(0)).isNull()
 
     def last_end(self, event_time: Column) -> Column:

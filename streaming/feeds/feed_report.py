@@ -1,4 +1,4 @@
-"""What a feed of flights did."""
+"""The report on a feed of flights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streaming.feeds.damage import Damage
 
 @dataclass(frozen=True)
 class FeedReport:
-    """What one feed did: counts of the flights in the range, and of the lines and files that were new.
+    """The counts of one feed: of the flights in the range, and of the lines and files that were new.
 
     ``damaged`` counts the damaged lines of the range by kind, those delivered by an earlier feed included.
     """

@@ -76,7 +76,7 @@ def _send(servers: str, topic: str, partition: int, departures: Sequence[Departu
     retry=retry_if_exception_type(KafkaException), stop=stop_after_delay(_WITHIN), wait=wait_fixed(0.1), reraise=True
 )
 def _held(servers: str, topic: str, partition: int) -> Counter[str]:
-    """How often the partition has each line."""
+    """The number of times that the partition has each line."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "feed", "enable.auto.commit": False})
     try:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_WITHIN)

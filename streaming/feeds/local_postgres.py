@@ -66,7 +66,7 @@ class LocalPostgres:
             time.sleep(0.05)
 
     def connection(self, database: str = "postgres") -> str:
-        """What psycopg and psql connect with."""
+        """The connection string of a database, for psycopg and psql."""
         return f"host=127.0.0.1 port={self._port} user=postgres dbname={database}"
 
     @property

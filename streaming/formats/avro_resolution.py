@@ -69,7 +69,7 @@ class _Field:
 
 @dataclass(frozen=True)
 class Records:
-    """How records of one written schema become rows of a declared one; `unknown` are the paths of undeclared fields."""
+    """The reader of written records as rows of a declared schema; `unknown` are the paths of undeclared fields."""
 
     fields: tuple[_Field, ...]
     unknown: tuple[str, ...]
@@ -158,7 +158,7 @@ class _Resolution:
             yield from self.others(theirs[name]["type"], field["type"], f"{path}{field['name']}")
 
     def read(self, written: Schema, declared: Schema) -> Read:
-        """How values of a written type or union become those of a declared one."""
+        """The function that makes values of a written type or union those of a declared one."""
         is_nullable, (kind, *_) = members_of(declared, self.declared)
         has_null, theirs = members_of(written, self.written)
         reads = [self._read(each, kind) for each in theirs]
@@ -336,7 +336,7 @@ _TYPE_WORDS = {
 
 
 def _leaf(written: Mapping[str, Any], declared: Mapping[str, Any]) -> Read:
-    """How a single value is read, of a type that is the declared one or is promoted to it."""
+    """The function that reads a single value, of a type that is the declared one or is promoted to it."""
     type_, logical = declared["type"], logical_of(declared)
     if logical == "decimal":
         return _decimal(_bytes_of(written), decimal_of(written) if logical_of(written) else None, declared)

@@ -181,7 +181,7 @@ _NO_BRANCHES = ("NoBranch",) * 64
 
 
 def raw_schema(schema: Schema, named: Mapping[str, Schema]) -> RawSchema:
-    """How fastavro is told to read what was written with a schema, so that everything can still be judged.
+    """The schema by which fastavro reads what was written with `schema`, so that everything can still be judged.
 
     There are no logical types, whose values fastavro may be unable to make, and names are made up. A union of several
     types besides null is one of records with one field each, `branch_name`, which are the same bytes and tell which

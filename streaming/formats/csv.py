@@ -117,7 +117,7 @@ def _check_encoding(encoding: object) -> None:
 
 
 class Signs(NamedTuple):
-    """How records are written.
+    """The signs that records are written with.
 
     `separator`: what fields end with. `quote`: what they may stand in. `escape`: what makes the next sign stand for
     itself. `null`: the text that means null, as an empty one does.

@@ -50,7 +50,7 @@ class EnvelopeDecoder(AvroDecoder):
         return row
 
     def _side(self, written: Schema, name: str, named: Mapping[str, Schema]) -> Records | None:
-        """How the record in a field of the written envelope is read; None where there is no such field."""
+        """The reader of the record in a field of the written envelope; None where there is no such field."""
         for field in written["fields"]:
             if field["name"] == name:
                 kinds = members_of(field["type"], named)[1]

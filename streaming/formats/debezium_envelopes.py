@@ -45,7 +45,7 @@ def no_operation(operation: object) -> str:
 
 
 class Envelope(ABC):
-    """How the envelopes of one encoding are read."""
+    """The reader of the envelopes of one encoding."""
 
     @property
     @abstractmethod

@@ -28,7 +28,7 @@ from streaming.formats.leaves import Number, Refused, leaf_of
 from streaming.formats.nested import kind_of, reader_of
 
 Decimals = Literal["number", "text", "base64"]
-"""How a connector writes decimals where no schema stands beside the row."""
+"""The form in which a connector writes decimals where no schema stands beside the row."""
 
 _Type = exp.DataType.Type
 _Schema = Mapping[str, Any]
@@ -46,7 +46,7 @@ _NANOS_OF = {
 }
 """The nanoseconds of a unit of each kind of instant that is written as a number."""
 _LARGEST_SCALE, _MOST_CHARACTERS = 400, 400
-"""Of a decimal in base64; no type has as many digits."""
+"""The limits of a decimal in base64; no type has as many digits."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ class EnvelopeDecoder(Decoder):
 
     @cached_property
     def _kinds(self) -> tuple[tuple[str, exp.DataType | None, str], ...]:
-        """Of each column its type, where that may be written in several ways, and its field."""
+        """The name of each column, its type where that may be written in several ways, and its field."""
         kinds = ((each.name, kind_of(each)) for each in self.declared)
         return tuple((name, kind if _varies(kind) else None, self.fields.get(name, name)) for name, kind in kinds)
 
@@ -117,7 +117,7 @@ class EnvelopeDecoder(Decoder):
 
     @cached_property
     def _lenient(self) -> Any:
-        """Of what they delete, many databases tell no more than the key."""
+        """The reader of a deleted row, which requires no column: many databases tell no more of it than the key."""
         return reader_of([replace(column, required=False) for column in self.declared], self.fields)
 
 

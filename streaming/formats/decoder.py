@@ -32,7 +32,7 @@ class Unreadable(Exception):
 
 @dataclass
 class Row:
-    """What a payload says: a value for each column, the reasons against some of them, and fields nobody declared."""
+    """A payload as a row: a value for each column, the reasons against some of them, and fields nobody declared."""
 
     values: Sequence[Any]
     wrong: Mapping[str, str] | None = None
@@ -40,7 +40,7 @@ class Row:
 
 
 class Writers(Generic[_Writer]):
-    """What is known of the schemas that payloads were written with, by what names them.
+    """A cache of what is known about the schemas that payloads were written with, by what names them.
 
     Anybody can make up ids, so those that were used least lately make room for others.
     """
@@ -52,7 +52,7 @@ class Writers(Generic[_Writer]):
         return len(self._known)
 
     def get(self, key: Hashable, ask: Callable[[], _Writer]) -> _Writer:
-        """What is known, or what is found out by asking."""
+        """The entry of `key`, from the cache or else by asking."""
         if key in self._known:
             self._known.move_to_end(key)
             return self._known[key]

@@ -14,21 +14,21 @@ from pyspark.sql import DataFrame
 from streaming.base import DeclarationError, FrozenMapping, check_mapping, sql
 
 UNREADABLE = "_unreadable"
-"""Of a row: the reason against the payload as a whole, text; null where it could be read."""
+"""The column with the reason against the payload as a whole, text; null where it could be read."""
 
 WRONG = "_wrong"
-"""Of a row: a struct with a field per declared column, the reason against its value; null where all is well."""
+"""The column with a struct of a field per declared column, the reason against its value; null where all is well."""
 
 UNKNOWN = "_unknown"
-"""Of a row: the names of the fields that the payload has and nobody declared; null where there is none."""
+"""The column with the names of the fields that the payload has and nobody declared; null where there is none."""
 
 
 TYPED = "_typed"
-"""Of a row, where its source says so: true for a payload that Spark has written as JSON of typed columns."""
+"""The column that a source may add: true for a payload that Spark has written as JSON of typed columns."""
 
 
 class Format(ABC):
-    """How a payload becomes columns."""
+    """The way in which a payload becomes columns."""
 
     @property
     @abstractmethod

@@ -155,7 +155,7 @@ class BlockReader:
 
 
 def schema_of(columns: Sequence[sql.Column], fields: Mapping[str, str]) -> pa.Schema | None:
-    """How Arrow is asked for the fields of `columns`; None where one has a type that it is not asked for."""
+    """The schema by which Arrow reads the fields of `columns`; None where one has a type that it is not asked for."""
     types = [_QUICK.get(kind_of(column).this) for column in columns]
     if None in types:
         return None

@@ -61,7 +61,7 @@ MINUS_ZERO = Number("-0")
 
 @dataclass(frozen=True)
 class Leaf:
-    """How values of one type are read.
+    """The rules by which values of one type are read.
 
     `of_json` takes what `json` has parsed, numbers with a fraction as `Number`, and `of_text` a text that stands for a
     value; both return what Arrow takes for the type, or raise `Refused`. `in_json` and `in_text` say in words what must
@@ -83,11 +83,11 @@ class Leaf:
 
 
 Leaves = Callable[[exp.DataType], Leaf | None]
-"""How values of a type of Spark are read, as `leaf_of` and `typed_leaf_of` say it."""
+"""A function that gives the leaf by which values of a type of Spark are read: `leaf_of` or `typed_leaf_of`."""
 
 
 def leaf_of(kind: exp.DataType) -> Leaf | None:
-    """How values of a type of Spark are read; None where it is none of a single value that a text can carry."""
+    """The leaf of a type of Spark; None where the type is not one of single values that a text can carry."""
     type_ = kind.this
     if type_ in _INTEGERS:
         return _whole(_INTEGERS[type_], kind.sql("spark").lower())

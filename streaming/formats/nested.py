@@ -98,7 +98,7 @@ def _fields(
 
 
 def _reader(kind: exp.DataType, path: str, leaves: Leaves) -> Read:
-    """How values of a type are read that are not null; `path` is that of undeclared fields in it."""
+    """The function that reads values of a type, other than null; `path` is that of undeclared fields in it."""
     leaf = leaves(kind)
     if leaf is not None:
         return _leaf(leaf)

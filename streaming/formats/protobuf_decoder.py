@@ -52,7 +52,7 @@ class ProtobufDecoder(Decoder):
         return messages_of(described(self.descriptor_set, self.message), None)
 
     def _writer(self, identity: int, indexes: tuple[int, ...], client: Any) -> Messages:
-        """How messages that a payload was written as are read."""
+        """The reader of messages of the type that a payload was written as."""
         answer = self._writers.get((identity, indexes), lambda: self._asked(identity, indexes, client))
         if isinstance(answer, str):
             raise Unreadable(answer)

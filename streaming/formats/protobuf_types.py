@@ -1,4 +1,4 @@
-"""What the types of a Protobuf message are in Spark, by its descriptor."""
+"""The types of a Protobuf message in Spark, by its descriptor."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def columns_of(message: Descriptor) -> tuple[sql.Column, ...]:
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Whether a field is a map, which is written as repeated entries."""
+    """True if a field is a map, which is written as repeated entries."""
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 

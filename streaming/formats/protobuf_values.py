@@ -122,7 +122,7 @@ class _Field:
 
 @dataclass(frozen=True)
 class Messages:
-    """How messages, in what the widened descriptor makes of them, are read by the declared one.
+    """The reader, by the declared descriptor, of messages that the widened one has parsed.
 
     `path` is that of unknown fields in them. `written` is the message as it was written, where a registry tells.
     """

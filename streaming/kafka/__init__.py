@@ -1,4 +1,4 @@
-"""What readers and writers of Kafka share: names, the options of its clients, and what those hear."""
+"""Parts that readers and writers of Kafka share: names, the options of its clients, and what those hear."""
 
 from streaming.kafka.heard import Heard
 from streaming.kafka.names import can_name_a_topic, check_servers

@@ -1,4 +1,4 @@
-"""What a client of Kafka says of its connections, which tells more than that nobody answered in time."""
+"""The word of a Kafka client on its connections, which tells more than that nobody answered in time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Heard:
     def __init__(self) -> None:
         self._text = ""
         self.advice = ""
-        """What to do about it, as the beginning of a sentence; empty where the word does not say."""
+        """The action to take, as the beginning of a sentence; empty where the word does not say."""
 
     def __call__(self, error: KafkaError) -> None:
         name = error.name()

@@ -1,4 +1,4 @@
-"""How brokers and topics are named in declarations."""
+"""The names of brokers and topics in declarations."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def check_servers(what: str, servers: str) -> None:
 
 
 def can_name_a_topic(name: str) -> bool:
-    """Whether brokers take the name."""
+    """True if brokers take the name for a topic."""
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")

@@ -42,7 +42,7 @@ _SHARED = (
 )
 _OF_THE_READER_ALONE = ("max.partition.fetch.bytes", "fetch.max.bytes", "fetch.min.bytes", "request.timeout.ms")
 READER = (*_SHARED, *_OF_THE_READER_ALONE, ISOLATION)
-"""What a source may be given."""
+"""The options that a source may be given."""
 WRITER = (
     *_SHARED,
     "batch.size",
@@ -54,7 +54,7 @@ WRITER = (
     "request.timeout.ms",
     "transaction.timeout.ms",
 )
-"""What a target may be given."""
+"""The options that a target may be given."""
 _CONTENT_OF = {
     "ssl.ca.location": "ssl.ca.pem",
     "ssl.certificate.location": "ssl.certificate.pem",
@@ -122,7 +122,7 @@ def _check_together(options: ClientOptions) -> None:
 
 
 def reads_committed(options: ClientOptions) -> bool:
-    """Whether rows of transactions that were aborted, or are open, are left out; they are unless declared otherwise."""
+    """True if rows of transactions that were aborted, or are open, are left out; they are unless declared otherwise."""
     return options.get(ISOLATION) != "read_uncommitted"
 
 

@@ -1,4 +1,4 @@
-"""What one commit of the event log says of its batch."""
+"""The description of a batch in its commit of the event log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streaming.sources import Memory
 from streaming.spark import guarded, holds
 
 _SHARES_BEFORE = (0.5, 0.05, 0.01)
-"""Of a batch, the share of rows that the source had before each of `Batch.source_times`.
+"""The shares of a batch's rows that the source had before each of `Batch.source_times`.
 
 Less the instant of the commit, these are the median, 95th and 99th percentile of latency: what came first waited
 longest.
@@ -29,7 +29,7 @@ _BESIDE = "_day"
 
 @dataclass(frozen=True)
 class Batch:
-    """What one commit of the log says of itself.
+    """One batch of the log, as its commit describes it.
 
     `number` is the log's own sequence; `query` and `query_batch` name the Spark batch it came from (null for a
     heartbeat and a repair); `state` is the clock when the batch was stamped, by the declaration `clock`, which may be
@@ -73,7 +73,7 @@ class Batch:
 
     @property
     def cause(self) -> Literal["source", "heartbeat", "repair"]:
-        """What made the batch: rows of the source, no row at all, or rejected rows that came back."""
+        """The cause of the batch: rows of the source, no row at all, or rejected rows that came back."""
         if self.query is not None:
             return "source"
         return "repair" if self.summary.rows else "heartbeat"
@@ -160,7 +160,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Pin:
-    """How far the log of a control stream was: its `newest` batch, -1 where it had none yet.
+    """The point that the log of a control stream had reached: its `newest` batch, -1 where it had none yet.
 
     `first` is what the first batch with a pin of that stream said, which holds for all batches before it as well.
     """
@@ -170,7 +170,7 @@ class Pin:
 
 
 NOTHING_PINNED: Mapping[str, int] = FrozenMapping({})
-"""What a stream pins that no operator needs control streams for."""
+"""The pins of a stream whose operators need no control streams."""
 
 
 def next_pins(before: Mapping[str, Pin], newest: Mapping[str, int]) -> dict[str, Pin]:
@@ -230,7 +230,7 @@ def optional_instants(micros: Sequence[float] | None) -> tuple[datetime, ...] | 
 
 @dataclass(frozen=True)
 class OperatorCounts:
-    """What the commit of a batch counts for one operator, as columns over stamped rows; both are null for other rows.
+    """The counts of one operator in the commit of a batch, as columns over stamped rows; both are null for other rows.
 
     `late`: how many late pairs a row makes; `unassigned`: whether it is in no window; `by`: the same text for
     declarations that count the same. A row for which the operator's expressions cannot be computed counts as neither:
@@ -243,7 +243,7 @@ class OperatorCounts:
 
 
 def summary_columns(stream: Stream, counts: Mapping[str, OperatorCounts]) -> list[Column]:
-    """What a commit says of its stamped rows, as aggregates.
+    """The aggregates of its stamped rows that a commit records.
 
     `rows`, `rejected`, `greatest`, `source_times` (see `SHARES_BEFORE`), `unknown`, and for each operator in `counts`
     `late_<operator>` and `unassigned_<operator>`.

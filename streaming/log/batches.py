@@ -77,7 +77,7 @@ def note_erased(lake: Lake, stream: Stream, erasure: str, by_batch: Mapping[int,
 
 
 def late_numbers(batch: Batch) -> dict[str, int]:
-    """What the log's table keeps of a batch: for each view that it brought late pairs, its number."""
+    """The numbers that the log's table keeps of a batch: its own, for each view that it brought late pairs."""
     return {_late_number(view): batch.number for view, pairs in (batch.late or {}).items() if pairs}
 
 
@@ -182,7 +182,7 @@ def archived(lake: Lake, stream: Stream) -> dict[int, dict[str, Any]]:
 
 
 def newest_archived(lake: Lake, stream: Stream) -> dict[str, Any] | None:
-    """What the commit of the newest archived batch said, or None where nothing was archived."""
+    """The content of the newest archived batch's commit, or None where nothing was archived."""
     table = delta.open_table(lake.batches(stream))
     number = None if table is None else table.transaction_version(_APP)
     if table is None or number is None:

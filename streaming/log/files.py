@@ -21,7 +21,7 @@ from streaming.tables import FileIndex, TimeRange, at_most, have_common, merged,
 
 _BATCH = "_batch"
 _MOST_FILES, _MOST_RANGES = 10_000, 32
-"""Of how many files it is remembered where their rows lie, and in how many ranges at most, so that it is bounded."""
+"""The most files whose ranges of rows are remembered, and the most ranges of each, so that memory is bounded."""
 _LARGE = 8 * 2**20
 """Bytes of a file of which it pays to look for the part that is needed."""
 
@@ -66,7 +66,7 @@ class LogFiles:
         return self._valid(self._read(spark, table, self._index.with_batches(after, through)), after, through)
 
     def has_rows(self, after: int, through: int) -> bool:
-        """Whether there may be valid rows of the batches in (after, through]; a heartbeat has none."""
+        """True if there may be valid rows of the batches in (after, through]; a heartbeat has none."""
         self._index.refresh()
         return bool(self._index.with_batches(after, through))
 
@@ -103,12 +103,12 @@ class LogFiles:
         return self._valid(reduce(DataFrame.unionAll, parts), after, through) if parts else None
 
     def rows_within(self, ranges: Sequence[TimeRange], through: int, width: timedelta, after: int = -1) -> int | None:
-        """How many rows are in the files that `within` reads; None where nobody knows."""
+        """The number of rows in the files that `within` reads; None where nobody knows."""
         self._index.refresh()
         return self._index.rows(self._near(ranges, through, width, after))
 
     def count_since(self, since: datetime, through: int, *, late: bool = True) -> int:
-        """How many valid rows of the batches up to `through` have event times from `since` on; starts no Spark.
+        """The number of valid rows of the batches up to `through` with event times from `since` on; starts no Spark.
 
         `late`: with those whose event time is before their stamp.
         """
@@ -150,7 +150,7 @@ class LogFiles:
         return [path for path in paths if have_common(ranges, self._ranges_of(path, width))]
 
     def _is_in(self, ranges: Sequence[TimeRange]) -> Column:
-        """Whether the event time is in one of the merged `ranges` or, where these are many, between close ones.
+        """True where the event time is in one of the merged `ranges` or, where these are many, between close ones.
 
         Literals, which cost a compilation at each step, are the only bounds by which Spark skips parts of a file.
         """

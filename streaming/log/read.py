@@ -102,5 +102,5 @@ def with_origin(taken: DataFrame) -> DataFrame:
 
 
 def place(origin: Column) -> Column:
-    """What an original and its repair have in common, for use with the batch of the original."""
+    """The part of `_origin` that a row and its repair have in common, for use with the batch of the original."""
     return origin.dropFields(REPAIRS)

@@ -38,13 +38,13 @@ def dropped_before(log: DeltaTable | None) -> date | None:
 
 
 def dropped_days(lake: Lake, streams: Iterable[Stream]) -> dict[str, date]:
-    """The same of the logs of `streams` as they are now, by stream; without those that have all their days."""
+    """The day before which each log has no valid row now, by stream; without `streams` that have all their days."""
     days = {stream.name: dropped_before(delta.open_table(lake.log(stream))) for stream in streams}
     return {name: day for name, day in days.items() if day is not None}
 
 
 def dropped_number(before: date) -> dict[str, int]:
-    """What the log's table keeps once the days `before` are dropped."""
+    """The number that the log's table keeps once the days `before` are dropped."""
     return {_DROPPED_BEFORE: (before - EPOCH.date()).days}
 
 

@@ -51,7 +51,7 @@ _BESIDE = "_raw"
 """A column that all parsed rows have, as `guarded` asks for."""
 """Characters of a value in a reason; the payload of the row has all of them."""
 _DEEPEST = 400
-"""How many levels a condition may be nested. Spark goes over it level by level, and no process survives it when its
+"""The most levels of nesting in a condition. Spark goes over it level by level, and no process survives it when its
 stack does not suffice."""
 
 _NAMES = """
@@ -290,7 +290,7 @@ def _is_broken(value: Column, type_: DataType) -> Column | None:
 
 
 _UNREADABLE = ((_is_beyond, "a time outside the years 1 to 9999"), (_is_broken, "a text that is no UTF-8"))
-"""What the log's readers cannot read, each in words."""
+"""The checks for values that the log's readers cannot read, each with its words."""
 
 
 def _somewhere(value: Column, type_: DataType, asked: _Asked) -> Column | None:
@@ -326,7 +326,7 @@ def _asks(type_: DataType, asked: _Asked) -> bool:
 
 
 def _known(time: Column) -> Column:
-    """Whether the instant may be an event time: it lies in the years 100 to 9899, UTC."""
+    """True where the instant may be an event time: it lies in the years 100 to 9899, UTC."""
     return (time >= literal(FIRST_EVENT_TIME)) & (time < literal(END_OF_EVENT_TIMES))
 
 
@@ -370,7 +370,7 @@ def _refused(
 
 
 def _why_not_asked(rule: ConditionRule, text: str) -> str | None:
-    """What is wrong with a condition, as far as can be told without Spark."""
+    """The reason against a condition, as far as it can be told without Spark."""
     try:
         check_condition("the condition", text, rule.of.types)
         tree = sqlglot.parse_one(text, dialect="spark")
@@ -389,7 +389,7 @@ def _why_not_asked(rule: ConditionRule, text: str) -> str | None:
 
 
 def _depth(tree: exp.Expr) -> int:
-    """How many levels the tree has."""
+    """The number of levels that the tree has."""
     depths: dict[int, int] = {}
     # Breadth first, so that a parent comes before what is in it.
     for node in tree.walk():

@@ -15,7 +15,7 @@ _NAMED = 5
 
 @dataclass
 class Checksum:
-    """How many records there are, and the sum of their BLAKE2b digests of 64 bits, modulo 2^64.
+    """The number of records, and the sum of their BLAKE2b digests of 64 bits, modulo 2^64.
 
     A sum, not an exclusive or, so that a record that is there twice does not vanish.
     """
@@ -38,7 +38,7 @@ class Checksum:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many records were compared, and how many differ of what is counted: one `unit` and several, in words.
+    """The number of records compared, and of the units that differ; `unit`: the words for one and for several.
 
     Some of those that differ are `named`.
     """

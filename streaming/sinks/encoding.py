@@ -164,7 +164,7 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _fits_csv(column: pa.ChunkedArray) -> bool:
-    """Whether Arrow writes the values of a column into CSV as they are."""
+    """True if Arrow writes the values of a column into CSV as they are."""
     type_ = column.type
     if pa.types.is_floating(type_):
         return bool(pc.all(pc.is_finite(column)).as_py() is not False)
@@ -181,7 +181,7 @@ def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _is_plain(type_: pa.DataType) -> bool:
-    """Whether JSON has all values of a type as they are."""
+    """True if JSON has all values of a type as they are."""
     is_types = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean)
     return pa.types.is_null(type_) or any(is_type(type_) for is_type in is_types)
 
@@ -293,7 +293,7 @@ def _has_map(type_: pa.DataType) -> bool:
 
 
 def _checker(type_: pa.DataType) -> Callable[[Any], bool]:
-    """Whether a value of a bare column that is not null has a map in it with a key twice."""
+    """The check that is true for a value of a bare column, not null, with a map in it that has a key twice."""
     types = pa.types
     if types.is_map(type_):
         key, of_key, of_item = key_writer(type_.key_type), _checker(type_.key_type), _checker(type_.item_type)

@@ -1,4 +1,4 @@
-"""What is in a file: rows as JSON lines, as CSV or as Parquet, and back."""
+"""Rows as the content of a file, and back: JSON lines, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FileFormat(ABC):
     """Rows as the content of files."""
 
     suffix: str
-    """How the names of such files end, unless somebody says otherwise."""
+    """The end of the names of such files, unless somebody says otherwise."""
 
     @abstractmethod
     def encode(self, rows: pa.Table, most_bytes: int) -> Iterator[bytes]:
@@ -26,7 +26,7 @@ class FileFormat(ABC):
 
     @abstractmethod
     def rows_in(self, content: bytes) -> int:
-        """How many rows a file holds."""
+        """The number of rows that a file holds."""
 
     @abstractmethod
     def records(self, content: bytes) -> Iterator[bytes]:

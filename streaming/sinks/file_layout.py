@@ -1,4 +1,4 @@
-"""How the rows of a batch lie in files: folders by their time, and names that follow from the batch alone."""
+"""The layout of a batch's rows in files: folders by their time, and names that follow from the batch alone."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class FileLayout:
         return f"{folder}/{name}".lstrip("/")
 
     def begin(self, delivery: str, generation: int | None = None) -> str:
-        """How all names of a delivery begin, or those of one generation."""
+        """The beginning of all names of a delivery, or of those of one generation."""
         return f"{self.prefix}{delivery}-" + ("" if generation is None else f"{generation}-")
 
     def folders(self, batch: NumberedBatch) -> Sequence[tuple[str, list[int]]]:

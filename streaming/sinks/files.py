@@ -53,7 +53,7 @@ class FileTarget(Target):
     @property
     @abstractmethod
     def file_format(self) -> FileFormat:
-        """What is in a file."""
+        """The format of the files."""
 
     @property
     def layout(self) -> FileLayout:

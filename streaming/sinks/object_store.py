@@ -149,7 +149,7 @@ class ObjectStore(Place):
 
 
 def _said(error: Exception) -> str:
-    """What the store says, without the request, which may hold parts of a credential."""
+    """The message of the store, without the request, which may hold parts of a credential."""
     text = str(error)
     match = _SAID.search(text)
     if match is not None:

@@ -76,7 +76,7 @@ class TableColumn:
 
     @property
     def digits_after_point(self) -> int | None:
-        """Of a `numeric` column with limits; None where it keeps every digit."""
+        """The number of digits after the point of a `numeric` column with limits; None where it keeps every digit."""
         if self.internal != "numeric" or self.limit < 0:
             return None
         # The lower eleven bits, signed (PostgreSQL: numeric.c, numeric_typmod_scale), above a header of four bytes.
@@ -102,7 +102,7 @@ def columns_of(cursor: Cursor[tuple[Any, ...]], table: sql.Composable) -> Mappin
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a value of an Arrow type becomes in a column, as SQL over the staged column, which has the same name."""
+    """The conversion of an Arrow type's values for a column, as SQL over the staged column, which has the same name."""
 
     field: pa.Field
     column: TableColumn
@@ -119,7 +119,7 @@ class Conversion:
 
     @property
     def is_array(self) -> bool:
-        """Whether a list goes into a column of an array type."""
+        """True if a list goes into a column of an array type."""
         is_list = pa.types.is_list(self.field.type) or pa.types.is_large_list(self.field.type)
         return is_list and self.column.category == _ARRAY
 
@@ -153,7 +153,7 @@ class Conversion:
 
     @property
     def is_exact(self) -> sql.Composed | None:
-        """Whether the column's value is the one that came; null for null, None where it cannot be another."""
+        """The condition that the column's value is that which came; null for null, None where it cannot be another."""
         text = self._exactness()
         if text is None:
             return None
@@ -168,7 +168,7 @@ class Conversion:
 
     @property
     def is_number(self) -> bool:
-        """Whether the values are numbers."""
+        """True if the values are numbers."""
         type_ = self.field.type
         return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
@@ -182,7 +182,7 @@ class Conversion:
         return self._is_float and self.column.internal == "money"
 
     def _is_time_of(self, internal: str) -> bool:
-        """Whether the values are times that a column of the type takes."""
+        """True if the values are times that a column of the type takes."""
         if self.source == "interval":
             return internal == "interval"
         return bool(pa.types.is_temporal(self.field.type)) and internal in (*_INSTANTS, "date", "time")
@@ -241,7 +241,7 @@ class Conversion:
         return " and ".join(conditions) or None
 
     def _holds_every_number(self) -> bool:
-        """Whether a number is refused by the column itself, or kept with every digit."""
+        """True if a number is either refused by the column itself or kept with every digit."""
         type_, column = self.field.type, self.column
         own = _INTERNAL.get(self.source, "numeric")
         if column.internal == "numeric":

@@ -170,7 +170,7 @@ def _text_there(each: Conversion) -> sql.Composed:
 
 
 def _expected_text(each: Conversion) -> sql.Composed:
-    """What is expected: as it is where it was made in Python, else through the types that it comes and goes as."""
+    """The expected text: as it is where it was made in Python, else through the types that it comes and goes as."""
     column = sql.Identifier(each.name)
     if _canonical(each.field.type, each) is not None:
         return sql.SQL("{}").format(column)

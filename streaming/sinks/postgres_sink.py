@@ -28,7 +28,7 @@ _SESSION = sql.SQL(
     "set lock_timeout = {}; set timezone = 'UTC'; set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; "
     "set extra_float_digits = 1; set bytea_output = 'hex'"
 )
-"""What values look like must not depend on how server, database or account are set up."""
+"""The settings of a session: the form of values must not depend on how server, database or account are set up."""
 _AWAY = ("08", "25", "28", "3D", "40", "53", "57", "58", "F0", "55P03", "55006", "XX001", "XX002", "HV00N")
 """Beginnings of the codes that are about the connection, the server or the transaction (PostgreSQL: Error Codes).
 
@@ -103,7 +103,7 @@ class PostgresSink(Sink):
         return [RefusedRow(position, refused[position]) for position in sorted(refused)]
 
     def values(self, column: str) -> set[str]:
-        """What the table holds in a column of text, but for nulls."""
+        """The values that the table holds in a column of text, but for nulls."""
         query = sql.SQL("select {0} from {1} where {0} is not null").format(sql.Identifier(column), self._table)
         with self._transaction() as cursor:
             return {row[0] for row in cursor.execute(query)}
@@ -274,7 +274,7 @@ class PostgresSink(Sink):
             return tried[0] | tried[1]
 
     def _can_write(self, cursor: Cursor, batch: NumberedBatch, written: Sequence[Conversion]) -> bool:
-        """Whether the statements themselves can be carried out, without any row."""
+        """True if the statements themselves can be carried out, without any row."""
         try:
             with cursor.connection.transaction(force_rollback=True):
                 self._write(cursor, batch.part(0, 0), written)
@@ -324,12 +324,12 @@ def _told(error: psycopg.Error | str) -> str:
 
 
 def is_of_server(error: psycopg.Error) -> bool:
-    """Whether the batch failed for what the server is or does, and not for its rows."""
+    """True if the batch failed for what the server is or does, and not for its rows."""
     return error.sqlstate is None or error.sqlstate.startswith(_AWAY)
 
 
 def is_of_statement(error: psycopg.Error) -> bool:
-    """Whether a statement within a function of the server's, such as a trigger's, cannot be carried out at all.
+    """True if a statement within a function of the server's, such as a trigger's, cannot be carried out at all.
 
     What a function raises itself is about the row that it was called for.
     """
@@ -338,13 +338,13 @@ def is_of_statement(error: psycopg.Error) -> bool:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """What the server says, in one sentence."""
+    """The message of the server, in one sentence."""
     text = str(error.diag.message_primary or error).strip()
     return (text.splitlines() or [type(error).__name__])[0].rstrip(".") + "."
 
 
 def _advice(error: psycopg.Error) -> str:
-    """What to do next."""
+    """Advice on what to do next."""
     match error:
         case errors.InsufficientPrivilege():
             return "Grant the right; the batch is sent again by itself."

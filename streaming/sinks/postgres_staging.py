@@ -16,7 +16,7 @@ from streaming.sinks.sink import CHANGE, REASON, REVISION, NumberedBatch
 
 _TEXT = pa.large_string()
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
-"""What has a meaning in COPY's text format, the first one first (PostgreSQL: COPY, File Formats, Text Format)."""
+"""The signs with a meaning in COPY's text format, the first one first (PostgreSQL: COPY, File Formats, Text Format)."""
 
 
 def stage(

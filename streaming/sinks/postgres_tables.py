@@ -82,7 +82,7 @@ def table_columns(
     *,
     may_create: bool = False,
 ) -> Sequence[Conversion]:
-    """What becomes of each column in the table, which nobody can alter from here on until the transaction ends.
+    """The conversion of each column for the table, which nobody can alter from here on until the transaction ends.
 
     Raises:
         SinkError: as `prepare`.
@@ -116,13 +116,13 @@ def table_columns(
 
 
 def is_there(cursor: Cursor[tuple[object, ...]], table: sql.Composable) -> bool:
-    """Whether there is a table of that name where the connection looks for it."""
+    """True if there is a table of that name where the connection looks for it."""
     row = cursor.execute("select to_regclass(%s)", (table.as_string(cursor),)).fetchone()
     return row is not None and row[0] is not None
 
 
 def takes_null_keys(cursor: Cursor[tuple[object, ...]], table: sql.Composable, key: Sequence[str]) -> bool:
-    """Whether a unique index on the key takes two nulls for the same value."""
+    """True if a unique index on the key takes two nulls for the same value."""
     row = cursor.execute(
         # Through JSON, as servers before version 15 have no such column.
         "select bool_or(coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false)) from pg_index i "

@@ -15,7 +15,7 @@ from streaming.sinks.sink import Delivered, NumberedBatch
 
 
 def names_begin_with(delivered: Delivered) -> str:
-    """How the names of all prepared transactions of a delivery begin."""
+    """The beginning of the names of all prepared transactions of a delivery."""
     of = hashlib.sha256(f"{delivered.name} {delivered.identity}".encode()).hexdigest()[:16]
     return f"tidemark:{of}:"
 

@@ -142,22 +142,22 @@ class Rest(Target):
 
 @dataclass(frozen=True)
 class Answers:
-    """What answers mean: statuses that refuse rows, those besides 2xx that take them, and how items are told apart."""
+    """The meaning of answers: statuses that refuse rows or, besides 2xx, take them, and how items are told apart."""
 
     refused: tuple[int, ...] = _REFUSED
     done: tuple[int, ...] = ()
     item_errors: _ItemErrors | None = None
 
     def is_done(self, status: int) -> bool:
-        """Whether the rows are there, but for those that `refused_items` names."""
+        """True if the rows are there, but for those that `refused_items` names."""
         return status in self.done or (200 <= status < 300 and status not in self.refused)
 
     def is_refused(self, status: int) -> bool:
-        """Whether a row, or one of several, is refused."""
+        """True if a row, or one of several, is refused."""
         return status in self.refused
 
     def is_about_rows_alone(self, status: int) -> bool:
-        """Whether nothing else than rows can have led to it."""
+        """True if nothing but rows can have led to the status."""
         return status in _ABOUT_ROWS_ALONE
 
     def refused_items(self, address: str, status: int, body: str, rows: Sequence[bytes]) -> dict[int, str]:
@@ -247,7 +247,7 @@ class _RestSink(Sink):
         yield from self._send(key, bodies, first + half, rows - half)
 
     def _refuses_everything(self, key: str, status: int) -> bool:
-        """Whether a batch without any row is answered in the same way, so that rows are not to blame."""
+        """True if a batch without any row is answered in the same way, so that rows are not to blame."""
         if self._answers.is_about_rows_alone(status):
             return False
         return self._post(f"{key}/none", b"[]").status_code == status

@@ -14,7 +14,7 @@ from streaming.sinks.comparison import Comparison
 from streaming.sinks.encoding import has_broken_text, has_repeated_keys, json_texts
 
 Guarantee = Literal["exactly once", "at least once"]
-"""What a target promises when a batch is delivered again: `exactly once` where it is transactional or idempotent."""
+"""The promise of a target for a batch that is delivered again: `exactly once` if it is transactional or idempotent."""
 
 REVISION, TIME, CHANGE, REASON = "_revision", "_time", "_change", "_reason"
 FAILURE = "_failure"
@@ -111,7 +111,7 @@ PutAside = Callable[[Sequence[RefusedRow]], None]
 
 @dataclass(frozen=True)
 class Delivered:
-    """What a sink must know of the delivery that it belongs to.
+    """The delivery that a sink belongs to, as far as the sink must know it.
 
     `name` is that of the delivery in the lake, and `identity` tells it from one of the same name in another. Of `key`
     the target keeps one row each; where it is empty, every row. `changes`: batches hold upserts and deletes.
@@ -151,7 +151,7 @@ class Sink(ABC):
         """
 
     def count(self) -> int | None:
-        """How many rows the target holds of this delivery, for an audit; None where it cannot tell."""
+        """The number of rows of this delivery that the target holds, for an audit; None where it cannot tell."""
         return None
 
     def compare(self, generation: int, expected: Iterable[pa.Table]) -> Comparison | None:
@@ -175,19 +175,19 @@ class Target(ABC):
     """The declaration of a target: a frozen value, without secrets. To add one, see `streaming/README.md`."""
 
     kind: ClassVar[str]
-    """What Dagster shows an icon for, such as `postgres`."""
+    """The name that Dagster shows an icon for, such as `postgres`."""
     guarantee: ClassVar[Guarantee]
     keeps_keys: ClassVar[bool] = False
-    """Whether it can keep one row per key, and delete it."""
+    """True if the target can keep one row per key, and delete it."""
     keeps_history: ClassVar[bool] = False
-    """Whether all rows of a key stay there, of which a reader keeps the last; they are counted by reading them all."""
+    """True if all rows of a key stay there, of which a reader keeps the last; they are counted by reading them all."""
     takes_changes: ClassVar[bool] = True
-    """Whether rows of what is current can go there, each with its revision, as upsert or delete."""
+    """True if rows of what is current can go there, each with its revision, as upsert or delete."""
 
     batch: int = 10_000
     """The most rows of a batch, unless the delivery says otherwise."""
     flush: str | None = None
-    """How long rows wait for a batch to be full, as an interval; None: not at all."""
+    """The time that rows wait for a batch to be full, as an interval; None: not at all."""
 
     key: tuple[str, ...] = ()
     """The columns of which the target keeps one row each; none where it keeps every row."""

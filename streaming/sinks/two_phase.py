@@ -86,7 +86,7 @@ class TwoPhase(Target):
 
 
 def _transaction_name(delivered: Delivered, batch: NumberedBatch) -> str:
-    """What an attempt at a batch is prepared as, but for the place of the database: no other attempt has that name."""
+    """The name under which an attempt at a batch is prepared, without the place of the database; no other has it."""
     return f"{names_begin_with(delivered)}{batch.generation}:{batch.number}:{secrets.token_hex(4)}"
 
 

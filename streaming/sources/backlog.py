@@ -1,4 +1,4 @@
-"""What a source holds that no batch has taken yet, as a value."""
+"""The backlog of a source, which no batch has taken yet, as a value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class SourceBacklog:
-    """What a source holds that no batch has taken yet: so many `items`, counted in `unit`, of `size` bytes.
+    """The backlog of a source, which no batch has taken yet: so many `items`, counted in `unit`, of `size` bytes.
 
     `size` is None where the source does not tell. `warning` is a sentence on what the source holds and no batch will
     ever take, with what to do about it; empty where there is no such thing. `partitions`: the items of each source

@@ -1,4 +1,4 @@
-"""How much a landed file may ask of whoever reads it: the length of its lines, and what it unpacks to."""
+"""The bounds on what a landed file may ask of whoever reads it: the length of its lines, and what it unpacks to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FRAME_HEAD = 8
 
 @dataclass(frozen=True)
 class FileBounds:
-    """What is too much, in bytes; the names are those of `Files`."""
+    """The bounds beyond which a file is too much, in bytes; the names are those of `Files`."""
 
     longest_line: int
     largest_unpacked: int
@@ -35,7 +35,7 @@ class FileBounds:
         return _packed(name) is not None or size > self.longest_line
 
     def exceeded(self, files: fs.FileSystem, name: str) -> str | None:
-        """What of a file is too much, in words; None where nothing is. It takes a megabyte of memory at most.
+        """The bound that a file exceeds, in words; None for none. The check takes a megabyte of memory at most.
 
         A packed file is unpacked once, until it is clear. Of a plain one only the ends of lines are looked for, a
         `longest_line` apart.
@@ -91,7 +91,7 @@ class FileBounds:
 
 
 def _packed(name: str) -> str | None:
-    """How a file of this name is packed, by the end of the name that Hadoop goes by; None where it is not."""
+    """The end of the name by which Hadoop takes a file as packed; None where it is not packed."""
     return next((end for end in (*_ARROW, _DEFLATE, *_FRAMED) if name.endswith(end)), None)
 
 

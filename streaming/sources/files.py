@@ -132,7 +132,7 @@ class Files(Source):
 
     @property
     def partitioned(self) -> bool:
-        """Whether `partition` is declared."""
+        """True if `partition` is declared."""
         return self.partition is not None
 
     @property
@@ -220,7 +220,7 @@ class Files(Source):
         return without_copies(spark, reading, self.location(reading.lake), paths, rows, own_path)
 
     def partition_of(self, origin: Column) -> Column:
-        """What the group of `partition` matches in the file's path."""
+        """The text that the group of `partition` matches in the file's path."""
         if self.partition is None:
             return F.lit("")
         return F.coalesce(F.regexp_extract(_decoded(origin["path"]), self.partition, 1), F.lit(""))
@@ -307,7 +307,7 @@ def _check_pattern(pattern: str) -> None:
 def _compare_files(
     spark: SparkSession, landing: str, origins: DataFrame, names: Sequence[str], is_copy: Callable[[str], bool]
 ) -> SourceComparison:
-    """How the files of `landing` differ from what `origins` (column `_origin`) say of them, ordered by path.
+    """The differences of the files of `landing` from what `origins` (column `_origin`) say of them, ordered by path.
 
     A file that is gone is no change: it may be removed once it is in the log. Neither is an empty one, one whose name
     is none of `names`, or one whose path the log does not have, but the bytes of which it has (`is_copy`).
@@ -334,7 +334,7 @@ def _changed_text(file: FileInfo, ingested: FileInfo) -> str:
 
 
 def _ingested(origins: DataFrame) -> dict[str, list[FileInfo]]:
-    """What the log says of each file; more than one entry only where a new log was begun over the same files."""
+    """The entries of the log for each file; more than one only where a new log was begun over the same files."""
     rows = (
         origins.where(F.col("_origin").isNotNull())
         .select(F.col("_origin.path"), F.col("_origin.size"), F.unix_millis("_origin.modified").alias("modified"))

@@ -37,7 +37,10 @@ class FilesBacklog:
 
 
 def _same_instant(listed: int, taken: int) -> bool:
-    """Of modification times in milliseconds: Arrow knows those of some storages in whole seconds, Spark does not."""
+    """True if two modification times, in milliseconds, are the same instant.
+
+    Arrow knows those of some storages in whole seconds, Spark does not.
+    """
     return listed in (taken, taken // 1000 * 1000)
 
 

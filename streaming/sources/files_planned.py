@@ -19,7 +19,7 @@ _PUT_ASIDE = (
 def sizes_of_planned(
     spark: SparkSession, checkpoint: str, query_batch: int, landing: str, bounds: FileBounds
 ) -> list[int]:
-    """How many bytes each file of a batch has.
+    """The sizes of the files of a batch, in bytes.
 
     Raises:
         SourceError: one is gone, cannot be read, or exceeds the `bounds`.

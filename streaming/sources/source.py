@@ -16,7 +16,7 @@ from streaming.sources.backlog import SourceBacklog
 from streaming.spark import JarGroup
 
 Memory = Mapping[str, Any]
-"""What a source remembers of what it has given, as JSON values; it is kept in the commit of each batch."""
+"""The memory of a source of what it has given, as JSON values; it is kept in the commit of each batch."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SourceChange:
 
 @dataclass(frozen=True)
 class SourceComparison:
-    """How a source compares with the log: `ingested` things, counted in `unit`, were looked for in it."""
+    """The comparison of a source with the log: `ingested` things, counted in `unit`, were looked for in it."""
 
     ingested: int
     unit: str
@@ -42,7 +42,7 @@ class SourceComparison:
 
     @property
     def changed(self) -> list[SourceChange]:
-        """What was changed after it was ingested."""
+        """The changes of what had been ingested."""
         return [change for change in self.changes if change.kind == "changed"]
 
 
@@ -94,13 +94,13 @@ class Source(ABC):
     """
 
     knows_its_rows: ClassVar[bool] = False
-    """Whether it knows a row that the log holds wherever it begins to read, so that a checkpoint may be given up."""
+    """True if it knows a row that the log holds wherever it begins to read, so that a checkpoint may be given up."""
 
     can_remake_checkpoint: ClassVar[bool] = False
-    """Whether the rows of the log tell all that its checkpoint does, so that a lost one can be made again."""
+    """True if the rows of the log tell all that its checkpoint does, so that a lost one can be made again."""
 
     counts_rows: ClassVar[bool] = False
-    """Whether `compare` counts rows, so that it can tell nothing once the log has dropped some."""
+    """True if `compare` counts rows, so that it can tell nothing once the log has dropped some."""
 
     @property
     @abstractmethod
@@ -109,7 +109,7 @@ class Source(ABC):
 
     @property
     def jars(self) -> tuple[JarGroup, ...]:
-        """What Spark needs to read it, besides what every session has."""
+        """The jars that Spark needs to read it, besides those that every session has."""
         return ()
 
     @property
@@ -120,7 +120,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def partitioned(self) -> bool:
-        """Whether its rows come from partitions whose event times move apart (see `partition_of`)."""
+        """True if its rows come from partitions whose event times move apart (see `partition_of`)."""
 
     @abstractmethod
     def location(self, lake: Lake) -> str:
@@ -134,11 +134,11 @@ class Source(ABC):
         return given
 
     def may_begin_anew(self, memory: Memory) -> bool:
-        """Whether a query without a checkpoint would neither lose nor repeat a row."""
+        """True if a query without a checkpoint would neither lose nor repeat a row."""
         return self.knows_its_rows
 
     def after_end(self, memory: Memory) -> Memory | None:
-        """What it remembers once the query that reads it now has come to an end of its own, and another one follows.
+        """The memory once the query that reads the source now has come to an end of its own, and another one follows.
 
         None where one query goes on and on.
         """
@@ -182,7 +182,7 @@ class Source(ABC):
         """The source partition of each row, by its `_origin`; never null, the same for all where there is but one."""
 
     def is_typed(self, origin: Column) -> Column:
-        """Whether Spark has written the payload of each row, by its `_origin`, as JSON of typed columns.
+        """True where Spark has written the payload of a row, by its `_origin`, as JSON of typed columns.
 
         Then, and only then, a value that JSON cannot have is taken from the text that Spark writes for it.
         """
@@ -198,11 +198,11 @@ class Source(ABC):
 
     @abstractmethod
     def describe_batch(self, checkpoint: str, query_batch: int) -> str:
-        """What a batch of the query holds, for a person to read; needs no session."""
+        """A description of what a batch of the query holds, for a person to read; needs no session."""
 
     @abstractmethod
     def explain(self, spark: SparkSession, reading: Reading, text: str) -> SourceError | None:
-        """What Spark's `text` on a query that failed means for the source; None where the source is not the cause."""
+        """The error of the source behind Spark's `text` on a failed query; None where the source is not the cause."""
 
     @abstractmethod
     def backlog(self, lake: Lake, checkpoint: str) -> Callable[[Memory], SourceBacklog]:
@@ -216,7 +216,7 @@ class Source(ABC):
 
     @abstractmethod
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
-        """What differs between the source as it is now and the rows ingested so far, `origins`, a column `_origin`.
+        """The differences between the source as it is now and the rows ingested so far, `origins`, a column `_origin`.
 
         What was removed after it was ingested is no difference.
         """
@@ -245,4 +245,4 @@ class Source(ABC):
     @property
     @abstractmethod
     def larger_batches(self) -> str:
-        """What makes its batches larger, as the middle of a sentence of advice."""
+        """The way to make its batches larger, as the middle of a sentence of advice."""

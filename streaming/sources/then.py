@@ -81,7 +81,7 @@ class Then(Source):
 
     @property
     def larger_batches(self) -> str:
-        """What makes those of either larger."""
+        """The ways to make batches of either source larger."""
         return f"{self.history.larger_batches} (history), {self.live.larger_batches} (live)"
 
     def location(self, lake: Lake) -> str:
@@ -121,7 +121,7 @@ class Then(Source):
         self._sources[name].check_there(spark, _within(reading, name))
 
     def read(self, spark: SparkSession, reading: Reading) -> DataFrame:
-        """What the source gives that is read now; while that is the history, the other one must be there as well.
+        """The rows of the source that is read now; while that is the history, the other one must be there as well.
 
         Raises:
             SourceError: one that is needed is missing, which hours of history should not go before.
@@ -188,7 +188,7 @@ class Then(Source):
         return _ThenBacklog(self.history, self.live, lake, checkpoint).count
 
     def compare(self, spark: SparkSession, lake: Lake, origins: DataFrame) -> SourceComparison:
-        """What differs in either; a history that is not there any more is no difference."""
+        """The differences in either source; a history that is not there any more is no difference."""
         compared = []
         for name, source in self._sources.items():
             if name == _HISTORY and not _is_there(spark, lake, source):
@@ -201,7 +201,7 @@ class Then(Source):
         )
 
     def recorded(self, checkpoint: str, lake: Lake) -> str | None:
-        """What the checkpoints of either tell of."""
+        """The place that a checkpoint of either source tells of."""
         places = (source.recorded(f"{checkpoint}/{name}", lake) for name, source in self._sources.items())
         return next((place for place in places if place is not None), None)
 
@@ -217,7 +217,7 @@ class Then(Source):
 
 
 def _within(reading: Reading, name: str) -> Reading:
-    """What one of the two is told: its own part of everything."""
+    """The reading that one of the two sources is given: its own part of everything."""
 
     def origins() -> DataFrame | None:
         rows = reading.origins()
@@ -249,7 +249,7 @@ def _part_read(memory: Memory) -> str:
 
 
 def _has_checkpoint(checkpoint: str, name: str) -> bool:
-    """Whether there is a checkpoint of one of the two below that of the stream."""
+    """True if there is a checkpoint of one of the two sources below that of the stream."""
     return any(True for _ in storage.walked(f"{checkpoint}/{name}", lambda name: not name.startswith(".")))
 
 
@@ -263,7 +263,7 @@ class _ThenBacklog:
         self._checkpoint = checkpoint
 
     def count(self, memory: Memory) -> SourceBacklog:
-        """What waits now; a warning names what came into the history after its end.
+        """The backlog now; a warning names what came into the history after its end.
 
         Raises:
             SourceError: the source that is read now does not answer.

@@ -34,7 +34,7 @@ class AuditedTopics:
         self._topics: set[str] = set() if layout.topic is None else {layout.topic}
 
     def compare(self, generation: int, expected: Iterable[pa.Table]) -> Comparison | None:
-        """What is current by its keys, everything else by its records; None where the topics cannot tell."""
+        """A comparison by keys of what is current, by records of everything else; None where the topics cannot tell."""
         if self._delivered.changes:
             return self._compare_newest(expected)
         # Records do not say of which generation they are.

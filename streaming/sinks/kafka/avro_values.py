@@ -23,9 +23,9 @@ Writer = Callable[[Any], Any]
 
 _INT, _LONG = 2**31, 2**63
 _EXACT = Context(prec=200)
-"""Of more digits than any decimal here has."""
+"""A context with more digits than any decimal here has."""
 _MICROS = {"millis": (1, 1_000), "micros": (1, 1), "nanos": (1_000, 1)}
-"""What a number of microseconds is multiplied with and divided by."""
+"""The factor and the divisor that turn microseconds into each unit."""
 
 
 def record_writer(rows: pa.Schema, schema: Schema) -> Writer:
@@ -68,7 +68,7 @@ def _union(type_: pa.DataType, schemas: Sequence[Schema], named: Mapping[str, Sc
 
 
 def _branch(schema: Schema) -> str:
-    """What fastavro calls a member of a union."""
+    """The name that fastavro has for a member of a union."""
     if isinstance(schema, str):
         return schema
     return str(schema.get("name", schema["type"]))
@@ -197,7 +197,7 @@ def _float(kind: str, path: str) -> Writer:
 
 
 def _same(number: float, value: float | Decimal) -> bool:
-    """Whether a decimal is the shortest text of a float, which is what it is read back as."""
+    """True if a decimal is the shortest text of a float, which is what it is read back as."""
     return isinstance(value, Decimal) and math.isfinite(number) and Decimal(repr(number)) == value
 
 

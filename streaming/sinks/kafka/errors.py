@@ -1,4 +1,4 @@
-"""What errors of Kafka's client mean: a row is refused, another process delivers, or the target is away."""
+"""The meaning of errors of Kafka's client: a row is refused, another process delivers, or the target is away."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NO_RIGHT = (
 
 
 def is_of_a_row(error: KafkaError) -> bool:
-    """Whether the record itself is refused, and will be whenever it is sent."""
+    """True if the record itself is refused, and will be whenever it is sent."""
     return error.code() in _OF_A_ROW
 
 
 def is_of_neighbours(error: KafkaError) -> bool:
-    """Whether a record was only sent together with one that was refused."""
+    """True if a record was only sent together with one that was refused."""
     return error.code() in _OF_ITS_NEIGHBOURS
 
 
@@ -60,6 +60,6 @@ def translated(error: KafkaError, address: str, heard: Heard | None = None) -> S
 
 
 def cause_of(error: KafkaException) -> KafkaError:
-    """What the exception is about."""
+    """The error that the exception is about."""
     cause: KafkaError = error.args[0]
     return cause

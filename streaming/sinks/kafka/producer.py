@@ -45,7 +45,7 @@ class RecordProducer:
         self._producer = self._started()
 
     def partitions(self, topic: str) -> int:
-        """How many partitions the topic has now; 0 where there is none of that name."""
+        """The number of partitions that the topic has now; 0 where there is none of that name."""
         with self._translated(), _telling(self._producer):
             metadata = self._producer.list_topics(topic, timeout=_ANSWERS_WITHIN).topics[topic]
             missing = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -170,7 +170,7 @@ class RecordProducer:
 
 @contextmanager
 def _telling(producer: Producer) -> Iterator[None]:
-    """What it has heard of its connections a producer tells only when it is polled."""
+    """A context that ends with a poll of the producer: only then does it tell what it has heard of its connections."""
     try:
         yield
     finally:

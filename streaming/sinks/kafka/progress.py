@@ -1,4 +1,4 @@
-"""How far a delivery is, in a compacted topic: records of the same transactions that its rows are in."""
+"""The progress of a delivery, in a compacted topic: records of the same transactions that its rows are in."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ProgressTopic:
             raise translated(cause_of(error), f"topic {self.name!r} of {self._address}") from error
 
     def record(self, batch: NumberedBatch) -> Record:
-        """What says that the batch is there; at the position behind its rows."""
+        """The record that says that the batch is there; at the position behind its rows."""
         key = {"delivery": batch.delivery, "generation": batch.generation}
         value = {**key, "batch": batch.number, "identity": self._delivered.identity}
         rows = batch.rows.num_rows

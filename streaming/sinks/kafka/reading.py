@@ -1,4 +1,4 @@
-"""What is in a topic, for an audit: the records that a reader of committed rows sees, up to where it ends now."""
+"""The content of a topic, for an audit: the records that a reader of committed rows sees, up to where it ends now."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class TopicReader:
             raise translated(cause_of(error), address) from error
 
     def keeps_every_record(self, topic: str) -> bool:
-        """Whether nothing was removed from the topic so far, neither by its retention nor by compaction."""
+        """True if nothing was removed from the topic so far, neither by its retention nor by compaction."""
         try:
             return self._is_not_compacted(topic) and not any(self._offsets(topic, OffsetSpec.earliest()).values())
         except KafkaException as error:
             raise translated(cause_of(error), f"topic {topic!r} of {self._address}") from error
 
     def keeps_every_key(self, topic: str) -> bool:
-        """Whether at most compaction has removed something, which leaves the newest record of each key."""
+        """True if at most compaction has removed something, which leaves the newest record of each key."""
         try:
             return not any(self._offsets(topic, OffsetSpec.earliest()).values())
         except KafkaException as error:

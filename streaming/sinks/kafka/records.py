@@ -46,7 +46,7 @@ class Layout:
 
 
 class Record(NamedTuple):
-    """What is sent for one row of a batch; `at` is in milliseconds since 1970."""
+    """The record that is sent for one row of a batch; `at` is in milliseconds since 1970."""
 
     position: int
     topic: str

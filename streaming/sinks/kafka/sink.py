@@ -27,7 +27,7 @@ class _Connected:
     producer: RecordProducer
     newest: dict[int, int]
     partitions: dict[str, int]
-    """How many each topic has that was asked for so far."""
+    """The number of partitions of each topic that was asked for so far."""
 
 
 class KafkaSink(Sink):

@@ -16,7 +16,7 @@ from streaming.base import SourceError, from_micros, to_micros, utc_now
 from streaming.sources.offsets import OffsetReader, Offsets
 
 Row = Mapping[str, Any] | str | bytes | None
-"""What a generator makes: a mapping becomes JSON, text and bytes are payloads as they are, None is a null one."""
+"""A row that a generator makes: a mapping becomes JSON, text and bytes are payloads as they are, None is a null one."""
 
 BEGAN = "began"
 """The part of an offset that tells when the first row was due, in microseconds; the others are tasks by number."""
@@ -96,11 +96,11 @@ class GeneratorReader(OffsetReader):
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _offsets(self, begins: Offsets) -> dict[str, int]:
-        """Of each task the next row; one that is new begins with its first."""
+        """The next row of each task; one that is new begins with its first."""
         return {str(task): begins.get(str(task), 0) for task in range(self._tasks)}
 
     def _due(self, offset: int, began: int, now: int) -> int:
-        """How many rows of a task there are by now; the first one is due at once."""
+        """The number of rows of a task that are due by now, the first one at once."""
         if self._rate is None:
             due = offset + max(1, self._rows_per_batch // self._tasks) if self._rows is None else self._rows
         else:

@@ -121,7 +121,7 @@ class Generator(OffsetSource):
 
 
 def _compare_offsets(origins: DataFrame) -> SourceComparison:
-    """Whether `origins` (column `_origin`) have each row of each task once, from the first on."""
+    """The tasks of which `origins` (column `_origin`) do not have each row once, from the first on."""
     origin = F.col("_origin")
     own = origins.where(origin.isNotNull())
     if "repairs" in origins.select("_origin.*").columns:

@@ -1,4 +1,4 @@
-"""What is asked of brokers besides rows: topics with their ids and partitions, offsets, and what a group committed."""
+"""The requests to brokers besides rows: topics with their ids and partitions, offsets, and what a group committed."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class KafkaClient:
         return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
-        """What a consumer group has committed of each partition; None where it has nothing."""
+        """The offset that a consumer group has committed of each partition; None where it has none."""
         asked = [TopicPartition(*partition) for partition in partitions]
         if not asked:
             return {}

@@ -1,4 +1,4 @@
-"""What the source remembers of what it has given: which topics, and which offsets of them are in the log."""
+"""The memory of the Kafka source: the topics that it has given, and the offsets of them that are in the log."""
 
 from __future__ import annotations
 

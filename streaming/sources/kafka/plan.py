@@ -1,4 +1,4 @@
-"""What a batch is to take, as its query has planned it, and whether that is still what it was."""
+"""The plan of a batch, as its query has made it, and the checks that what it takes is still what it was."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def check_held(memory: KafkaMemory, checkpoint: str, query_batch: int) -> None:
 def lost_ranges(
     plan: Plan, earliest: Mapping[Partition, int], held: Mapping[Partition, Ranges]
 ) -> dict[Partition, Ranges]:
-    """What the brokers removed before the batch could take it, but for what the log has of it."""
+    """The offsets that the brokers removed before the batch could take them, but for those that the log has."""
     removed = {
         partition: without((first, min(earliest.get(partition, first), end)), held.get(partition, ()))
         for partition, (first, end) in plan.items()

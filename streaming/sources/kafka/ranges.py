@@ -12,7 +12,7 @@ Ranges = tuple[Range, ...]
 
 
 def joined(ranges: Iterable[Range]) -> Ranges:
-    """The same offsets in as few ranges as there can be."""
+    """The offsets of `ranges` in as few ranges as there can be."""
     result: list[Range] = []
     for first, end in sorted(ranges):
         if result and first <= result[-1][1]:
@@ -23,13 +23,13 @@ def joined(ranges: Iterable[Range]) -> Ranges:
 
 
 def within(ranges: Ranges, bounds: Range) -> Ranges:
-    """What of the ranges lies in `bounds`."""
+    """The parts of `ranges` that lie in `bounds`."""
     cut = ((max(first, bounds[0]), min(end, bounds[1])) for first, end in ranges)
     return tuple((first, end) for first, end in cut if first < end)
 
 
 def without(bounds: Range, ranges: Ranges) -> Ranges:
-    """What of `bounds` lies in none of the ranges."""
+    """The parts of `bounds` that lie in none of the ranges."""
     result, place = [], bounds[0]
     for first, end in within(ranges, bounds):
         result.append((place, first))
@@ -43,7 +43,7 @@ def beyond(place: int, ranges: Ranges) -> int:
 
 
 def size(ranges: Ranges) -> int:
-    """How many offsets they have."""
+    """The number of offsets in the ranges."""
     return sum(end - first for first, end in ranges)
 
 

@@ -214,7 +214,7 @@ class Kafka(Source):
         return described(planned_ranges(checkpoint, query_batch))
 
     def explain(self, spark: SparkSession, reading: Reading, text: str) -> SourceError | None:
-        """What is wrong with brokers or topics now, where something is; Spark's own words name no way out."""
+        """The error of brokers or topics as they are now, where there is one; Spark's own words name no way out."""
         try:
             topics = self.topics_there()
             self._check_topics_of(reading, topics)
@@ -301,7 +301,7 @@ class _KafkaBacklog:
 
 
 def _compare_topics(topics: Mapping[str, Topic], client: KafkaClient, origins: DataFrame) -> SourceComparison:
-    """How topics differ from what `origins` (column `_origin`) say of them, ordered by partition.
+    """The differences between topics and what `origins` (column `_origin`) say of them, ordered by partition.
 
     A row that its retention has removed since is no change, and neither is a topic that is gone.
     """

@@ -18,5 +18,5 @@ class Topic:
 
 
 def name_of(partition: Partition) -> str:
-    """What a partition is called everywhere: `orders-0`."""
+    """The name of a partition everywhere: `orders-0`."""
     return f"{partition[0]}-{partition[1]}"

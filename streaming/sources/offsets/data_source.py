@@ -49,7 +49,7 @@ class OffsetDataSource(DataSource):
         return self._reader.schema
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """What plans and reads for one query."""
+        """The reader that plans and reads for one query."""
         return _StreamReader(self._reader, self._first)
 
 

@@ -1,4 +1,4 @@
-"""What a source in Python owes Spark: how far there is something, and the rows between two such places."""
+"""The contract of a source in Python with Spark: how far there is something, and the rows between two such places."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OffsetReader(ABC):
     @property
     @abstractmethod
     def rows_per_batch(self) -> int:
-        """How many rows a batch takes at most, as far as the source can be cut."""
+        """The most rows that a batch takes, as far as the source can be cut."""
 
     @abstractmethod
     def first(self) -> Offsets:
@@ -48,7 +48,7 @@ class OffsetReader(ABC):
 
     @abstractmethod
     def pieces(self, begins: Offsets, ends: Offsets) -> Sequence[Any]:
-        """What Spark's tasks read, each a picklable value; together exactly the rows between the two places.
+        """The pieces that Spark's tasks read, each a picklable value; together exactly the rows between the two places.
 
         Raises:
             SourceError: some of it is not there any more.

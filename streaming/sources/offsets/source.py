@@ -39,7 +39,7 @@ class OffsetSource(Source):
 
     @abstractmethod
     def reader(self, lake: Lake, memory: Memory) -> OffsetReader:
-        """What plans and reads; `memory` is what the source remembers by now.
+        """The reader that plans and reads batches; `memory` is what the source remembers by now.
 
         Raises:
             SourceError: the source is gone, or is another one than it was.
@@ -50,16 +50,16 @@ class OffsetSource(Source):
         return F.col("_raw")
 
     def remembered(self, lake: Lake) -> Memory:
-        """What to remember with the offsets, such as an identity by which a source that was replaced is recognised."""
+        """The memory beside the offsets, such as an identity by which a source that was replaced is recognised."""
         return {}
 
     @abstractmethod
     def words(self, begins: Offsets, ends: Offsets) -> str:
-        """What lies between two offsets, for a person to read."""
+        """A description of what lies between two offsets, for a person to read."""
 
     @abstractmethod
     def waiting(self, lake: Lake, memory: Memory, begins: Offsets) -> SourceBacklog:
-        """What is there from `begins` on.
+        """The backlog from `begins` on.
 
         Raises:
             SourceError: the source does not answer.
@@ -140,7 +140,7 @@ class OffsetSource(Source):
         return self.words(begins or {}, ends or {})
 
     def explain(self, spark: SparkSession, reading: Reading, text: str) -> SourceError | None:
-        """What the source says of itself now, or what it said in the process that planned or read."""
+        """The error that the source raises now, or that it raised in the process that planned or read."""
         try:
             self.check_there(spark, reading)
         except SourceError as error:

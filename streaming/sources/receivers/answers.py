@@ -1,4 +1,4 @@
-"""What an HTTP API answers, as rows and the place behind them: pure functions."""
+"""The answers of an HTTP API, as rows and the place behind them: pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True)
 class Place:
-    """How far a poll is: the API's own cursor, and what tells an answer that came before: its ETag, or its digest."""
+    """The progress of a poll: the API's own cursor, and the ETag or digest that tells an answer that came before."""
 
     cursor: Any = None
     etag: str | None = None
@@ -92,7 +92,7 @@ class AnswerForm:
 
 
 def _value(text: str) -> Any:
-    """What the text is as one JSON value; None where it is none, but perhaps one a line."""
+    """The text as one JSON value; None where it is none, but perhaps one a line."""
     try:
         return json.loads(text)
     except ValueError:

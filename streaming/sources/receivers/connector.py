@@ -11,7 +11,7 @@ IDLE = 0.5
 """Seconds after which a connector that has nothing says so."""
 
 LandingGuarantee = Literal["at most once", "at least once", "exactly once"]
-"""How often a row comes into the landing folder, whatever dies meanwhile."""
+"""The number of times that a row comes into the landing folder, whatever dies meanwhile."""
 
 
 def _none() -> Sequence[str]:
@@ -36,7 +36,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Reception:
-    """What a connector begins with: the `cursor` that it gave last, None at first, and what it is to ask for.
+    """The state that a connector begins with: the `cursor` that it gave last, None at first, and what it is to ask for.
 
     `requests` gives the messages, a hundred at most, that are to be sent on this connection and were not sent on it
     yet: all that there ever were, one portion after another, then new ones as they come up.
@@ -61,7 +61,7 @@ class Connector(ABC):
     guarantee: ClassVar[LandingGuarantee]
 
     takes_requests: ClassVar[bool] = False
-    """Whether it sends what `Reception.requests` gives."""
+    """True if the connector sends what `Reception.requests` gives."""
 
     @property
     @abstractmethod

@@ -141,7 +141,7 @@ class LandingFolder:
         return self._folder / hidden.name
 
     def _settle(self, left: Path, landed: str | None, completes: bool) -> None:
-        """What the writer before did not bring to an end."""
+        """Land or throw away the file that the writer before did not bring to an end."""
         if left.name == landed:
             self._commit(left)
             return

@@ -31,6 +31,6 @@ class LineCutter:
         return Received(taken, refused=refused)
 
     def end(self) -> Received:
-        """What came behind the last line end: the other side may have ended without one."""
+        """The rest behind the last line end: the other side may have ended without one."""
         rest, self._unfinished, self._skipping = self._unfinished.removesuffix(b"\r"), b"", False
         return Received((rest,) if rest else ())

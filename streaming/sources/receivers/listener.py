@@ -116,7 +116,7 @@ class _Client:
         return self._cutter.take(rest)
 
     def end(self) -> Received:
-        """What came behind the last line end; whoever never said the token is refused."""
+        """The rest behind the last line end; whoever never said the token is refused."""
         return self._cutter.end() if self.silent_since is None else Received(refused=1)
 
 
@@ -142,7 +142,7 @@ class _Clients:
         self._selector.register(listening, selectors.EVENT_READ)
 
     def heard(self) -> Iterator[Received]:
-        """What came within a moment, from each client at most one portion; at least one value."""
+        """The portions that came within a moment, at most one from each client; at least one value."""
         ready = [key.fileobj for key, _ in self._selector.select(IDLE)]
         for one in ready:
             if one is self._listening:

@@ -1,4 +1,4 @@
-"""What connectors to web servers have in common: addresses, and headers with secrets in them."""
+"""The common parts of connectors to web servers: addresses, and headers with secrets in them."""
 
 from __future__ import annotations
 

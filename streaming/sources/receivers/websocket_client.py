@@ -40,7 +40,7 @@ def connected(
 
 
 def portions(connection: ClientConnection, requests: Callable[[], Sequence[str]]) -> Generator[Received, None, None]:
-    """What comes, a moment's messages at once; before each portion, what is to be asked for is sent.
+    """The messages that come, a moment's at once; before each portion, what is to be asked for is sent.
 
     Raises:
         ConnectionClosed: the connection has ended, behind what came before.

@@ -93,11 +93,11 @@ class Followed(ABC):
 
     @abstractmethod
     def reader(self, rows_per_batch: int) -> OffsetReader:
-        """What plans and reads batches of it."""
+        """The reader that plans and reads batches of the table."""
 
     @abstractmethod
     def is_behind(self, offsets: Offsets) -> bool:
-        """Whether it does not reach as far as a stream that is at `offsets`."""
+        """True if the table does not reach as far as a stream that is at `offsets`."""
 
     @abstractmethod
     def words_before(self, offsets: Offsets) -> str:
@@ -113,14 +113,14 @@ class Followed(ABC):
 
     @abstractmethod
     def rows_since(self, begins: Offsets) -> int:
-        """How many rows there are from `begins` on."""
+        """The number of rows from `begins` on."""
 
     @abstractmethod
     def offsets_after(self, unit: int) -> Offsets:
         """Behind everything of the unit, which is a row's `_origin.unit`."""
 
     def changed_units(self, ingested: dict[int, int]) -> dict[int, int]:
-        """Of the units that were `ingested`, with their rows, those that have other rows now, with these."""
+        """The number of rows that each unit has now, of those units for which it differs from the one in `ingested`."""
         return {}
 
 

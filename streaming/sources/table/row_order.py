@@ -67,7 +67,7 @@ def _cast(column: pa.ChunkedArray | pa.Array, type_: pa.DataType) -> pa.ChunkedA
 
 
 def _leaves(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """What of a column can be compared; of lists and maps their text."""
+    """The parts of a column that can be compared; of lists and maps their text."""
     if pa.types.is_struct(column.type):
         for index in range(column.type.num_fields):
             yield from _leaves(pc.struct_field(column, index))

@@ -167,7 +167,7 @@ class Table(OffsetSource):
 
 
 def _compare_table(table: Callable[[Memory], Followed], origins: DataFrame) -> SourceComparison:
-    """How the table differs from what `origins` (column `_origin`) say of it."""
+    """The differences between the table and what `origins` (column `_origin`) say of it."""
     it = table({})
     origin = F.col("_origin")
     own = origins.where(origin.isNotNull())

@@ -1,4 +1,4 @@
-"""How many rows of each unit a table has, read from the column of its units alone."""
+"""The number of rows of each unit of a table, read from the column of its units alone."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ VERSION, FILE, SNAPSHOT = "version", "file", "snapshot"
 """The parts of an offset: the next version, how many of its files are taken, and the version that was taken whole."""
 
 NO_SNAPSHOT = -1
-"""Of a query that has taken no version whole, but from one on what each has added."""
+"""The snapshot of a query that has taken no version whole, but from one on what each has added."""
 
 
 _HAS_OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")

@@ -18,7 +18,7 @@ pops = Stream(
 
 
 def level_up(rows: pd.DataFrame) -> pd.DataFrame:
-    """Whether each player of the roster has enough, and who has not."""
+    """A row that says whether each player of the roster has enough, and who has not."""
     popped = rows.groupby("player")["bubbles"].sum()
     missing = [player for player in ROSTER.get(rows["team"].iloc[0], ()) if popped.get(player, 0) < BUBBLES]
     return pd.DataFrame({"level_up": [not missing], "missing": [missing]})

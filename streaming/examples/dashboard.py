@@ -32,7 +32,7 @@ def shown(server: httpx.Client, sensor: str) -> str:
 
 
 def line(server: httpx.Client, sensors: list[str]) -> str:
-    """What the dashboard shows of the sensors at one time."""
+    """The line that the dashboard shows of the sensors at one time."""
     return "\t| ".join(shown(server, sensor) for sensor in sensors)
 
 

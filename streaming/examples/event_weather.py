@@ -1,4 +1,4 @@
-"""How warm it was around events, per city: a stream that follows a join of two others."""
+"""The temperature around events, per city: a stream that follows a join of two others."""
 
 from streaming import BoundedOutOfOrderness, Json, Pipeline, Stream, Table, Tumbling, Windowed, agg
 from streaming.examples.city_temperatures import weather_of_events

@@ -15,12 +15,12 @@ detectors = Stream(
 
 
 def is_heat(row: Any) -> bool:
-    """What an alarm begins with."""
+    """True for heat, with which an alarm begins."""
     return bool(row.seen == "heat")
 
 
 def is_smoke(row: Any) -> bool:
-    """What makes it one."""
+    """True for smoke, which after heat makes an alarm."""
     return bool(row.seen == "smoke")
 
 

@@ -47,7 +47,7 @@ placed = Selected(
 
 @contextmanager
 def parity(task: int) -> Iterator[int]:
-    """What numbers are divided by, for as long as a task has rows."""
+    """The divisor of the numbers, for as long as a task has rows."""
     yield 2
 
 

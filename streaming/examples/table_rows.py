@@ -24,7 +24,7 @@ class TableRows(Connector):
         return f"table {self.table}"
 
     def receive(self, reception: Reception) -> Generator[Received, None, None]:
-        """What was added behind the id that was landed last."""
+        """The rows that were added behind the id that was landed last."""
         query = f"select id, row_to_json(t)::text from {self.table} t where id > %s order by id limit 1000"
         last = reception.cursor or 0
         try:

@@ -1,4 +1,4 @@
-"""The same readings in windows of many shapes: with an offset, overlapping, with gaps, of one's own."""
+"""One stream of readings in windows of many shapes: with an offset, overlapping, with gaps, of one's own."""
 
 from streaming import (
     BoundedOutOfOrderness,

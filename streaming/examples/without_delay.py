@@ -1,4 +1,4 @@
-"""What a watermark without delay costs: the same readings with a clock that waits for nobody, and with a second."""
+"""The cost of a watermark without delay: the same readings with a clock that waits for nobody, and with a second."""
 
 from dataclasses import replace
 

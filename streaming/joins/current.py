@@ -1,4 +1,4 @@
-"""What is current of a join: its pairs and, of rows that had no partner in time, those that have none until now."""
+"""The current results of a join: its pairs and, of rows that had no partner in time, those that have none until now."""
 
 from __future__ import annotations
 

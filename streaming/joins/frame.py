@@ -1,4 +1,4 @@
-"""What a join makes of rows of both logs: pairs, and rows without a partner in time, as Spark frames."""
+"""The results of a join as Spark frames: pairs of rows of both logs, and rows without a partner in time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def pairs(joined: Joined, left: DataFrame, right: DataFrame, new: Side, count: i
 
 
 def failed_pairs(joined: Joined, left: DataFrame, right: DataFrame) -> DataFrame:
-    """What would be pairs, with `_error`, if the condition and what is selected of them could be computed."""
+    """The would-be pairs, with `_error`: rows that meet, but whose condition or selected columns cannot be computed."""
     met = _met(joined, left, right, "left", _meets(joined)).withColumn(ERROR, failure(joined))
     return met.where(F.col(ERROR).isNotNull())
 
@@ -63,7 +63,7 @@ def failed_alone(joined: Joined, rows: DataFrame) -> DataFrame:
 
 
 def failure(joined: Joined, *, is_pair: bool = True) -> Column:
-    """What of a pair, or of a row alone, cannot be computed, in words; null where all can.
+    """The part of a pair, or of a row alone, that cannot be computed, in words; null where all can.
 
     Of a pair for which the condition does not hold nothing else is computed.
     """
@@ -128,12 +128,12 @@ def unmatched(
 
 
 def reach(joined: Joined, side: Side) -> timedelta:
-    """How much later than a row of the side its last possible partner is; below zero for earlier."""
+    """The time from a row of the side to its last possible partner; below zero for earlier."""
     return joined.upper if side == "left" else -joined.lower
 
 
 def partners_of(joined: Joined, side: Side) -> tuple[timedelta, timedelta]:
-    """How much later than a row of the side its partners are, at least and at most."""
+    """The least and the greatest time from a row of the side to its partners."""
     return (joined.lower, joined.upper) if side == "left" else (-joined.upper, -joined.lower)
 
 
@@ -148,7 +148,7 @@ def alone(joined: Joined, side: Side, rows: DataFrame, other: DataFrame) -> Data
 
 
 def results(joined: Joined, rows: DataFrame, batch: int, now: datetime) -> DataFrame:
-    """What is stored of pairs, or of rows alone: the columns that are selected, and where each is from."""
+    """The rows stored for pairs, or for rows alone: the selected columns, and where each is from."""
     at = F.greatest(LEFT_AT, RIGHT_AT)
     # Of pairs they all can.
     computed = rows.where(failure(joined, is_pair=False).isNull()) if joined.diverts else rows
@@ -190,7 +190,7 @@ def _stretch(micros: Column, width: int) -> Column:
 
 
 def _is_pair(joined: Joined) -> Column:
-    """Whether two rows meet and the condition holds; where pairs may fail, also whether all of it can be computed."""
+    """True where two rows meet and the condition holds and, where pairs may fail, all of it can be computed."""
     conditions = [] if joined.where is None else [F.expr(f"({joined.where}\n)")]
     if joined.diverts:
         conditions = [*(holds(each, LEFT_AT) for each in conditions), failure(joined).isNull()]
@@ -198,7 +198,7 @@ def _is_pair(joined: Joined) -> Column:
 
 
 def _meets(joined: Joined) -> Column:
-    """Whether keys are equal, and event times lie within the bounds, to the microsecond."""
+    """True where keys are equal, and event times lie within the bounds, to the microsecond."""
     equal = [left == right for left, right in zip(*(_meeting_at(joined, side) for side in OTHER), strict=True)]
     later_by = F.unix_micros(RIGHT_AT) - F.unix_micros(LEFT_AT)
     within = later_by.between(_micros(joined.lower), _micros(joined.upper))
@@ -206,7 +206,7 @@ def _meets(joined: Joined) -> Column:
 
 
 def _meeting_at(joined: Joined, side: Side) -> list[Column]:
-    """What two rows have equal if they are a pair, as columns of one side."""
+    """The columns of one side that are equal to those of the other side if two rows are a pair."""
     return [F.col(f"_{side}_{name}") for name in ("near", *(f"key{place}" for place in range(len(joined.keys))))]
 
 

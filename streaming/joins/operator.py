@@ -63,7 +63,7 @@ def _(of: Joined, lake: Lake, side: str) -> PlacedRows:
 
 
 def _widest(joined: Joined) -> timedelta:
-    """How far the rows of a pair may lie apart."""
+    """The greatest time that the rows of a pair may lie apart."""
     return max(abs(joined.lower), abs(joined.upper))
 
 
@@ -230,7 +230,7 @@ def _position(lake: Lake, joined: Joined) -> str:
 
 
 def _failed(joined: Joined, logs: Mapping[str, DataFrame], at: Progress) -> DataFrame:
-    """Of the `logs`, by stream, up to where the join is: pairs that it cannot compute, and rows without one in time.
+    """The failed pairs, and failed rows without one in time, of the `logs`, by stream, up to where the join is.
 
     `error`, `row` (both rows as JSON, null for one that is not there), `_left_batch`, `_right_batch`, `_origin` of
     both, `_day`.

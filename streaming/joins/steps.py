@@ -52,7 +52,7 @@ class JoinedSteps:
         self._width = max(_SHORTEST, (joined.upper - joined.lower) / 4)
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
-        """What is to be followed, in pieces of at most `most_rows` rows of each log."""
+        """The batches to follow, in pieces of at most `most_rows` rows of each log."""
         return self._outputs.pieces(most_rows)
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:

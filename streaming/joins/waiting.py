@@ -49,23 +49,23 @@ class Due:
         return merged([*self.ripe, *self.late])
 
     def is_ripe(self, side: Side) -> Column:
-        """Whether a row of the side is due because the clock has moved."""
+        """True where a row of the side is due because the clock has moved."""
         at = F.col(_AT[side])
         passed = at < literal(self.before)
         return passed if self.since is None else passed & (at >= literal(self.since))
 
     def is_late(self, side: Side) -> Column:
-        """Whether a new row of the side was due before it came."""
+        """True where a new row of the side was due before it came."""
         return F.col(_AT[side]) < literal(self.since)
 
 
 def due(joined: Joined, side: Side, before: Progress, after: Progress, new: Sequence[TimeRange]) -> Due:
-    """What is due on the way from `before` to `after`; `new` are the ranges of the new rows' event times."""
+    """The rows that are due on the way from `before` to `after`; `new` are the ranges of the new rows' event times."""
     passed = (reached.watermark for reached in (before, after))
     since, until = (None if mark is None else shifted(mark, -reach(joined, side)) for mark in passed)
     return Due(since, until, tuple(new))
 
 
 def is_due(joined: Joined, side: Side, watermark: Column) -> Column:
-    """Whether a row of the side is due at a joint watermark."""
+    """True where a row of the side is due at a joint watermark."""
     return F.unix_micros(_AT[side]) + reach(joined, side) // MICROSECOND < F.unix_micros(watermark)

@@ -1,4 +1,4 @@
-"""What a window join or a co-group cannot compute, where that goes to a side output: a read of the logs."""
+"""The failures of a window join or a co-group, where these go to a side output: a read of the logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streaming.spark import as_json
 
 
 def failed(logs: Mapping[str, DataFrame], lake: Lake, operator: TwoSided, at: Progress) -> DataFrame:
-    """Of the `logs`, by stream, up to where the operator is: closed windows, or their pairs, and rows that fail.
+    """The closed windows, or their pairs, and rows that fail, of the `logs`, by stream, up to where the operator is.
 
     `error`, `row` (both rows, or the key, as JSON), `window_start` and `window_end` (null for a row), `_left_batch`,
     `_right_batch` and `_origin` of both (null for a window), `_day`. A window is of its rows in time, or of all where

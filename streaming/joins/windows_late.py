@@ -48,7 +48,7 @@ def logs_of(spark: SparkSession, lake: Lake, operator: TwoSided) -> dict[str, Da
 
 
 def counts(operator: TwoSided, stream: Stream) -> OperatorCounts:
-    """What each commit of the stream's log counts: its late pairs, on both sides where it is both."""
+    """The counts in each commit of the stream's log: its late pairs, on both sides where it is both."""
     window, time = operator.window, F.col(f"`{stream.event_time}`")
     sides = [side for side in operator.sides if side.stream == stream]
     counted = [is_counted(side, operator) for side in sides]

@@ -105,7 +105,7 @@ def _partition(operator: TwoSided, counted: DataFrame, logs: Mapping[str, LogAtV
 
 
 def _late_in(batch: Batch, operator: TwoSided, by: str) -> int | None:
-    """How many late pairs a batch brought; None where they were not counted, or by another declaration."""
+    """The number of late pairs that a batch brought; None where they were not counted, or by another declaration."""
     if not batch.summary.rows:
         return 0
     return (batch.late or {}).get(operator.name) if (batch.counted_by or {}).get(operator.name) == by else None

@@ -20,7 +20,7 @@ from streaming.views import days_of_session, kind_of
 
 
 def is_closed(operator: TwoSided, at: Progress) -> Column:
-    """Whether the joint clock has passed the end of a pair's or group's window."""
+    """True where the joint clock has passed the end of a pair's or group's window."""
     if at.watermark is None:
         return F.lit(False)
     return F.col(f"{WINDOW}.end") <= literal(operator.window.closed_by(at.watermark))
@@ -54,7 +54,7 @@ def plan(
 def pending(
     logs: Mapping[str, DataFrame], operator: TwoSided, at: Progress, corrections: DeltaTable | None
 ) -> list[PendingDay]:
-    """The same of the `logs` up to `at`, given the open table of corrections.
+    """The days that need a correction by the `logs` up to `at`, given the open table of corrections.
 
     A day waits if late rows are newer than its correction, or if the joint clock has passed by now, and had not then,
     the end of a window that has some: what is late by its own clock may be early by the joint one. Batch numbers are
@@ -109,7 +109,7 @@ def newest_late(operator: TwoSided, row: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _has_closed(operator: TwoSided, latest_end: int | None, corrected: Corrected) -> bool:
-    """Whether the latest end of a closed window was not closed when the day was corrected."""
+    """True if the latest end of a closed window was not closed when the day was corrected."""
     if latest_end is None:
         return False
     then = corrected.watermark

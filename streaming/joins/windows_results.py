@@ -51,7 +51,7 @@ def failed_pairs(groups: DataFrame, operator: WindowJoined) -> DataFrame:
 
 
 def _failure(operator: WindowJoined) -> Column:
-    """What of a pair cannot be computed, in words; null where all can."""
+    """The part of a pair that cannot be computed, in words; null where all can."""
     computed = (each for each in operator.selected.items() if each[1].strip("`") not in operator.pair.types)
     return first_failure(((f"column {name!r}", sql, F.expr(f"({sql}\n)")) for name, sql in computed), _KEPT)
 

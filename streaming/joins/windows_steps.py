@@ -48,7 +48,7 @@ class WindowSteps:
         return groups.schema, finish(groups, self._operator).schema
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
-        """What is to be followed, in pieces of at most `most_rows` rows of each log."""
+        """The batches to follow, in pieces of at most `most_rows` rows of each log."""
         return self._outputs.pieces(most_rows)
 
     def repair(self) -> None:
@@ -135,11 +135,11 @@ class OpenJointSessions:
         self._columns = groups.names
 
     def position(self) -> Progress:
-        """How far the table is."""
+        """The progress of the table."""
         return Progress.of(self._operator, delta.open_table(self._uri))
 
     def repaired(self, published: Progress) -> Progress:
-        """How far the table is, once what is ahead of the first results, or of another generation, is removed.
+        """The progress of the table, once what is ahead of the first results, or of another generation, is removed.
 
         That is state of first results that are there no more; it follows from the logs once more.
         """

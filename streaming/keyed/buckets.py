@@ -1,4 +1,4 @@
-"""How the state of a keyed function is cut: by a hash of the key, into ranges of it that are as wide as each other.
+"""The buckets of a keyed function's state: ranges of a hash of the key, all of the same width.
 
 A step reads and writes the buckets that have rows or timers that are due, and no other. How many there are follows from
 how much state there is, and is nobody's choice: another number is another layout of the same rows.
@@ -13,7 +13,7 @@ _BITS = 64
 _FEWEST, _MOST = 4, 512
 KEYS_PER_BUCKET = 32_768
 BYTES_PER_BUCKET = 4 * 2**20
-"""What a bucket is meant to hold: one that is small costs a file, one that is large is read for a single key."""
+"""The target size of a bucket: one that is small costs a file, one that is large is read for a single key."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def counts_as(keyed: Keyed, makes: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_migrated(keyed: Keyed, makes: dict[str, Any]) -> bool:
-    """Whether `migrate` makes today's state of the one that a declaration with the fingerprint `makes` left.
+    """True if `migrate` makes today's state of the one that a declaration with the fingerprint `makes` left.
 
     The version was raised, and no timer is gone that a key may wait for; or the state alone is another one.
     """
@@ -54,7 +54,7 @@ def added_outputs(keyed: Keyed, makes: dict[str, Any]) -> list[str]:
 
 
 def is_of_today(keyed: Keyed, makes: dict[str, Any]) -> bool:
-    """Whether state that a declaration with the fingerprint `makes` left is today's."""
+    """True if the state that a declaration with the fingerprint `makes` left is today's."""
     same = makes.get(_FUNCTION, keyed.fingerprint[_FUNCTION]) == keyed.fingerprint[_FUNCTION]
     return bool(same and _schema(makes.get(_STATE, keyed.state)) == keyed.state_schema)
 
@@ -75,7 +75,7 @@ def _schema(state: str) -> pa.Schema:
 
 
 def _takes_over(old: pa.Schema, new: pa.Schema) -> bool:
-    """Whether each old field is there, and its type takes every value of the old one."""
+    """True if each old field is there, and its type takes every value of the old one."""
     return all(field.name in new.names and _is_as_wide(field.type, new.field(field.name).type) for field in old)
 
 

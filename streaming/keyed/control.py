@@ -17,7 +17,7 @@ from streaming.log import Batch, LogFiles, batches_after, head, valid
 _PLACE = "_place"
 
 MOST_RULES = 100_000
-"""How many rules, and changes of them that a step follows, may be in the memory of a task."""
+"""The greatest number of rules, and of changes of them that a step follows, in the memory of a task."""
 
 
 class ControlRules:
@@ -34,7 +34,7 @@ class ControlRules:
         self._batches: dict[int, tuple[int, int | None]] = {}
 
     def is_known(self) -> bool:
-        """Whether the log of the data says how far the control stream was: without that nothing is followed."""
+        """True if the log of the data says how far the control stream was: without that nothing is followed."""
         newest = head(self._lake, self._stream)
         return newest is not None and self._pinned.of.name in newest.pins
 
@@ -63,7 +63,7 @@ class ControlRules:
         return PinnedRules(history, pins)
 
     def _read(self, first: int, last: int) -> RuleHistory:
-        """What rules became while their log went from batch `first` to `last`."""
+        """The history of the rules while their log went from batch `first` to `last`."""
         if first < self._from:
             self._history, self._from, self._through = RuleHistory(self._pinned), -1, -1
         if last > self._through:
@@ -108,7 +108,7 @@ def add_rules(history: RuleHistory, rows: DataFrame, first: int) -> None:
 
 
 def pins_of(batches: Iterable[tuple[int, tuple[int, int | None]]]) -> Pins:
-    """Of batches in order: the number, its pin, and the clock after it, null before there is one."""
+    """The pins of batches in order, of each its number, its pin, and the clock after it, null before there is one."""
     entries = list(batches)
     marks = [(mark, pin) for _, (pin, mark) in entries if mark is not None]
     return Pins.of([(number, pin) for number, (pin, _) in entries], marks)

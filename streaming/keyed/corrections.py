@@ -182,7 +182,7 @@ def plan(
 
 
 def _can_be_followed(lake: Lake, keyed: Keyed) -> bool:
-    """Whether all logs are there, and say how far the control stream was, if there is one."""
+    """True if all logs are there, and say how far the control stream was, if there is one."""
     newest = [head(lake, stream) if delta.exists(lake.log(stream)) else None for stream in keyed.streams]
     rules = keyed.rules
     return all(batch is not None and (rules is None or rules.of.name in batch.pins) for batch in newest)
@@ -191,7 +191,7 @@ def _can_be_followed(lake: Lake, keyed: Keyed) -> bool:
 def pending(
     keyed: Keyed, logs: Mapping[str, DataFrame], at: Progress, corrections: DeltaTable | None
 ) -> list[PendingDay]:
-    """The same of the `logs` up to `at`, given the open table of corrections.
+    """The days that need a correction by the `logs` up to `at`, given the open table of corrections.
 
     A day waits if late rows are newer than its correction, or if a session with some was open then and the clock has
     moved on: what the stream has emitted of it since follows from state without the late rows.
@@ -236,14 +236,14 @@ def _late_days(keyed: Keyed, logs: Mapping[str, DataFrame], at: Progress) -> Dat
 
 
 def _goes_on(until: int, corrected: Corrected, at: Progress) -> bool:
-    """Whether the clock had not reached the end of what is replaced when the day was corrected, and is further now."""
+    """True if the clock had not reached the end of what is replaced when the day was corrected, and is further now."""
     then, now = corrected.watermark, at.watermark
     return then is None or (until > to_micros(then) and now is not None and now > then)
 
 
 @dataclass(frozen=True)
 class DayReplay:
-    """What of one day late rows may have changed.
+    """The part of one day that late rows may have changed.
 
     `stretches`: of each activity session with late rows that reaches into the day, the part that is replaced; `rows`:
     all rows of these sessions, by stream; `last`: the last instant of which results are replaced, in microseconds.
@@ -298,7 +298,7 @@ class DayReplay:
 def replayed(
     keyed: Keyed, rows: Mapping[str, DataFrame], clock: int, output: str, rules: PinnedRules | None
 ) -> DataFrame:
-    """What the function emits to an output over the `rows`, by stream, each in its place whether it is late or not.
+    """The results that the function emits to an output over the `rows`, by stream, each in its place, late or not.
 
     Keys, `_at` and what is emitted, up to `clock` in microseconds.
     """

@@ -18,7 +18,7 @@ IDLE = "_idle"
 
 
 class Kept(NamedTuple):
-    """What is kept of a key: its state fields in order, as Arrow takes them, and its timers."""
+    """The data kept of a key: its state fields in order, as Arrow takes them, and its timers."""
 
     state: tuple[Any, ...]
     timers: Mapping[str, int]
@@ -121,7 +121,7 @@ class Fold:
                 self._observe(key, name)
 
     def kept(self, key: Key) -> Kept | None:
-        """What is to be kept of the key; None where all is unset and no timer is pending.
+        """The state and the timers to be kept of the key; None where all is unset and no timer is pending.
 
         Raises:
             FunctionError: a state field holds what its type cannot.
@@ -145,7 +145,7 @@ class Fold:
             key._set(IDLE, at)
 
     def _normalize(self, key: Key) -> None:
-        """What a function finds must not depend on whether its state was stored in between."""
+        """Normalize the state: what a function finds must not depend on whether it was stored in between."""
         for name, usual, normalize in self._normalizers:
             value = getattr(key, name)
             if value.__class__ is not usual:

@@ -1,4 +1,4 @@
-"""What a step folds: the state and the rows that are due, in one frame, in the order of the fold."""
+"""The frame that a step folds: the state and the rows that are due, in the order of the fold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COMPARISONS = (
 
 @dataclass(frozen=True)
 class Range:
-    """What a step follows of each log, by stream: the batches in (after, through].
+    """The batches that a step follows of each log, by stream: those in (after, through].
 
     Meanwhile the watermark, of several streams the least of theirs, goes from `since` to `until`.
     """
@@ -54,7 +54,7 @@ def rows_due(spark: SparkSession, keyed: Keyed, stream: Stream, log: LogFiles, w
 
 
 def is_on_time(stream: Stream) -> Column:
-    """Whether a row of the log came before the clock of its stream had passed it."""
+    """True where a row of the log came before the clock of its stream had passed it."""
     stamp = F.col("_watermark")
     return stamp.isNull() | (F.col(stream.event_time) >= stamp)
 

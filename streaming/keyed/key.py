@@ -1,4 +1,4 @@
-"""What a keyed function sees of one key: its state as attributes, its timers, and where it emits to."""
+"""One key as a keyed function sees it: its state as attributes, its timers, and where it emits to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAST = to_micros(LAST_MILLISECOND)
 
 
 class Output(NamedTuple):
-    """What was emitted: the suffix of its table ("" for the results), the key, the time, and the values in order."""
+    """An emitted row: the suffix of its table ("" for the results), the key, the time, and the values in order."""
 
     to: str
     key: tuple[Any, ...]

@@ -101,7 +101,7 @@ def _timed(keyed: Keyed, place: int, rows: Mapping[str, DataFrame]) -> DataFrame
 
 
 class TimedRow(NamedTuple):
-    """What is to be known of a row: its key, its event time, whether it is late, its stream's place, its batch."""
+    """A row reduced to its key, its event time, whether it is late, its stream's place, and its batch."""
 
     key: tuple[Any, ...]
     at: int
@@ -124,7 +124,7 @@ class _LateSession:
     late: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     def replaces(self, at: int) -> bool:
-        """Whether results of this time are others with the late rows than without them."""
+        """True if the results of this time are different with the late rows than without them."""
         return self.first_late <= at < self.end
 
 
@@ -152,7 +152,10 @@ def late_sessions(idle: int, rows: Iterable[TimedRow]) -> Iterator[_LateSession]
 
 @dataclass(frozen=True)
 class _LateSessionsOf:
-    """The same of a Spark partition whose columns are the keys, and then those of a `TimedRow`; `keys` are theirs."""
+    """The sessions with late rows in a Spark partition, whose columns are the keys and then those of a `TimedRow`.
+
+    `keys` is the schema of the key columns.
+    """
 
     idle: int
     keys: pa.Schema

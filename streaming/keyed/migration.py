@@ -131,7 +131,7 @@ def _done(table: DeltaTable) -> int:
 
 @dataclass(frozen=True)
 class _Made:
-    """What all files of a state table are replaced by, in buckets; nothing is committed yet."""
+    """The files that replace all files of a state table, in buckets; nothing is committed yet."""
 
     keyed: Keyed
     task: _WriteMigrated
@@ -153,7 +153,7 @@ class _Made:
 
 
 def _made(spark: SparkSession, keyed: Keyed, uri: str, table: DeltaTable, state: str, write: _WriteMigrated) -> _Made:
-    """What `write` makes of the rows of an open table whose state fields were declared as `state`."""
+    """The files that `write` makes of the rows of an open table whose state fields were declared as `state`."""
     buckets = Buckets.of_size(delta.row_count(table), delta.size(uri))
     fields = arrow_schema(state).names if state.strip() else []
     task = replace(write, fields=tuple(fields), buckets=buckets)

@@ -116,7 +116,7 @@ class KeyedRuntime(SteppedRuntime[Keyed, KeyedSteps]):
 
     @property
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
-        """Of a function whose late rows are corrected each output is what is current of it."""
+        """The frames that people may look at; where late rows are corrected, each output is what is current of it."""
         keyed = self.operator
         late = {LATE: self._late} if keyed.tells_late else {}
         outputs = [to for to in keyed.output_schemas if to]

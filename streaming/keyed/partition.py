@@ -28,7 +28,7 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class BucketBegun:
-    """What is kept from here on is of this bucket, up to the next one."""
+    """The beginning of a bucket: what is kept from here on is of it, up to the next one."""
 
     bucket: int
 
@@ -139,7 +139,7 @@ class _PartitionFold:
             yield self._taken()
 
     def _entries(self, rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-        """Of each row its hash, its key, what the fold is told of it, the row of each stream, and what matches."""
+        """Each row as its hash, its key, what the fold is told of it, the row of each stream, and what matches."""
         lists = [python_values(column) for column in rows.columns]
         of_rows = lists[self._time : self._time + 4]
         values_of = zip(*lists[1 : self._time], strict=True) if self._keys else repeat(())

@@ -19,7 +19,7 @@ _BATCH = itemgetter(0)
 
 
 class RuleHistory:
-    """What rules became, batch by batch of their control stream."""
+    """The history of rules, batch by batch of their control stream."""
 
     def __init__(self, pinned: Pinned, chains: Chains | None = None) -> None:
         self.pinned = pinned
@@ -38,7 +38,7 @@ class RuleHistory:
         chain.append((batch, row))
 
     def since(self, batch: int) -> RuleHistory:
-        """The same without what was superseded by then: nobody asks for rules of earlier batches any more."""
+        """The history without what was superseded by `batch`: nobody asks for rules of earlier batches any more."""
         chains = {
             key: chain[max(bisect_right(chain, batch, key=_BATCH) - 1, 0) :] for key, chain in self.chains.items()
         }
@@ -48,7 +48,7 @@ class RuleHistory:
         return RuleHistory(self.pinned, chains)
 
     def _is_gone(self, chain: list[tuple[int, tuple[Any, ...]]], batch: int) -> bool:
-        """Whether it was removed by a batch, and has not come again."""
+        """True if a rule was removed up to a batch, and has not come again."""
         return len(chain) == 1 and chain[0][0] <= batch and bool(chain[0][1][self._removed or 0])
 
     def of_all(self, column: str) -> list[Any]:
@@ -57,7 +57,7 @@ class RuleHistory:
         return [row[place] for _, chain in self.in_order() for _, row in chain]
 
     def in_order(self) -> list[tuple[tuple[Any, ...], list[tuple[int, tuple[Any, ...]]]]]:
-        """What each rule became, by key, nulls first: the order in which they came depends on when they were read."""
+        """The history of each rule by key, nulls first: the order in which they came depends on when they were read."""
         return sorted(self.chains.items(), key=lambda entry: [(value is not None, value) for value in entry[0]])
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class RuleHistory:
 
 
 class RulesInForce(Mapping[tuple[Any, ...], Any]):
-    """What a function sees as `key.rules`: the rows of the control stream that are in force, by their keys."""
+    """The mapping that a function sees as `key.rules`: the rows of the control stream in force, by their keys."""
 
     __slots__ = ("_by", "_chains", "_removed", "pin")
 
@@ -111,7 +111,7 @@ class Pins:
 
     @classmethod
     def of(cls, batches: Iterable[tuple[int, int]], marks: Iterable[tuple[int, int]]) -> Pins:
-        """Of (batch, pin) in order, and of (watermark after a batch, pin) in order."""
+        """The pins of `batches`, (batch, pin) in order, and of `marks`, (watermark after a batch, pin) in order."""
         changes: list[tuple[int, int]] = []
         for batch, pin in batches:
             if not changes or changes[-1][1] != pin:
@@ -137,11 +137,11 @@ class Pins:
         return max((pin for _, pin in (*self.batches[-1:], *self.times[-1:])), default=-1)
 
     def of_batch(self, batch: int) -> int:
-        """What the rows of a batch see."""
+        """The pin that the rows of a batch see."""
         return self.batches[max(bisect_right(self.batches, batch, key=_BATCH) - 1, 0)][1]
 
     def of_time(self, at: int) -> int:
-        """What a timer sees: the pin of the first batch after which the clock had reached it."""
+        """The pin that a timer sees: that of the first batch after which the clock had reached it."""
         return self.times[min(bisect_left(self.times, at, key=_BATCH), len(self.times) - 1)][1]
 
 
@@ -153,7 +153,7 @@ class PinnedRules:
     pins: Pins
 
     def opened(self) -> RulesByPin:
-        """The same for use in a task."""
+        """The pinned rules, opened for use in a task."""
         return RulesByPin(self)
 
 

@@ -1,4 +1,4 @@
-"""Whether the text of a keyed function is the one that made its state: a change of it without a version only warns."""
+"""The check that the text of a keyed function is the one that made its state: a change without a version only warns."""
 
 from __future__ import annotations
 

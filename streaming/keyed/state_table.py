@@ -31,7 +31,7 @@ _Hashes = np.ndarray[Any, np.dtype[np.int64]]
 
 
 StoredKey = tuple[int, int, tuple[Any, ...], Mapping[str, int] | None]
-"""What is kept of a key: its place in the bucket, its hash, its state fields in order, and its timers."""
+"""A key as it is stored: its place in the bucket, its hash, its state fields in order, and its timers."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class StateTable:
 
     @property
     def rows(self) -> int:
-        """How many keys have state."""
+        """The number of keys that have state."""
         return sum(file.rows for file in self.files)
 
     @property
@@ -70,7 +70,7 @@ class StateTable:
         return sum(file.size for file in self.files)
 
     def stored(self, clock: int) -> StoredState:
-        """What a step up to `clock` reads: all buckets where the table is cut otherwise, else those it has to do with.
+        """The buckets that a step up to `clock` reads: all if the table is cut otherwise, else those it has to do with.
 
         These are the ones with rows, which its tasks find out, and those with a timer that is due.
         """
@@ -124,7 +124,7 @@ def _due(first: datetime | None, *, has_none: bool) -> int:
 
 @dataclass(frozen=True)
 class StoredState:
-    """What there is of state before a step: the files of the table at `uri`, of the columns in `schema`, by bucket.
+    """The state before a step: the files of the table at `uri`, of the columns in `schema`, by bucket.
 
     `visited`: the buckets that are folded also where no row is of them. `keys`: how many columns the keys are.
     """

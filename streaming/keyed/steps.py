@@ -56,9 +56,9 @@ class KeyedSteps:
         self._cleaner = StateCleaner()
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
-        """What is to be followed, in pieces of at most `most_rows` rows of each log.
+        """The batches to follow, in pieces of at most `most_rows` rows of each log.
 
-        Nothing is, until the log says how far the control stream was.
+        Nothing is followed until the log says how far the control stream was.
         """
         is_known = self._rules is None or self._rules.is_known()
         return self._outputs.pieces(most_rows) if is_known else iter(())
@@ -121,7 +121,7 @@ class KeyedSteps:
         return None if last == NEVER else from_micros(last)
 
     def _anything(self, before: Progress, after: Progress, batches: Batches) -> bool:
-        """Whether there can be anything to do: rows, or a timer that is due."""
+        """True if there can be anything to do: rows, or a timer that is due."""
         if self._keyed.order == "arrival" and any(batch.summary.rows for each in batches.values() for batch in each):
             return True
         if after.watermark == before.watermark or after.watermark is None:
@@ -204,7 +204,7 @@ class KeyedSteps:
         return create_table(self._lake, self._keyed, suffix, schema)
 
     def _numbers(self, at: Progress, after: Progress) -> dict[str, int]:
-        """How far a table is after a step; it stays of its generation."""
+        """The progress of a table after a step, as numbers; the table stays of its generation."""
         return replace(after, generation=at.generation).numbers()
 
     def _uri(self, suffix: str) -> str:
@@ -213,7 +213,7 @@ class KeyedSteps:
 
 @dataclass
 class _FoldedFiles:
-    """What the tasks of a step have written: files of outputs by suffix, and of the buckets of state they folded."""
+    """The files that the tasks of a step wrote: of outputs by suffix, and of the buckets of state that they folded."""
 
     outputs: dict[str, list[TaskFile]]
     state: list[TaskFile] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What Spark's Python workers do in a step: fold their partition, and write what follows into the tables' files."""
+"""The work of Spark's Python workers in a step: fold their partition, and write what follows into the tables' files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WRITTEN = (
     "suffix string, path string, size bigint, rows bigint, day string, statistics string, bucket int, due bigint, "
     "error string"
 )
-"""What a task reports: its files, each bucket of state that it has folded and the first timer in it, or why it failed.
+"""The report of a task: its files, each bucket of state that it has folded and the first timer in it, or why it failed.
 
 A bucket of which nothing is kept has no file.
 """
@@ -173,7 +173,7 @@ def _as_stored(kept: KeysKept, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _entries(maps: Sequence[Mapping[str, int]], kind: pa.MapType) -> pa.Array:
-    """The same as a column, without an object for each entry: most keys of most functions have none."""
+    """The maps as a column, without an object for each entry: most keys of most functions have none."""
     ends = pa.array(accumulate(map(len, maps), initial=0), pa.int32())
     names = pa.array([name for each in maps for name in each], kind.key_type)
     return pa.MapArray.from_arrays(ends, names, pa.array([at for each in maps for at in each.values()], kind.item_type))

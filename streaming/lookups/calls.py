@@ -42,7 +42,7 @@ class _Caller(ABC):
 
     @abstractmethod
     async def call(self, question: Question) -> Any:
-        """What the call returns.
+        """The value that the call returns.
 
         Raises:
             TimeoutError: it took too long, and was given up.
@@ -118,7 +118,7 @@ class Calls:
 
 
 def capacity_of(enriched: Enriched) -> int:
-    """How many calls are in flight at most."""
+    """The greatest number of calls in flight at once."""
     return enriched.capacity or (_ASYNC_CAPACITY if enriched.is_async else os.cpu_count() or 1)
 
 
@@ -128,7 +128,7 @@ def await_all(questions: Iterable[Question], seconds: float) -> None:
 
 
 def await_any(questions: Iterable[Question], seconds: float) -> bool:
-    """Whether one was answered within so many seconds."""
+    """True if one of the questions was answered within so many seconds."""
     waiting = [question.future for question in questions if question.future is not None]
     return bool(wait(waiting, seconds, FIRST_COMPLETED).done)
 
@@ -175,7 +175,7 @@ class _Coroutines(_Caller):
 
 
 async def _alone(call: Awaitable[T]) -> T:
-    """What a call gives; one that asks for the end of the process would take the other calls with it."""
+    """The result of a call; one that asks for the end of the process would take the other calls with it."""
     try:
         return await call
     except (SystemExit, KeyboardInterrupt) as error:
@@ -250,7 +250,7 @@ async def _kill(process: Process) -> None:
 
 
 async def _within(seconds: float, call: Awaitable[T]) -> T:
-    """What a call gives within so many seconds; one that does not heed that it is cancelled is left to itself.
+    """The result of a call within so many seconds; one that does not heed that it is cancelled is left to itself.
 
     Raises:
         TimeoutError: it was not done by then.

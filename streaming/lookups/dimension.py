@@ -116,7 +116,7 @@ class _Dimension:
         self._changes = {key: sorted(each, key=lambda change: change.since) for key, each in changes.items()}
 
     def find(self, key: tuple[Any, ...], at: int | None) -> Values | None:
-        """What is valid for a key, at an instant in microseconds where the table is one of changes."""
+        """The values that are valid for a key, at an instant in microseconds where the table is one of changes."""
         changes = self._changes.get(key, [])
         if at is None:
             return changes[0].values if changes else None

@@ -62,7 +62,7 @@ class PostgresLookup(_Query):
 
 
 class BlockingPostgresLookup(_Query):
-    """The same for processes that can be killed, each with a connection of its own."""
+    """A call for `Enriched` that asks Postgres in processes that can be killed, each with a connection of its own."""
 
     def __call__(self, row: Any, request: LookupRequest) -> Mapping[str, Any] | None:
         """The answer for a row."""

@@ -14,7 +14,7 @@ from streaming.declare import Enriched
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a question: `values` of the result's columns, None where nothing was found, or why there is none.
+    """The outcome of a question: `values` of the result's columns, None where nothing was found, or why there is none.
 
     `kind` and `error` tell of a failure, which is `final` where no further attempt follows. Instants are in
     microseconds; of an answer from the cache they are those of the call that gave it.
@@ -55,13 +55,13 @@ class Question:
 
     @property
     def is_to_repeat(self) -> bool:
-        """Whether its last attempt failed, and the next one has not begun."""
+        """True if the last attempt failed, and the next one has not begun."""
         ended = self._ended
         return ended is not None and not ended.final
 
     @property
     def cannot_be_asked(self) -> bool:
-        """Whether there is nothing to hand to a call."""
+        """True if there is nothing to hand to a call."""
         return self.error is not None and self.attempts == 0
 
     @property

@@ -1,4 +1,4 @@
-"""How far a table of an enrichment is: the table says so itself."""
+"""The progress of a table of an enrichment, which the table itself records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Reached:
 
     @classmethod
     def of(cls, table: DeltaTable | None) -> Reached:
-        """What an open table says."""
+        """The progress that an open table records."""
         numbers = [None if table is None else table.transaction_version(name) for name in (STEP, _THROUGH, _ROW)]
         step, through, row = (-1 if number is None else number for number in numbers)
         return cls(step, Place(through, max(row, 0)))
@@ -62,12 +62,12 @@ class Reached:
 
 
 def valid_rows(batch: Batch) -> int:
-    """How many valid rows a batch has."""
+    """The number of valid rows in a batch."""
     return batch.summary.rows - batch.rejected
 
 
 def taken(at: Place, behind: Sequence[Batch], most: int) -> Place:
-    """How far the log is taken after `at` with at most `most` further rows; `behind` are the batches after it."""
+    """The place the log is taken to after `at` with at most `most` further rows; `behind` are the batches after it."""
     for batch in behind:
         left = valid_rows(batch) - at.row
         if left > most:
@@ -77,6 +77,6 @@ def taken(at: Place, behind: Sequence[Batch], most: int) -> Place:
 
 
 def rows_between(at: Place, to: Place, batches: Sequence[Batch]) -> int:
-    """How many valid rows lie between two places; `batches` are those in between, of which the last may be cut."""
+    """The number of valid rows between two places; `batches` are those in between, of which the last may be cut."""
     whole = sum(valid_rows(batch) for batch in batches if at.through < batch.number <= to.through)
     return whole - at.row + to.row

@@ -33,12 +33,12 @@ LENGTH = struct.Struct("!Q")
 
 
 def select_rows(enriched: Enriched, rows: DataFrame) -> DataFrame:
-    """What is selected of rows of the log, null where it cannot be computed, and where each is from."""
+    """The selected columns of rows of the log, null where one cannot be computed, and where each row is from."""
     return rows.select(*_selected(enriched, rows))
 
 
 def rows_to_ask_for(enriched: Enriched, rows: DataFrame) -> DataFrame:
-    """What `select_rows` gives, and `_error`: which column of a row cannot be computed, null where all can."""
+    """The columns of `select_rows`, and `_error`: which column of a row cannot be computed, null where all can."""
     failures = [
         failure_of(rows, f"column {name!r}", sql, _value(sql), BATCH)
         for name, sql in enriched.selected.selected(enriched.of.columns).items()
@@ -59,7 +59,7 @@ def _value(sql: str) -> Column:
 
 
 def _may_fail(sql: str, rows: DataFrame) -> bool:
-    """Whether it is more than a column, which costs nothing."""
+    """True if the SQL is more than a column, which costs nothing."""
     return sql.strip("`") not in rows.columns
 
 

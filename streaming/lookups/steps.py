@@ -74,7 +74,7 @@ _RowPlace = tuple[int, str]
 
 @dataclass(frozen=True)
 class Piece:
-    """What a step takes: the rows of the log up to `until`, of these `batches`, which are none where rows only wait."""
+    """The rows of the log that a step takes: those up to `until`, of `batches`, which are none where rows only wait."""
 
     until: Place
     batches: Sequence[Batch]
@@ -108,7 +108,7 @@ class EnrichedSteps:
             raise
 
     def next_piece(self) -> Piece | None:
-        """What the next step takes; None where nothing is new and no row waits.
+        """The piece that the next step takes; None where nothing is new and no row waits.
 
         Where rows only wait it looks for an answer, or for news in the log, for a few seconds.
         """

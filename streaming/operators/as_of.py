@@ -84,7 +84,7 @@ def version_through(lake: Lake, operator: Operator, table: DeltaTable) -> int:
 
 
 def _can_be_read(table: DeltaTable, version: int) -> bool:
-    """Whether a version is of the generation of an open table, and has its files."""
+    """True if a version is of the generation of an open table, and has its files."""
     if version == table.version():
         return True
     then = delta.open_table(table.table_uri, version)
@@ -92,7 +92,7 @@ def _can_be_read(table: DeltaTable, version: int) -> bool:
 
 
 def _through(operator: Operator, metadata: object) -> dict[str, int] | None:
-    """How far a commit of the operator says that the table is, by stream; None where it does not."""
+    """The progress of the table that a commit of the operator records, by stream; None where it records none."""
     through = metadata.get("through") if isinstance(metadata, Mapping) else None
     names = [stream.name for stream in operator.follows]
     if isinstance(through, int) and len(names) == 1:

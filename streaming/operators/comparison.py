@@ -19,13 +19,13 @@ def comparable(rows: DataFrame, *names: str) -> Column:
 
 
 def differing_rows(stored: DataFrame, computed: DataFrame) -> int:
-    """How many rows are in one of two frames of the same columns and not in the other, copies counted."""
+    """The number of rows in one of two frames of the same columns and not in the other, copies counted."""
     return _differences(stored, computed)[1]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """How one law fares: what was counted (`checked`), how many of them break it, and in words what was compared.
+    """The outcome of one law: what was counted (`checked`), how many of them break it, and in words what was compared.
 
     `advice` says what to do about what breaks it, where that is known. `independent`: what must be was computed by
     another engine, without the code that computed what is.
@@ -41,13 +41,13 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing breaks the law."""
+        """True if nothing breaks the law."""
         return self.broken == 0
 
 
 @dataclass(frozen=True)
 class Law:
-    """What is stored of a subject, and what must be: frames of rows with the same columns, in any order.
+    """The rows stored of a subject, and those that must be: frames with the same columns, in any order.
 
     `words` tell people what was compared.
     """
@@ -59,13 +59,13 @@ class Law:
     words: str
 
     def finding(self) -> Finding:
-        """How it fares: rows that are in one of the two and not in the other break it, copies counted."""
+        """The outcome: rows that are in one of the two frames and not in the other break the law, copies counted."""
         checked, broken = _differences(self.stored, self.expected)
         return Finding(self.name, self.subject, checked, broken, self.words)
 
 
 def _differences(stored: DataFrame, expected: DataFrame) -> tuple[int, int]:
-    """How many rows are expected, and how many more or fewer of each there are; both frames are read once."""
+    """The number of expected rows, and the number that are too many or too few; both frames are read once."""
     places = [f"_{place}" for place, _ in enumerate(stored.columns)]
 
     def counted(rows: DataFrame, is_stored: int) -> DataFrame:

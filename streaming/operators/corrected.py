@@ -1,4 +1,4 @@
-"""How far each day is corrected, of an operator over several logs: the table of corrections says so itself."""
+"""The progress of each day's correction, of an operator over several logs: the table of corrections records it."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class PendingDay:
 
 @dataclass(frozen=True)
 class Corrected:
-    """How far a day is corrected: the batch of each stream's log, -1 for none, and the joint clock by then."""
+    """The point to which a day is corrected: the batch of each stream's log, -1 for none, and the joint clock then."""
 
     through: Mapping[str, int]
     watermark: datetime | None
 
     @property
     def has_begun(self) -> bool:
-        """Whether the day was ever corrected."""
+        """True if the day was ever corrected."""
         return any(number >= 0 for number in self.through.values())
 
     @classmethod
     def of(cls, operator: Operator, day: date, table: DeltaTable | None) -> Corrected:
-        """What an open table of corrections says of the day."""
+        """The point to which the day is corrected, as an open table of corrections records it."""
         names = {stream.name: _THROUGH.format(day.isoformat(), stream.name) for stream in operator.follows}
         through = {name: None if table is None else table.transaction_version(key) for name, key in names.items()}
         clock = None if table is None else table.transaction_version(_CLOCK.format(day.isoformat()))
@@ -71,7 +71,7 @@ class Corrected:
 
 
 def corrected_numbers(day: date, at: Progress) -> dict[str, int]:
-    """What the table keeps of a day that is corrected up to `at`."""
+    """The numbers that the table keeps of a day that is corrected up to `at`."""
     through = {_THROUGH.format(day.isoformat(), name): number for name, number in at.through.items()}
     return through if at.watermark is None else through | {_CLOCK.format(day.isoformat()): to_micros(at.watermark)}
 

@@ -1,4 +1,4 @@
-"""What made a table: each table of an operator records the declaration that its rows follow from.
+"""The declaration behind a table: each table of an operator records the one that its rows follow from.
 
 A declaration that would change results is refused on tables that another one made, so that no table ever holds results
 of two kinds; one that would not is adopted without a word.
@@ -54,7 +54,7 @@ def declaration_properties(operator: Operator, **more: Any) -> dict[str, str]:
 
 
 def recorded_declaration(table: DeltaTable) -> dict[str, Any] | None:
-    """What the table records: `operator` (its name), `kind`, and `makes`; None for an older table."""
+    """The declaration that the table records: `operator` (its name), `kind`, and `makes`; None for an older table."""
     text = table.metadata().configuration.get(DECLARATION)
     return json.loads(text) if text else None
 

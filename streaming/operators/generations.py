@@ -21,7 +21,7 @@ BORN = "tidemark.generation"
 
 
 def generation_of(table: DeltaTable | None) -> int:
-    """How often an open table was replaced by one that was built anew; 0 also where there is none."""
+    """The number of times an open table was replaced by one that was built anew; 0 also where there is none."""
     if table is None:
         return 0
     number = table.transaction_version(GENERATION)
@@ -39,7 +39,7 @@ def open_beside(own: DeltaTable | None, uri: str) -> DeltaTable | None:
 
 
 def is_gone(table: DeltaTable) -> bool:
-    """Whether an open table is only there for readers of the generation before."""
+    """True if an open table is only there for readers of the generation before."""
     return table.transaction_version(GONE) == 1
 
 
@@ -78,5 +78,5 @@ def versions_now(lake: Lake, operator: Operator, *others: str) -> dict[str, int]
 
 
 def built_anew(generation: int) -> str:
-    """What a text of how far a table is ends with: `; built anew 2 times`, nothing for the first generation."""
+    """The end of a text about a table's progress: `; built anew 2 times`, nothing for the first generation."""
     return f"; built anew {counted(generation, 'time')}" if generation else ""

@@ -26,7 +26,7 @@ class Outputs:
         self.suffixes = [*beside, ""]
 
     def at(self, suffix: str) -> Progress:
-        """How far a table is."""
+        """The progress of the table with this suffix."""
         return Progress.of(self._operator, delta.open_table(self._lake.table(self._operator, suffix)))
 
     def position(self) -> Progress:
@@ -34,7 +34,7 @@ class Outputs:
         return self.at(self._begins_at)
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
-        """What is to be followed, in pieces of at most `most_rows` rows of each log; follow one, then ask for the next.
+        """The batches to follow, in pieces of at most `most_rows` rows of each log; follow one, then ask for the next.
 
         Where a step died between two of its commits, the next one ends where that one was to end.
         """

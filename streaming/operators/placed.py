@@ -1,4 +1,4 @@
-"""How other streams follow the rows of an operator that are numbered as its steps are."""
+"""The rows of an operator that are numbered as its steps are, as other streams follow them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a table is in each of the logs that its operator follows: the table says so itself."""
+"""The progress of a table in each of the logs that its operator follows, which the table itself records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FilterCounts:
 
     @property
     def removed(self) -> int:
-        """How many did not go through."""
+        """The number of rows that did not go through."""
         return self.rows_in - self.kept
 
     def __add__(self, other: FilterCounts) -> FilterCounts:
@@ -55,7 +55,7 @@ class Progress:
 
     @classmethod
     def of(cls, operator: Operator, table: DeltaTable | None) -> Self:
-        """What an open table says; nothing is followed where there is no table yet."""
+        """The progress that an open table records; nothing is followed where there is no table yet."""
         streams = [stream.name for stream in operator.follows]
         alone = len(streams) == 1
 
@@ -79,7 +79,7 @@ class Progress:
 
     @classmethod
     def now(cls, lake: Lake, operator: Operator) -> Self:
-        """What the operator's own table says now."""
+        """The progress that the operator's own table records now."""
         return cls.of(operator, delta.open_table(lake.table(operator)))
 
     @classmethod
@@ -101,11 +101,11 @@ class Progress:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a batch is followed."""
+        """True if a batch is followed."""
         return any(number >= 0 for number in self.through.values())
 
     def is_behind(self, other: Progress) -> bool:
-        """Whether `other` has followed a batch that is not followed here."""
+        """True if `other` has followed a batch that is not followed here."""
         return any(self.through[name] < number for name, number in other.through.items())
 
     def after(self, batches: Mapping[str, Sequence[Batch]]) -> Self:
@@ -129,7 +129,7 @@ class Progress:
         return {**through, **marks, _BATCH: self.batch, **counts, **generation}
 
     def told_from(self, before: Self) -> dict[str, object]:
-        """What the commit of a step says for people: where it ends, and where it began."""
+        """The facts that the commit of a step tells people: where it ends, and where it began."""
         if len(self.through) == 1:
             return {"through": max(self.through.values()), "after": max(before.through.values())}
         return {"through": dict(self.through), "after": dict(before.through)}

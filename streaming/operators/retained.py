@@ -1,4 +1,4 @@
-"""What an operator's results are once its logs have lost days by their retention: whole from one day on."""
+"""The results of an operator whose logs have lost days by their retention: whole from one day on."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ def whole_since(lake: Lake, operator: Operator) -> date | None:
 
 
 def whole_in(lake: Lake, operator: Operator, logs: Mapping[str, LogAtVersion]) -> date | None:
-    """The same by the versions of the logs, by stream, that an audit looks at."""
+    """The first day of its results that can be computed again; None where all can, as no log has lost a day.
+
+    `logs`: by stream, at the versions that an audit looks at.
+    """
     dropped = {name: log.dropped for name, log in logs.items() if log.dropped is not None}
     return runtime_of(operator, lake).whole_since(dropped) if dropped else None
 
 
 def can_be_compared(since: date | None) -> Column:
-    """Whether a result is of a day, by `_day`, that can be computed again."""
+    """True where a result is of a day, by `_day`, that can be computed again."""
     return F.lit(True) if since is None else F.col(DAY) >= date_literal(since)
 
 
 def of_kept_days(since: date | None) -> str:
-    """What an audit adds to what it compares."""
+    """The words that an audit adds to what it compares."""
     return "" if since is None else f"; from {since} on"
 
 

@@ -43,7 +43,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Written:
-    """What a step wrote; state is null where none is kept, `failures` are rows that nobody outside has answered."""
+    """The output of a step; state is null where none is kept, `failures` are rows that nobody outside has answered."""
 
     rows: int
     state_rows: int | None = None
@@ -98,7 +98,7 @@ class OperatorRuntime(ABC):
         return sum(batch.summary.rows - batch.rejected for batches in behind for batch in batches)
 
     def counts(self, stream: Stream) -> OperatorCounts | None:
-        """What each commit of the stream's log counts for this operator; None where there is nothing to count."""
+        """The counts for this operator in each commit of the stream's log; None where there is nothing to count."""
         return None
 
     def latest_due(self, stream: Stream, rows: DataFrame, watermark: datetime) -> datetime | None:
@@ -114,7 +114,7 @@ class OperatorRuntime(ABC):
         return None
 
     def catch_up(self, spark: SparkSession, head: Batch, now: Callable[[], datetime]) -> None:
-        """The same at the end of a drain, up to `head`, the newest batch."""
+        """Called at the end of a drain: everything but the operator's own table, up to `head`, the newest batch."""
         return None
 
     def keeps_up_from(self) -> int | None:
@@ -130,7 +130,7 @@ class OperatorRuntime(ABC):
     @property
     @abstractmethod
     def readable(self) -> Mapping[str, Callable[[SparkSession], DataFrame]]:
-        """What people may look at, by name, in an order for people; the first is the one to begin with.
+        """The frames that people may look at, by name, in an order for people; the first is the one to begin with.
 
         A function raises ViewError where its table is not there.
         """
@@ -152,7 +152,7 @@ class OperatorRuntime(ABC):
         return None
 
     def current_at(self, spark: SparkSession, versions: Mapping[str, int]) -> DataFrame:
-        """What is current of its tables at Delta `versions`, by suffix; `delta.BEFORE` for those that are not there."""
+        """The current results of its tables at Delta `versions`, by suffix; `delta.BEFORE` for one that is missing."""
         return self.first_at(spark, versions[""])
 
     def watermark_at(self, version: int) -> datetime | None:
@@ -163,7 +163,7 @@ class OperatorRuntime(ABC):
         return None
 
     def left_out(self, spark: SparkSession, logs: Mapping[str, DataFrame]) -> int:
-        """How many late rows of the `logs`, by stream, it leaves out because the declaration says so."""
+        """The number of late rows of the `logs`, by stream, that it leaves out because the declaration says so."""
         return 0
 
     def explain(self, spark: SparkSession) -> Mapping[str, str]:
@@ -185,15 +185,15 @@ class OperatorRuntime(ABC):
         return {heading: words for heading, words in told.items() if words}
 
     def described(self, spark: SparkSession) -> Mapping[str, str]:
-        """What `explain` tells of its kind, by heading."""
+        """The part of `explain` about its kind, by heading."""
         return {}
 
     def position(self) -> str:
-        """How far it is, in words."""
+        """The progress of the operator, in words."""
         return ""
 
     def filtered(self) -> Mapping[str, FilterCounts]:
-        """What its filters did since its tables were built, by the suffix of the table each fills; reads no row."""
+        """The counts of its filters since its tables were built, by suffix of the table each fills; reads no row."""
         return {}
 
     # Correcting
@@ -203,7 +203,10 @@ class OperatorRuntime(ABC):
         return []
 
     def plan_at(self, spark: SparkSession, logs: Mapping[str, int], corrections: int) -> list[PendingDay]:
-        """The same as the logs, by stream, and the corrections are at Delta versions."""
+        """The days that need a correction, oldest first, at Delta versions of the logs and of the corrections.
+
+        `logs`: the versions by stream.
+        """
         return []
 
     def correct(
@@ -268,7 +271,7 @@ class OperatorRuntime(ABC):
 
 @singledispatch
 def runtime_of(operator: Operator, lake: Lake) -> OperatorRuntime:
-    """What runs `operator` on `lake`; `runtime_of.register` adds a kind of operator.
+    """The runtime of `operator` on `lake`; `runtime_of.register` adds a kind of operator.
 
     Raises:
         DeclarationError: no runtime is registered for an operator of this type.

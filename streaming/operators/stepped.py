@@ -1,4 +1,4 @@
-"""What all operators that go in steps over their logs have in common as they run, whatever a step computes."""
+"""The common runtime of all operators that go in steps over their logs, whatever a step computes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Steps(Protocol):
     """The steps of one operator in one process, which knows the files of the logs from one to the next."""
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
-        """What is to be followed, in pieces of at most `most_rows` rows of each log; follow one, then ask for the next.
+        """The batches to follow, in pieces of at most `most_rows` rows of each log; follow one, then ask for the next.
 
         Each piece goes on where the one before it ended, without a gap.
         """
@@ -112,12 +112,12 @@ def slices(batches: Sequence[Batch], most_rows: int) -> Iterator[Sequence[Batch]
 
 
 def in_pieces(behind: Batches, most_rows: int) -> Iterator[Batches]:
-    """What is to be followed, in pieces of at most `most_rows` rows of each log."""
+    """The batches to follow, in pieces of at most `most_rows` rows of each log."""
     cut = [slices(batches, most_rows) for batches in behind.values()]
     for piece in zip_longest(*cut, fillvalue=()):
         yield dict(zip(behind, piece, strict=True))
 
 
 def rows_per_step(spark: SparkSession) -> int:
-    """The same on all cores of a session."""
+    """The greatest number of rows of a log that one step takes on all cores of a session."""
     return ROWS_PER_CORE * spark.sparkContext.defaultParallelism

@@ -19,12 +19,12 @@ from streaming.operators.generations import GENERATION, GONE, SUPERSEDED, genera
 from streaming.tables import bounded_columns, delta, location, numbers_of, storage
 
 NEXT = "next"
-"""What the name of an operator gets appended while its tables are built anew."""
+"""The suffix that the name of an operator gets while its tables are built anew."""
 
 _READY = "ready"
 _APPEND_ONLY = "delta.appendOnly"
 _FORGOTTEN = -1
-"""What a number of an older generation becomes, which no table can be without again."""
+"""The value that replaces a number of an older generation, which no table can be without again."""
 
 
 def next_of(operator: Operator) -> Operator:

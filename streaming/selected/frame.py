@@ -1,4 +1,4 @@
-"""What a step selects: a column for each output, so that one pass over the rows fills all of them."""
+"""The columns that a step selects: one for each output, so that one pass over the rows fills all of them."""
 
 from __future__ import annotations
 

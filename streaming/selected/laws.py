@@ -115,7 +115,7 @@ def _audit_diverting(
 
 
 def _candidates(side: Side, stream: Stream, log: DataFrame, through: int) -> DataFrame:
-    """What came to the filter of an output, of one log, with `_passed`."""
+    """The rows of one log that came to the filter of an output, with `_passed`."""
     rows = valid(log).where(F.col(BATCH) <= through)
     if side.explode is not None:
         ((name, array),) = side.explode.items()
@@ -131,7 +131,7 @@ def _counted(candidates: DataFrame) -> FilterCounts:
 
 
 def _kept(selected: Selected, to: str, candidates: Sequence[DataFrame]) -> DataFrame:
-    """What the table must hold, however the logs were cut into steps."""
+    """The rows that the table must hold, however the logs were cut into steps."""
     side = selected.outputs[to]
     origins = {
         stream.name: rows.schema[ORIGIN].dataType for stream, rows in zip(selected.reads, candidates, strict=True)

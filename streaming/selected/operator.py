@@ -58,7 +58,7 @@ class SelectedRuntime(SteppedRuntime[Selected, SelectedSteps]):
         return {to or "current": partial(self.read, to) for to in outputs_of(self.operator)}
 
     def filtered(self) -> Mapping[str, FilterCounts]:
-        """What the filters of its outputs did."""
+        """The counts of the filters of its outputs."""
         own = delta.open_table(self.lake.table(self.operator))
         if own is None:
             return {}

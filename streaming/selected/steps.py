@@ -43,7 +43,7 @@ class SelectedSteps:
         return table_schemas(self._selected, columns_by_output(self._selected, nothing))
 
     def pieces(self, most_rows: int) -> Iterator[Batches]:
-        """What is to be followed, in pieces of at most `most_rows` rows of each log."""
+        """The batches to follow, in pieces of at most `most_rows` rows of each log."""
         return self._outputs.pieces(most_rows)
 
     def step(self, batches: Batches, now: Callable[[], datetime]) -> Written:

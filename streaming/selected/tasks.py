@@ -1,4 +1,4 @@
-"""What Spark's Python workers do in a step: write what was selected into the files of all outputs."""
+"""The work of Spark's Python workers in a step: write what was selected into the files of all outputs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WRITTEN = (
     "suffix string, rows_in bigint, kept bigint, "
     "path string, size bigint, rows bigint, day string, statistics string, error string"
 )
-"""What a task reports: what it counted for each output, each of its files, or why it failed."""
+"""The report of a task: what it counted for each output, each of its files, or why it failed."""
 
 _REPORT = pa.schema(
     [
@@ -153,7 +153,7 @@ class HandOn:
 def selected_of(
     order: Sequence[str], batch: pa.RecordBatch, applied: _Applied | None
 ) -> Iterator[tuple[str, pa.Array, pa.RecordBatch]]:
-    """Of a batch of `select_all`, for each output: what came to its filter, null where it was removed, and its rows.
+    """The outputs of a batch of `select_all`: for each, what came to its filter, null where removed, and its rows.
 
     Rows that cannot be computed, if there is an output for them, came to no other.
     """
@@ -189,7 +189,7 @@ def selected_of(
 
 
 def of_report(row: Any) -> TaskFile | FilterCounts:
-    """What a row of a report tells."""
+    """The file, or the counts, that a row of a report tells of."""
     if row["path"] is None:
         return FilterCounts(row["rows_in"], row["kept"])
     return TaskFile(row["path"], row["size"], row["rows"], row["day"], row["statistics"])

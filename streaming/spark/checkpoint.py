@@ -114,7 +114,7 @@ def _names(folder: str) -> list[str]:
 
 
 def has_begun(checkpoint: str) -> bool:
-    """Whether the checkpoint says from where the query reads, so that a start position means nothing any more."""
+    """True if the checkpoint says from where the query reads, so that a start position means nothing any more."""
     return newest_planned(checkpoint) is not None or storage.read_text(f"{checkpoint}/sources/0/0") is not None
 
 
@@ -193,7 +193,7 @@ def rename_taken(checkpoint: str, renamed: Callable[[str], str]) -> None:
 
 
 def _of_source(checkpoint: str, query_batch: int) -> Iterator[str]:
-    """What the source keeps in the checkpoint; of the file source's log the entries up to the batch."""
+    """The entries that the source keeps in the checkpoint; of the file source's log those up to the batch."""
     names = list(_files_in(f"{checkpoint}/sources/0"))
     offset = last_line(f"{checkpoint}/offsets/{query_batch}")
     newest = offset.get("logOffset") if isinstance(offset, dict) else None

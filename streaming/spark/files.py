@@ -21,7 +21,7 @@ class FileInfo:
 
 
 def exists(spark: SparkSession, location: str) -> bool:
-    """Whether there is a file or folder at `location`."""
+    """True if there is a file or folder at `location`."""
     file_system, path = _resolve(spark, location)
     return bool(file_system.exists(path))
 
@@ -33,7 +33,7 @@ def size_of(spark: SparkSession, location: str) -> int | None:
 
 
 def is_visible(name: str) -> bool:
-    """Whether Spark's file source sees a file or folder of this name (see FACTS.md, Files)."""
+    """True if Spark's file source sees a file or folder of this name (see FACTS.md, Files)."""
     hidden = name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
     return not hidden
 

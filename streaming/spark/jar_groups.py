@@ -56,7 +56,7 @@ class JarGroup:
 
 
 CORE = JarGroup("core", "Delta and local files", tuple((coordinate,) for coordinate in (*DELTA, LOCAL_FILES)))
-"""What every Spark session gets."""
+"""The jars that every Spark session gets."""
 
 KAFKA = JarGroup(
     "kafka",
@@ -72,7 +72,7 @@ KAFKA = JarGroup(
         ("org.apache.commons:commons-pool2:2.13.1",),
     ),
 )
-"""What Spark needs besides its own jars to read and write topics."""
+"""The jars that Spark needs besides its own to read and write topics."""
 
 BROKER = JarGroup(
     "broker",

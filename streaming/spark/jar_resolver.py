@@ -75,7 +75,7 @@ def _jars(gateway: Any, coordinate: str, with_dependencies: bool, without: Seque
 
 
 def file_name(coordinate: str) -> str:
-    """What the jar of a coordinate is called."""
+    """The file name of the jar of a coordinate."""
     _, artifact, version = coordinate.split(":")
     return f"{artifact}-{version}.jar"
 

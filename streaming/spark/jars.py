@@ -28,7 +28,7 @@ from streaming.tables import s3
 _log = logging.getLogger("tidemark")
 
 COORDINATES = tuple(coordinate for (coordinate,) in CORE.jars)
-"""What every session gets, unless the environment says otherwise."""
+"""The coordinates of the jars that every session gets, unless the environment says otherwise."""
 
 
 def jars_folder() -> Path:
@@ -72,7 +72,7 @@ def jars_of(group: JarGroup, telling: Callable[[str], None] = lambda text: None)
 
 
 def are_there(group: JarGroup) -> bool:
-    """Whether nothing of the group would have to be fetched."""
+    """True if nothing of the group would have to be fetched."""
     folder = jars_folder()
     if group.with_dependencies:
         return (folder / group.folder).is_dir()
@@ -125,7 +125,7 @@ def add_storage(spark: SparkSession, uri: str) -> None:
 
 
 def _loader(spark: SparkSession) -> Any:
-    """What finds the classes of jars that were added."""
+    """The class loader of the jars that were added."""
     return spark._jsparkSession.sharedState().jarClassLoader()
 
 

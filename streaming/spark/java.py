@@ -34,7 +34,7 @@ class Java:
     launcher: Path
     major: int
     has_vectors: bool = True
-    """Whether it has the module `jdk.incubator.vector`, which Spark's own scripts ask for."""
+    """True if it has the module `jdk.incubator.vector`, which Spark's own scripts ask for."""
 
 
 def require_java() -> Java:

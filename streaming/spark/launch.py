@@ -119,7 +119,7 @@ def _launch(conf: Mapping[str, str], output: IO[str] | None) -> Any:
 
 
 def is_for_scripts(conf: Mapping[str, str]) -> bool:
-    """Whether Spark's own scripts have to start the JVM, because they know more of it than is known here."""
+    """True if Spark's own scripts have to start the JVM, because they know more of it than is known here."""
     settings = {**spark_defaults(), **conf}
     return (
         conf.get("spark.master", "local").partition("[")[0] != "local"
@@ -164,7 +164,7 @@ def _options(settings: Mapping[str, str]) -> str:
 
 
 def _is_refused(options: str) -> bool:
-    """Whether Spark's scripts say why they do not take these options of the JVM."""
+    """True if Spark's scripts say why they do not take these options of the JVM."""
     try:
         return any(option.startswith("-Xmx") for option in shlex.split(options))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an aggregate has computed of each row, before rows are put together."""
+"""The values that an aggregate computes of each row, before rows are put together."""
 
 from __future__ import annotations
 

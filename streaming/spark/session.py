@@ -46,7 +46,7 @@ _ASKED_FOR_AGAIN_AND_AGAIN = (
 _SAME_FOR_THE_SAME_TEXT = ("col", "expr")
 """Functions of Spark that make a column of a text. A column is a value, also where it stands for a random number."""
 _COLUMNS = 2_000
-"""How many columns are kept, so that their memory is bounded."""
+"""The greatest number of columns that are kept, so that their memory is bounded."""
 _OF_ONE_CALL = 10
 """Java's `List.of` takes so many elements."""
 
@@ -166,7 +166,7 @@ def _start_java(conf: Mapping[str, str]) -> None:
 
 
 def mark_tasks(spark: SparkSession, query: str, batch: int) -> None:
-    """What Spark logs of the tasks that this thread starts from now on says of which batch they are."""
+    """Mark the tasks that this thread starts from now on, so that Spark logs of which batch they are."""
     spark.sparkContext.setLocalProperty("mdc.query", query)
     spark.sparkContext.setLocalProperty("mdc.batch", str(batch))
 
@@ -183,7 +183,7 @@ def _collector() -> str:
 
 
 def _is_local(master: str) -> bool:
-    """Whether there are no executors but in the driver's own process."""
+    """True if there are no executors but in the driver's own process."""
     return master.partition("[")[0] == "local"
 
 

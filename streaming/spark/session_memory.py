@@ -1,4 +1,4 @@
-"""What follows from a declaration alone, made once in a session and not for each run of it."""
+"""Values that follow from a declaration alone, made once in a session and not for each run of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 T = TypeVar("T")
 
 _MOST = 1_000
-"""How much is remembered in a session, so that it is bounded in a process that sees many declarations."""
+"""The greatest number of values kept in a session, so that it is bounded in a process of many declarations."""
 _ATTRIBUTE = "_tidemark_remembered"
 
 
 def remembered(spark: SparkSession, key: Hashable, make: Callable[[], T]) -> T:
-    """What `make` gives, made once for all that have the same `key` in a session.
+    """The value that `make` gives, made once for all that have the same `key` in a session.
 
     The key says what is made, and holds everything that it depends on; what is made is a value that nobody changes.
     The columns of a frame are such: to find them out, Spark analyzes it step by step.

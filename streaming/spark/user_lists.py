@@ -18,7 +18,7 @@ _ENTRY = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*)")
 
 
 def users_lists(settings: Settings) -> dict[str, str]:
-    """What the user has set of the lists: by the settings, or else by Spark's own file of defaults.
+    """The lists that the user has set: by the settings, or else by Spark's own file of defaults.
 
     Raises:
         SettingsError: the conf file cannot be read.

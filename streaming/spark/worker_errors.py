@@ -46,7 +46,7 @@ def failed_expression(text: str) -> str | None:
 
 @contextmanager
 def function_errors() -> Iterator[None]:
-    """What a function raised in Spark's workers as it was told there, without the traces around it.
+    """Raise what a function raised in Spark's workers as it was told there, without the traces around it.
 
     Raises:
         FunctionError: instead of Spark's error.

@@ -19,7 +19,7 @@ from streaming.base import DAY, MILLISECOND
 from streaming.tables.storage import files_of
 
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
-"""How the folder of rows without a day is called."""
+"""The name of the folder of rows without a day."""
 
 
 def added_files(

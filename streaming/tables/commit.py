@@ -60,7 +60,7 @@ class Mark:
     text: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def is_in(self, table: DeltaTable) -> bool:
-        """Whether an open table has the commit; nothing is read where nobody has committed since the first attempt."""
+        """True if an open table has the commit; nothing is read where nobody has committed since the first attempt."""
         return any(self._is_of(table, version) for version in range(self.since + 1, table.version() + 1))
 
     def _is_of(self, table: DeltaTable, version: int) -> bool:
@@ -238,12 +238,12 @@ def note(
 
 
 def partition_of(columns: Sequence[str]) -> list[str]:
-    """What a table with these columns is partitioned by: the day, where it has one."""
+    """The columns by which a table with these columns is partitioned: the day, where it has one."""
     return [DAY] if DAY in columns else []
 
 
 def is_written(table: DeltaTable, txn: Txn) -> bool:
-    """Whether an open table holds this write."""
+    """True if an open table holds this write."""
     written = table.transaction_version(txn.app_id)
     return written is not None and written >= txn.version
 
@@ -251,7 +251,7 @@ def is_written(table: DeltaTable, txn: Txn) -> bool:
 def commit_properties(
     says: Mapping[str, Any], numbers: Mapping[str, int], mark: Mark, txn: Txn | None = None
 ) -> CommitProperties:
-    """What a commit says of itself, and the `numbers` that its table keeps from then on."""
+    """The properties of a commit: what it says of itself, and the `numbers` that its table keeps from then on."""
     own = [] if txn is None else [Transaction(txn.app_id, txn.version)]
     return CommitProperties(
         custom_metadata={"userMetadata": json.dumps(says), _MARK: mark.text},

@@ -33,7 +33,7 @@ CONFIGURATION = {
     # Looking for what could be cleaned also makes each commit dearer than the one before.
     "delta.enableExpiredLogCleanup": "false",
 }
-"""What every table is created with."""
+"""The configuration with which every table is created."""
 
 
 def contents(
@@ -54,7 +54,7 @@ def contents(
 
 
 def exists(uri: str) -> bool:
-    """Whether there is a table; a store that is away, or refuses, is a `StoreError`."""
+    """True if there is a table; a store that is away, or refuses, is a `StoreError`."""
     with s3.reaching(uri):
         return DeltaTable.is_deltatable(location(uri))
 
@@ -126,7 +126,7 @@ def create(
 
 
 def has_written(uri: str, txn: Txn) -> bool:
-    """Whether the table already holds this write."""
+    """True if the table already holds this write."""
     table = open_table(uri)
     return table is not None and is_written(table, txn)
 

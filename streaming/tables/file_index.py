@@ -108,7 +108,7 @@ class FileIndex:
         return [file.path for file in files if file.first_batch <= through and (file.day is not None) == dated]
 
     def has_only(self, path: str, after: int, through: int) -> bool:
-        """Whether all rows of the file are of the batches in (after, through]."""
+        """True if all rows of the file are of the batches in (after, through]."""
         file = self._files[path]
         return after < file.first_batch and file.last_batch <= through
 
@@ -117,7 +117,7 @@ class FileIndex:
         return self._files[path].size
 
     def rows(self, paths: Iterable[str]) -> int | None:
-        """How many rows these files have in all; None where nobody knows."""
+        """The number of rows that these files have in all; None where nobody knows."""
         counts = [self._files[path].rows for path in paths]
         return None if None in counts else sum(count or 0 for count in counts)
 

@@ -46,7 +46,7 @@ def newest_commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
 
 
 def _newest(table: DeltaTable, read: Callable[[pa_fs.FileSystem, int], Read | None]) -> Iterator[Read]:
-    """What `read` makes of each version up to that of an open table, newest first, until there is nothing to read."""
+    """The values of `read` for each version up to an open table's, newest first, until there is nothing to read."""
     entries, version = files_of(table), table.version()
     newest = read(entries, version)
     if newest is None:
@@ -83,7 +83,7 @@ def _entry(version: int) -> str:
 
 
 def actions_of(table: DeltaTable, version: int) -> list[dict[str, Any]] | None:
-    """What a version of an open table did, one action an entry, or None where that was cleaned away."""
+    """The actions of a version of an open table, one an entry, or None where that was cleaned away."""
     actions = _lines_of(files_of(table), version)
     return None if actions is None else [json.loads(action) for action in actions]
 

@@ -36,14 +36,14 @@ class Split:
 
 @dataclass(frozen=True)
 class TakenOut:
-    """What is taken out of a table: how many rows, of how many files."""
+    """The number of rows that are taken out of a table, and of the files that they are from."""
 
     rows: int
     files: int
 
 
 def to_be_taken(spark: SparkSession, uri: str, split: Split) -> TakenOut:
-    """What `take_out` would take out of the table at `uri`."""
+    """The amount that `take_out` would take out of the table at `uri`."""
     return _told(_files_of_taken(spark, DeltaTable(location(uri)), uri, split))
 
 

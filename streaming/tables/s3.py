@@ -1,4 +1,4 @@
-"""What lies on S3: which addresses do, and where the store is, as the environment says.
+"""The addresses that lie on S3, and where the store is, as the environment says.
 
 Four libraries go there: Hadoop's client in Spark, delta-rs, Arrow and obstore. All of them find endpoint, region and
 credentials in the variables `AWS_*` or by the identity of the machine; nothing here holds or hands on a credential.
@@ -29,7 +29,7 @@ _OF_SMALL_STORES = "us-east-1"
 
 
 def on_s3(uri: str) -> bool:
-    """Whether a path or URI lies on S3; `s3://` and Hadoop's `s3a://` are the same place."""
+    """True if a path or URI lies on S3; `s3://` and Hadoop's `s3a://` are the same place."""
     return urlsplit(uri).scheme in _SCHEMES
 
 
@@ -73,7 +73,7 @@ def region() -> str | None:
 
 
 def hadoop_settings() -> Mapping[str, str]:
-    """What Spark is told of the store; credentials reach it by the environment of its own processes alone."""
+    """The settings of the store for Spark; credentials reach it by the environment of its own processes alone."""
     client, where, place = "org.apache.hadoop.fs.s3a.S3A", endpoint(), region()
     settings = {
         "fs.s3.impl": f"{client}FileSystem",
@@ -149,7 +149,7 @@ def read_object(uri: str) -> tuple[bytes, str | None] | None:
 
 @contextmanager
 def reaching(uri: str) -> Iterator[None]:
-    """What the body cannot do at a place on S3 is a `StoreError` that says what to look at; elsewhere nothing changes.
+    """Turn what the body cannot do on S3 into a `StoreError` that says what to look at; elsewhere nothing changes.
 
     Raises:
         StoreError: the store is away, or refuses; a file that is not there is as before.

@@ -17,7 +17,7 @@ class ChangedMeanwhile(OSError):
 
 @dataclass(frozen=True)
 class Seen:
-    """What was in a file, None where there was none, and how the store names that version of it."""
+    """The content of a file, None where there was none, and how the store names that version of it."""
 
     content: bytes | None
     tag: str | None = None

@@ -21,7 +21,7 @@ TimeRange = tuple[datetime, datetime]
 
 
 def merged(ranges: Iterable[TimeRange]) -> list[TimeRange]:
-    """The same instants in as few ranges as possible, in order; those that touch are one."""
+    """The instants of the `ranges` in as few ranges as possible, in order; those that touch are one."""
     spans: list[TimeRange] = []
     for start, end in sorted(ranges):
         if spans and start - spans[-1][1] <= MICROSECOND:
@@ -44,13 +44,13 @@ def shifted(instant: datetime, by: timedelta) -> datetime:
 
 
 def overlaps(ranges: Sequence[TimeRange], start: datetime, end: datetime) -> bool:
-    """Whether an instant from `start` to `end`, both included, is in one of the `ranges`, which are merged."""
+    """True if an instant from `start` to `end`, both included, is in one of the `ranges`, which are merged."""
     place = bisect_right(ranges, end, key=lambda each: each[0]) - 1
     return place >= 0 and ranges[place][1] >= start
 
 
 def have_common(ranges: Sequence[TimeRange], others: Iterable[TimeRange]) -> bool:
-    """Whether some instant is in one of the `ranges`, which are merged, and in one of the `others`."""
+    """True if some instant is in one of the `ranges`, which are merged, and in one of the `others`."""
     return any(overlaps(ranges, start, end) for start, end in others)
 
 

@@ -36,7 +36,10 @@ def current_results(
 def current_with_reasons(
     first: DataFrame, corrections: DataFrame | None, view: OfWindows, updates: DataFrame | None = None
 ) -> DataFrame:
-    """The same with `_reason` instead: whether the newest result is the `first`, an `update` or a `correction`."""
+    """The current results with `_reason` instead of `_corrected`.
+
+    It says whether the newest result is the `first`, an `update` or a `correction`.
+    """
     columns = [*view.columns, "_day", "_reason"]
 
     def layer(frame: DataFrame, through: Column, reason: str, shown: Column) -> DataFrame:
@@ -55,7 +58,7 @@ def current_with_reasons(
 
 
 def _newest(layers: list[DataFrame], view: OfWindows) -> DataFrame:
-    """Of each window the results of the layer that has seen most batches; of two that have, those of the later one."""
+    """The results of each window in the layer that has seen most batches; of two that have, in the later one."""
     results = reduce(
         DataFrame.unionByName, [layer.withColumn("_layer", F.lit(number)) for number, layer in enumerate(layers)]
     )
@@ -90,7 +93,7 @@ def read_first(spark: SparkSession, lake: Lake, view: Windowed, version: int | N
 
 
 def _is_closed(lake: Lake, view: Windowed, at: Progress) -> Column:
-    """Whether a result was there as of the batch: a later row is late for all windows that are closed by then."""
+    """True where a result was there as of the batch: a later row is late for all windows that are closed by then."""
     newest = head(lake, view.of)
     check_followed(view, at.batch, newest)
     if newest is None or newest.after.watermark is None:

@@ -154,7 +154,7 @@ def _of_instants(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _preparation(kind: pa.DataType) -> Any:
-    """What makes of a value in a column of objects one that is encoded as of this type."""
+    """A function that turns a value in a column of objects into one that is encoded as of this type."""
 
     is_exact = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
 

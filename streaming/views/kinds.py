@@ -1,4 +1,4 @@
-"""What differs between windows whose bounds are fixed and windows that merge, as far as pairs and results go."""
+"""The differences between windows whose bounds are fixed and windows that merge, as far as pairs and results go."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _START, _END = "_start", "_end"
 
 
 class OfWindows(Protocol):
-    """What an operator says of its results that belong to a key and a window."""
+    """The properties of an operator whose results belong to a key and a window."""
 
     @property
     def window(self) -> Window:
@@ -39,10 +39,10 @@ class OfWindows(Protocol):
 
 
 class WindowKind(ABC):
-    """How pairs become groups, and what a late row may change beyond its own window."""
+    """The way in which pairs become groups, and what a late row may change beyond its own window."""
 
     merges: bool
-    """Whether a late row may join windows that were published apart."""
+    """True if a late row may join windows that were published apart."""
 
     @abstractmethod
     def group(self, pairs: DataFrame, keys: Sequence[str], aggregates: list[Column]) -> DataFrame:
@@ -57,7 +57,7 @@ class WindowKind(ABC):
 
     @abstractmethod
     def same_window(self, one: DataFrame, other: DataFrame) -> Column:
-        """Whether a result of `one` stands for the window of `other`: both have `window_start` and `window_end`."""
+        """True where a result of `one` stands for the window of `other`: both have `window_start` and `window_end`."""
 
 
 class FixedWindows(WindowKind):

@@ -29,7 +29,7 @@ def late_pairs(log: DataFrame, view: Windowed) -> DataFrame:
 
 
 def in_lateness(view: Windowed, window_end: Column, stamp: Column) -> Column:
-    """Whether the stamp had not yet passed the window's end by the allowed lateness when the row came.
+    """True where the stamp had not yet passed the window's end by the allowed lateness when the row came.
 
     Semantics of Flink's `allowedLateness`, on the stamp: `stamp < window_end + lateness`. Of a session it is the end
     that it has with the row.

@@ -39,7 +39,7 @@ from streaming.views.results import aggregate, group, late_pairs_in, pairs
 from streaming.views.updates import read_updates, updated_through, updates_between
 
 _UNKNOWN_ROUNDING = 1e-9
-"""Of its value: what is allowed of an aggregate that does not tell how its doubles are rounded."""
+"""The relative error that is allowed of an aggregate that does not tell how its doubles are rounded."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def audit_view(
 def _counted_again(
     lake: Lake, tables: PinnedView, log: LogAtVersion, published: Scope, settled: Scope | None
 ) -> Iterator[Finding]:
-    """What another engine finds of the first results and, where `settled` is given, of the current ones."""
+    """The findings of another engine on the first results and, where `settled` is given, on the current ones."""
     view = tables.view
     rows, first = (
         delta.open_table(uri, version)
@@ -265,7 +265,7 @@ def _compare(
 def _beyond_rounding(
     differing: DataFrame, view: Windowed, pairs: DataFrame, doubles: Sequence[str], equal: Mapping[str, Column]
 ) -> int:
-    """How many of the `differing` results differ by more than the order in which their doubles were added."""
+    """The number of `differing` results that the order in which their doubles were added does not explain."""
     told = {name: view.aggregates[name].rounding for name in doubles}
     extra = {f"_rounding_{name}": F.expr(sql) for name, sql in told.items() if sql is not None}
     groups = group(pairs, replace(view, distinct=()), extra=extra)

@@ -79,7 +79,7 @@ class Panes:
         return self._merged(folded.select(unfolded.columns).unionByName(unfolded), since, by)
 
     def gathered(self, rows: DataFrame, since: datetime | None, by: datetime) -> DataFrame:
-        """The same of `rows` of the log alone, put together by pane before they are put into windows."""
+        """The groups of windows that end in (since, by], of the log's `rows` alone, put together by pane first."""
         return self._merged(self._on_time(rows), since, by)
 
     def _on_time(self, rows: DataFrame) -> DataFrame:
@@ -113,7 +113,7 @@ class Panes:
 
 
 def can_fold(view: Windowed, kept: Kept) -> bool:
-    """Whether rows of the view can be folded: aggregates have parts, and it is known which rows share their windows."""
+    """True if rows of the view can be folded: aggregates have parts, and it is known which rows share their windows."""
     return bool(kept.wholes) and view.window.pane(F.lit(None).cast("timestamp")) is not None
 
 

@@ -1,4 +1,4 @@
-"""How far a view is: the table of its first results says so itself."""
+"""The progress of a view, which the table of its first results itself records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_position(view: Windowed, table: DeltaTable | None) -> None:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of some rows beside keys and bounds, as named aggregates.
+    """The data kept of some rows beside keys and bounds, as named aggregates.
 
     `of_rows` makes them of rows, `merged` of what was kept of several lots of them. `wholes` are the view's values made
     of what is kept; empty where that is the rows.
@@ -49,7 +49,7 @@ class Kept:
 
 
 def kept_of(view: Windowed, results: StructType) -> Kept:
-    """What a view keeps: the parts of its aggregates, or the rows where they do not tell.
+    """The data that a view keeps: the parts of its aggregates, or the rows where they do not tell.
 
     `results` are the types of its values. They do not tell where the view counts rows once or calls a function, where
     an aggregate has no parts, and of a decimal that is made of doubles.

@@ -334,7 +334,7 @@ class Recount:
         return f"({tree.transform(self._in_order).sql('postgres', identify=True)})"
 
     def _is_alike(self, comparison: exp.Expr) -> bool:
-        """Whether all that is compared is of one kind, so that no engine casts a text to a number or the reverse."""
+        """True if all that is compared is of one kind, so that no engine casts a text to a number or the reverse."""
         kinds = {self._kind(side) for side in comparison.iter_expressions() if not isinstance(side, exp.Null)}
         return len(kinds) == 1 and None not in kinds
 

@@ -1,4 +1,4 @@
-"""How results come out of rows: each row is paired with its windows, pairs are grouped, groups are finished.
+"""The way from rows to results: each row is paired with its windows, pairs are grouped, groups are finished.
 
 First results, updates, open windows, corrections and the audit all go this way, so that they agree.
 """
@@ -54,7 +54,7 @@ def counted_rows(view: Windowed) -> Column:
 
 
 def failure(view: Windowed) -> Column | None:
-    """What of a row the view cannot compute, in words, null where it can; None where no row can fail, or one pauses it.
+    """The part of a row that the view cannot compute, in words, or null; None where no row can fail, or one pauses it.
 
     Of a row that its condition leaves out nothing else is computed.
     """
@@ -86,7 +86,7 @@ def counted_by(view: Windowed) -> str:
 
 
 def late_pairs_in(batch: Batch, view: Windowed) -> int | None:
-    """How many late pairs of the view a batch brought.
+    """The number of late pairs of the view that a batch brought.
 
     None where they were not counted, before the view was declared, or by another declaration of it.
     """
@@ -126,7 +126,7 @@ def has_windows(view: Windowed) -> Column:
 
 
 def has_days(event_time: Column) -> Column:
-    """Whether there are days around the instant; null where it is."""
+    """True where there are days around the instant; null where the instant is null."""
     return (event_time >= literal(FIRST_EVENT_TIME)) & (event_time < literal(END_OF_EVENT_TIMES))
 
 
@@ -176,7 +176,7 @@ def last_end(pairs: DataFrame, of: OfWindows, day: date) -> datetime:
 
 
 def ends_within(since: datetime | None, by: datetime) -> Column:
-    """Whether the window of a pair or group ends in (since, by]; `since` null: by then, however early."""
+    """True where the window of a pair or group ends in (since, by]; `since` null: by then, however early."""
     end = f"{WINDOW}.end"
     ended = F.col(end) <= constant(by, end)
     return ended if since is None else ended & (F.col(end) > constant(since, end))
@@ -220,7 +220,7 @@ def finish(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
 
 
 def finish_or_retract(groups: DataFrame, view: Windowed, *extra: str) -> DataFrame:
-    """The same with `_retracted`: true in a row without values for each group of which a function gives none."""
+    """The results with `_retracted`: true in a row without values for each group of which a function gives none."""
     results = finish(groups, view, *extra).withColumn(RETRACTED, F.lit(False))
     return results if view.function is None else retract_others(results, groups, view, *extra)
 

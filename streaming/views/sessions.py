@@ -33,7 +33,7 @@ class OpenSessions:
         self._schema = remembered(spark, key, lambda: nullable(self._grouped(pairs(log.none(spark), view)).schema))
 
     def position(self) -> Progress:
-        """How far the table is."""
+        """The progress of the table."""
         return Progress.of(self._view, delta.open_table(self.uri))
 
     def size(self) -> int:

@@ -157,7 +157,7 @@ def still_waiting(view: Windowed, batches: Iterable[Batch], at: Progress) -> lis
 
 
 def reads_of(view: Windowed, batches: Iterable[Batch]) -> int:
-    """How many rows would be read, each as often as it is in a window."""
+    """The number of rows that would be read, each as often as it is in a window."""
     return sum(batch.summary.rows for batch in batches) * view.window.overlap
 
 

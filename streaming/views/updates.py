@@ -184,7 +184,7 @@ class SessionUpdates(Updates):
 
 
 def updates_of(spark: SparkSession, lake: Lake, view: Windowed, log: LogFiles) -> Updates:
-    """What keeps the updates of the view, as its windows ask for."""
+    """The keeper of the view's updates that its windows ask for."""
     kind = SessionUpdates if kind_of(view).merges else FixedUpdates
     return kind(spark, lake, view, log)
 
@@ -226,16 +226,16 @@ class _OpenWithLateRows:
 
     @classmethod
     def of(cls, updates: DeltaTable | None) -> _OpenWithLateRows:
-        """What the open table of updates says."""
+        """The bounds of the sessions that the open table of updates records."""
         kept = [] if updates is None else [updates.transaction_version(name) for name in (_SINCE, _UNTIL)]
         return cls(*(from_micros(number) for number in kept if number is not None))
 
     def numbers(self) -> dict[str, int]:
-        """The same as a table keeps it."""
+        """The bounds of the sessions as the numbers that a table keeps."""
         return {_SINCE: to_micros(self.since), _UNTIL: to_micros(self.until)}
 
     def may_close(self, view: Windowed, at: Progress) -> bool:
-        """Whether one of them may be closed `at` a position."""
+        """True if one of the sessions may be closed `at` a position."""
         return at.watermark is not None and self.until <= view.window.closed_by(at.watermark)
 
     def and_those_of(self, other: _OpenWithLateRows) -> _OpenWithLateRows:
@@ -246,7 +246,7 @@ class _OpenWithLateRows:
 def _sessions_with_late_rows(
     counted: DataFrame, view: Windowed, before: Progress, batches: Sequence[Batch]
 ) -> DataFrame:
-    """What late rows have made of sessions, as a pure function of the pairs `counted`, up to the last of `batches`.
+    """The sessions with late rows, as a pure function of the pairs `counted`, up to the last of `batches`.
 
     Groups in the form that `finish` takes, one for each session and batch that brought it late rows in time, and
     `_batch`: the batch that publishes it, null while it is open. `batches` are those that follow the position `before`;
@@ -275,7 +275,7 @@ def _sessions_with_late_rows(
 
 
 def _replaces(other: Column) -> Column:
-    """Whether late rows joined the session before it was published, so that it is published with them."""
+    """True where late rows joined the session before it was published, so that it is published with them."""
     before = other[_BROUGHT] <= F.coalesce(F.col(_PUBLISHED), other[_BROUGHT])
     touches = (other[WINDOW]["start"] <= F.col(_END)) & (other[WINDOW]["end"] >= F.col(_START))
     return (other[_BROUGHT] > F.col(_BROUGHT)) & before & touches

@@ -18,10 +18,10 @@ class Evictor(ABC):
     """Which rows stay (as Flink's `Evictor`). To add one, implement `__call__` as a frozen dataclass with `after`."""
 
     after: bool
-    """Whether rows go after the function has seen them, instead of before."""
+    """True if rows go after the function has seen them, instead of before."""
 
     for_good: bool = False
-    """Whether a row that would go now would also go at any later time, so that it need not be kept until then."""
+    """True if a row that would go now would also go at any later time, so that it need not be kept until then."""
 
     @abstractmethod
     def __call__(self, content: Content) -> Content:

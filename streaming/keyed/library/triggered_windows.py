@@ -29,13 +29,13 @@ the table of state."""
 
 
 class _Assigner(ABC):
-    """How the windows of a key come and grow."""
+    """The way in which the windows of a key come and grow."""
 
     ends: bool = True
-    """Whether windows end."""
+    """True if windows end."""
 
     waits: int = 0
-    """How long after its end a window is open, in microseconds."""
+    """The time after its end for which a window stays open, in microseconds."""
 
     @abstractmethod
     def assign(self, windows: list[_Open], at: int, stamp: int, trigger: Trigger) -> _Open | None:
@@ -127,7 +127,7 @@ def _all(windows: Iterable[_Open], name: str) -> list[int]:
 
 @dataclass(frozen=True)
 class _Windows:
-    """What becomes of the windows of a key with a row, and with the time."""
+    """The function that updates the windows of a key with a row, and with the time."""
 
     value: str
     function: Function

@@ -16,24 +16,24 @@ from streaming.base import canonical, check_number
 from streaming.declare import check_callable, micros
 
 Notes = dict[str, int]
-"""What a trigger knows of a window."""
+"""The notes of a trigger on a window."""
 
 
 class Trigger(ABC):
     """When a window fires (as Flink's `Trigger`). To add one, implement `__call__` as a frozen dataclass."""
 
     purges: bool = False
-    """Whether the content of a window goes when it fires."""
+    """True if the content of a window goes when it fires."""
 
     at_end: bool = False
-    """Whether a window also fires when the watermark has reached its end."""
+    """True if a window also fires when the watermark has reached its end."""
 
     early: int | None = None
     """At most how often a window fires before its end, in microseconds; None where it does not."""
 
     @abstractmethod
     def __call__(self, notes: Notes, value: Any, at: int) -> bool:
-        """Whether the window fires with this row, which is in its content already; changes `notes` in place."""
+        """True if the window fires with this row, which is in its content already; changes `notes` in place."""
 
     def merged(self, notes: Iterable[Notes]) -> Notes:
         """The notes of windows that have become one; by default the sum of each."""

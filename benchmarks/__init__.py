@@ -1,1 +1,1 @@
-"""What is measured, how, and against whom; nothing here is imported by the platform."""
+"""Benchmarks: what is measured, how, and against whom; nothing here is imported by the platform."""

@@ -37,7 +37,7 @@ VICTIMS = ("nobody", "executor", "worker", "master", "driver")
 _DAY = date(2013, 1, 15)
 _MID_BATCH_WITHIN, _DRAINS_WITHIN = 180.0, 900.0
 _OWN = ("_ingested_at", "_written_at", "_corrected_at", "modified")
-"""What differs from one run to the next: when a row was written, and when its file."""
+"""Fields that differ from one run to the next: when a row was written, and when its file."""
 _SECOND = 1.0
 """The times by which files are ordered are whole seconds in a store."""
 
@@ -96,7 +96,7 @@ class Run:
             raise RuntimeError(f"the driver ended with {driver.returncode}: {self._log.read_text()[-2000:]}")
 
     def is_in_mid_batch(self) -> bool:
-        """Whether Spark has planned a batch that is not committed."""
+        """True if Spark has planned a batch that is not committed."""
         checkpoint = self.lake.checkpoint(cluster_flights, "log")
         return self._newest(f"{checkpoint}/offsets") > self._newest(f"{checkpoint}/commits")
 

@@ -1,4 +1,4 @@
-"""What a pipeline has committed, whatever its process has told of it."""
+"""The batches that a pipeline has committed, whatever its process has told of them."""
 
 from __future__ import annotations
 

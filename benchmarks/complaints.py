@@ -61,7 +61,7 @@ class Complaints(LandedReadings):
 
 
 class TicketService:
-    """What the HTTP server answers: some attempts fail, some connections are reset, some calls hang."""
+    """The answers of the HTTP server: some attempts fail, some connections are reset, some calls hang."""
 
     def __init__(self) -> None:
         self.requests: Counter[int] = Counter()
@@ -95,7 +95,7 @@ class TicketService:
 
 
 def is_refused(number: int) -> bool:
-    """Whether a complaint never gets a ticket."""
+    """True if a complaint never gets a ticket."""
     return _percent(str(number)) < _REFUSED
 
 
@@ -105,7 +105,7 @@ def _percent(text: str) -> int:
 
 @dataclass(frozen=True)
 class Helpdesk:
-    """What was generated and asked, and the lake in which it must be found."""
+    """The readings generated and the tickets asked for, and the lake in which they must be found."""
 
     lake: Lake
     readings: TimedReadings
@@ -120,7 +120,7 @@ class Helpdesk:
             runtime.correct(spark, days, lambda: datetime.now(UTC))
 
     def demands(self, spark: SparkSession, ends: int) -> list[Demand]:
-        """What join, window join and enrichment must hold after an end of input, where the stream ended so often."""
+        """The demands on join, window join and enrichment after an end of input, where the stream ended so often."""
         return [*self._joined(spark), self._by_window(spark), *self._ticketed(spark, ends)]
 
     def _joined(self, spark: SparkSession) -> list[Demand]:

@@ -1,4 +1,4 @@
-"""What a delivery to Postgres costs beside plain COPY of the same rows: `python -m benchmarks.copy_to_postgres ROWS`.
+"""The cost of a delivery to Postgres beside plain COPY of the same rows: `python -m benchmarks.copy_to_postgres ROWS`.
 
 Contenders take turns on a server of their own on this machine: `psycopg`'s COPY straight into a table, row by row as
 its documentation has it; the target without and with a key, in batches of 10,000; and, to see what several connections

@@ -1,4 +1,4 @@
-"""What a run demands, what it measured, and whether that holds: printed, written, and the exit code."""
+"""The demands of a run, what it measured, and whether they hold: printed, written, and the exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.console import Console
 from benchmarks.processes import code_of
 
 Demand = tuple[str, str, bool]
-"""What is demanded, what was measured, and whether it holds."""
+"""A demand, what was measured of it, and whether it holds."""
 
 PROJECT = Path(__file__).resolve().parent.parent
 console = Console(soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What must hold after stream, broker and database were killed or stalled at random, and what was measured of it."""
+"""The demands after stream, broker and database were killed or stalled at random, and what was measured of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WINDOW_SECONDS = 10
 
 @dataclass(frozen=True)
 class Blow:
-    """What was killed or stalled, and how many seconds later rows were delivered again; None where they were not."""
+    """A kill or a stall, and how many seconds later rows were delivered again; None where they were not."""
 
     victim: str
     seconds: float | None
@@ -29,7 +29,7 @@ class Blow:
 
 @dataclass(frozen=True)
 class Struck:
-    """What the blows have left: the lake, and the readings that were generated.
+    """The state after the blows: the lake, and the readings that were generated.
 
     `runs` holds the exit codes of each command, `unsent` why the broker did not take a row.
     """
@@ -42,7 +42,7 @@ class Struck:
 
 
 def windows_in(broker: Broker) -> dict[tuple[str, int], int]:
-    """What a consumer has that keeps the newest record of each key: readings by meter and ten seconds of the epoch."""
+    """The windows of a consumer that keeps each key's newest record: readings by meter and ten seconds of the epoch."""
     newest = {record.key: record.json for record in received(broker, topic_meters.WINDOWS)}
     return {
         (row["meter"], int(datetime.fromisoformat(row["window_start"]).timestamp()) // _WINDOW_SECONDS): row["readings"]

@@ -1,4 +1,4 @@
-"""What the fold of a keyed function costs a row, in Python alone: `python -m benchmarks.keyed_fold`.
+"""The cost per row of a keyed function's fold, in Python alone: `python -m benchmarks.keyed_fold`.
 
 Arrow batches of ten thousand rows as Spark hands them to a task, of the temperature jump (K6) over keys that have
 state. Beside it stand the parts: columns to Python values, and the functions themselves. `--hot` is a task that is

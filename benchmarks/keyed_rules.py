@@ -1,4 +1,4 @@
-"""What rows cost that are asked thousands of rules: `python -m benchmarks.keyed_rules FOLDER`.
+"""The cost of rows that are asked thousands of rules: `python -m benchmarks.keyed_rules FOLDER`.
 
 Rules come from a control stream, each a condition in SQL over a reading. Batches of 10,000 readings follow, and each
 reading is asked every rule. What is counted is the CPU of a drain, of this process and all that it has started, and by

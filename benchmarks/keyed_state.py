@@ -1,4 +1,4 @@
-"""What a step of a keyed function costs, over how many keys have state: `python -m benchmarks.keyed_state FOLDER`.
+"""The cost of a keyed function's step, over how many keys have state: `python -m benchmarks.keyed_state FOLDER`.
 
 A batch gives every key its state. Then come batches of 10,000 rows: of keys drawn from all, and of the same thousand
 keys again and again. What is counted is the CPU of the step alone, of this process and all it has started, and the most

@@ -64,7 +64,7 @@ class Kills:
         self.complaints = Complaints(Path(complaints.source.location(self.lake)), seed)
         self.rounds: list[Round] = []
         self.writers: Counter[int] = Counter()
-        """How many stream processes lived at once, by how often that was seen."""
+        """The numbers of stream processes that lived at once, each with how often it was seen."""
         self._random = random.Random(seed)
         self._over = threading.Event()
         self._output = (folder / "output.log").open("ab")
@@ -153,7 +153,7 @@ class Kills:
         return [self._services[victim].pid]
 
     def _keep_services(self) -> None:
-        """What an init system does: a service that is gone is started again."""
+        """Start every service again that is gone, as an init system does."""
         for name, command in self._commands.items():
             service = self._services.get(name)
             if service is None or service.poll() is not None:

@@ -128,7 +128,7 @@ class Kills:
         os.kill(pid, self._random.choice((signal.SIGKILL, signal.SIGTERM)))
 
     def _delivered(self) -> int:
-        """How many readings the database holds; 0 also where there is no table yet."""
+        """The number of readings that the database holds; 0 also where there is no table yet."""
         try:
             return int(postgres.rows(self._connection, "select count(*) from readings")[0][0])
         except postgres.psycopg.Error:
@@ -152,7 +152,7 @@ class Kills:
             job()
 
     def _keep(self) -> None:
-        """What the keeper sensor does: a supervisor that is gone is followed by another one."""
+        """Let another supervisor follow one that is gone, as the keeper sensor does."""
         if self._supervisor is None or self._supervisor.poll() is not None:
             self._supervisor = subprocess.Popen(
                 [sys.executable, "-m", "streaming.service", "supervise", topic_meters.pipeline.name],

@@ -1,4 +1,4 @@
-"""How long Dagster takes to load the code location, over the number of pipelines in it.
+"""The time that Dagster takes to load the code location, over the number of pipelines in it.
 
 `python -m benchmarks.location FOLDER` writes pipelines into `FOLDER/many`, each with a stream of twelve columns, three
 views, and expectations of its own, and loads them as a code server does, each time in a process of its own. The demand:

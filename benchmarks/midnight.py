@@ -1,4 +1,4 @@
-"""How long the results of a day take after it has ended, with its rows in the log and others coming in.
+"""The time that the results of a day take after it has ended, with its rows in the log and others coming in.
 
 `python -m benchmarks.midnight --rows 5000000` lands so many rows of a day for 100,000 keys, lets a stream work them off
 beside a thousand rows a second of the present, and waits for the end of that day, which is a few minutes ahead.
@@ -81,7 +81,7 @@ def main() -> None:
         return process is not None and process.items_waiting is not None and process.items_waiting < _FEW_FILES
 
     def results() -> int:
-        """How many results of the day there are."""
+        """The number of results of the day."""
         status()
         table = delta.open_table(uri)
         if table is None:

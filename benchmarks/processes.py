@@ -64,7 +64,7 @@ def jvms(members: Sequence[psutil.Process]) -> list[psutil.Process]:
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether it still runs; a zombie does not."""
+    """True if the process still runs; a zombie does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -88,7 +88,7 @@ def until(condition: Callable[[], object], within: float) -> float | None:
 
 
 def writers() -> int:
-    """How many processes of streams there are on this machine."""
+    """The number of processes of streams on this machine."""
     parents = {
         process.pid: process.info["ppid"]
         for process in psutil.process_iter(["cmdline", "ppid", "status"])

@@ -65,7 +65,7 @@ def land(landing: Path, name: str, text: str) -> None:
 
 
 class LandedReadings(Readings):
-    """The same in files of a folder."""
+    """Readings in files of a folder."""
 
     def __init__(self, landing: Path, seed: int) -> None:
         super().__init__(seed)

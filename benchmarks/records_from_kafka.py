@@ -1,4 +1,4 @@
-"""What a topic costs on its way into the log, beside plain Spark and Flink: `python -m benchmarks.records_from_kafka`.
+"""The cost of a topic into the log, beside plain Spark and Flink: `python -m benchmarks.records_from_kafka`.
 
 Contenders take turns on a broker of their own on this machine, each as a whole process that reads a topic of three
 partitions from its first record to its last. There are two topics, one with more rows than the other: the difference

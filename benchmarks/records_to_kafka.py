@@ -1,4 +1,4 @@
-"""What a delivery to a topic costs beside a plain producer: `python -m benchmarks.records_to_kafka ROWS`.
+"""The cost of a delivery to a topic beside a plain producer: `python -m benchmarks.records_to_kafka ROWS`.
 
 Contenders take turns on a broker of their own on this machine, each into a topic of one partition: `confluent_kafka`'s
 producer as its documentation has it, without transactions, a JSON object and a key for each row; the target in

@@ -35,7 +35,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a batch of `ROWS_A_BATCH` rows costs driver and executors, in CPU seconds, and how long it takes."""
+    """The cost of a batch of `ROWS_A_BATCH` rows in CPU seconds of driver and executors, and how long it takes."""
 
     workers: int
     driver: float
@@ -49,7 +49,7 @@ class Cluster:
 
     @property
     def cores(self) -> float:
-        """How many such cores keep one core of the driver busy."""
+        """The number of the executors' cores that keep one core of the driver busy."""
         return self.executors / self.driver
 
 

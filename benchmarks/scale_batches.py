@@ -1,4 +1,4 @@
-"""What a batch costs one driver, in one process: `python -m benchmarks.scale_batches WORK SERVERS RESULT`.
+"""The cost of a batch for one driver, in one process: `python -m benchmarks.scale_batches WORK SERVERS RESULT`.
 
 Rows per batch stay the same; what is changed is of how many files or partitions they come, how many files have been
 taken before, and how many streams the driver has. A drain of many batches less one of few, which cancels what a query
@@ -123,7 +123,7 @@ def cost(land: Callable[[int], None], drained: Callable[[], None]) -> float:
 
 
 def of_files(spark: SparkSession, work: Path) -> Iterator[tuple[str, float]]:
-    """What a batch costs by its files, by files taken before it, and by the streams beside it."""
+    """The cost of a batch by its files, by files taken before it, and by the streams beside it."""
     for a_batch in FILES:
         landed = Landed(spark, work / f"{a_batch}-files", a_batch)
         yield f"{a_batch} {'file' if a_batch == 1 else 'files'}", cost(landed.land, landed.drain)
@@ -163,7 +163,7 @@ class Sent:
 
 
 def of_partitions(spark: SparkSession, work: Path, servers: str) -> Iterator[tuple[str, float]]:
-    """What a batch costs by the partitions of its topic."""
+    """The cost of a batch by the partitions of its topic."""
     for partitions in PARTITIONS:
         sent = Sent(spark, work / f"partitions-{partitions}", servers, partitions)
         yield f"{partitions} Kafka {'partition' if partitions == 1 else 'partitions'}", cost(sent.land, sent.drain)

@@ -114,7 +114,7 @@ class Soak:
         land(landing, f"{self._limits:06}", json.dumps(limit))
 
     def _keep(self) -> None:
-        """What the keeper sensor does: a supervisor that is gone is followed by another one."""
+        """Let another supervisor follow one that is gone, as the keeper sensor does."""
         if self._supervisor is None or self._supervisor.poll() is not None:
             self._supervisor = subprocess.Popen(
                 [sys.executable, "-m", "streaming.service", "supervise", self.pipeline.name],

@@ -29,7 +29,7 @@ class Kill:
 
 @dataclass
 class Record:
-    """What happened, in seconds since the start."""
+    """The record of a soak, in seconds since the start."""
 
     minutes: float
     generated: int = 0

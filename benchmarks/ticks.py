@@ -1,4 +1,4 @@
-"""What sensors, schedules and maintenance cost per tick, over the number of commits that a stream has made.
+"""The cost of sensors, schedules and maintenance per tick, over the number of commits that a stream has made.
 
 `python -m benchmarks.ticks FOLDER` prints a table and draws `FOLDER/ticks.png`. The logs are made, not ingested: real
 entries and checkpoints of the Delta format, with what the stream says of its batches, but without data files and with a

@@ -1,4 +1,4 @@
-"""What keyed functions would have left had nobody disturbed them: the same logs, followed from nothing in one go."""
+"""The tables that keyed functions would leave undisturbed: the same logs, followed from nothing in one go."""
 
 from __future__ import annotations
 

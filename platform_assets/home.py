@@ -46,7 +46,7 @@ def project_folder() -> Path:
 
 
 def workspace() -> Path:
-    """What Dagster is to load: the project's own `workspace.yaml`, or one that names the code location here."""
+    """The file for Dagster to load: the project's own `workspace.yaml`, or one that names the code location here."""
     own = project_folder() / "workspace.yaml"
     if own.is_file():
         return own

@@ -12,7 +12,7 @@ from streaming.declare import CORRECTIONS, CURRENT, FAILED, LATE, Delivery, Oper
 
 
 def source_key(stream: Stream) -> dg.AssetKey:
-    """What lands, and is not taken in yet."""
+    """The key of what lands for a stream, and is not taken in yet."""
     return dg.AssetKey([stream.name, "source"])
 
 
@@ -38,7 +38,7 @@ def table_key(operator: Operator, suffix: str = "") -> dg.AssetKey:
 
 
 def delivery_key(delivery: Delivery) -> dg.AssetKey:
-    """What a delivery has carried to its target."""
+    """The key of what a delivery has carried to its target."""
     return dg.AssetKey([delivery.folder, delivery.name])
 
 
@@ -60,7 +60,7 @@ def late_key(operator: Operator) -> dg.AssetKey:
 
 
 def failed_key(operator: Operator) -> dg.AssetKey:
-    """What an operator cannot be computed for, where that is a read of its logs."""
+    """The key of what an operator cannot be computed for, where that is a read of its logs."""
     return table_key(operator, FAILED)
 
 
@@ -70,7 +70,7 @@ def corrections_key(operator: Operator) -> dg.AssetKey:
 
 
 def current_keys(operator: Operator) -> list[dg.AssetKey]:
-    """What is current of an operator: one asset, also where several tables are put together for it."""
+    """The keys of an operator's current results: one asset, also where several tables are put together for it."""
     if operator.overlaid:
         return [table_key(operator, CURRENT)]
     return [table_key(operator, table.suffix) for table in operator.tables if table.is_result]
@@ -154,7 +154,7 @@ Kind = Literal[
     # Sets of partitions
     "days",
 ]
-"""What a name stands for. No kind ends with `_` and another kind, so that the end of a name tells its kind."""
+"""The kind of a named thing. No kind ends with `_` and another kind, so that the end of a name tells its kind."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

@@ -13,7 +13,7 @@ from streaming.declare import Delivery, Operator
 
 
 def days_of(of: Operator | Delivery) -> dg.DynamicPartitionsDefinition:
-    """Of an operator one partition per day that ever had late pairs, of a delivery per day that has rows.
+    """One partition per day: for an operator each day that ever had late pairs, for a delivery each that has rows.
 
     They are added as they are found. Not a calendar: event time knows no first and no last day, and a day without late
     pairs has nothing to correct. So a partition that is missing in the UI is exactly a day that still waits for its

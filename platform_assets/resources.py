@@ -1,4 +1,4 @@
-"""What assets, checks and sensors are given: the lake and a Spark session that starts when it is first used."""
+"""The resources of assets, checks and sensors: the lake and a Spark session that starts when it is first used."""
 
 # Not with postponed annotations: dagster reads those of resources, assets and ops when they are declared.
 import multiprocessing

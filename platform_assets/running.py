@@ -57,7 +57,7 @@ def run_job(
 
 
 def _reason(result: dg.ExecuteInProcessResult) -> str:
-    """What the failed steps say, those first that failed on purpose."""
+    """The messages of the failed steps, those first that failed on purpose."""
     reasons, crashes = [], []
     for event in result.all_events:
         if event.is_step_failure:

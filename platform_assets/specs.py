@@ -1,4 +1,4 @@
-"""How an asset is described: group, layer, kinds, owner, and what its columns mean and are computed from."""
+"""Descriptions of assets: group, layer, kinds, owner, and what their columns mean and are computed from."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ def asset_spec(
 
 
 def _description(column: ColumnSpec, origins: Iterable[Origin]) -> str | None:
-    """What the column means, and what it is computed from unless it is handed on under its own name."""
+    """The meaning of a column, and what it is computed from unless it is handed on under its own name."""
     of = [origin for origin in origins if origin[1] != column.name]
     return " ".join(filter(None, (column.meaning, origins_in_words(origins) if of else ""))) or None

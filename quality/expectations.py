@@ -30,7 +30,7 @@ class Expectation:
 
     @property
     def definition(self) -> str:
-        """What exactly is asked, as JSON: a verdict on another definition is no verdict on this one."""
+        """The question in full, as JSON: a verdict on another definition is no verdict on this one."""
         return json.dumps({"kind": self.kind, **self.arguments}, sort_keys=True)
 
 

@@ -42,7 +42,7 @@ def role_of_updates(view: str) -> str:
 
 
 def judged_tables(pipeline: Pipeline) -> dict[str, tuple[Operator, TableSpec]]:
-    """What is current of a pipeline's operators and has a suite, by role, which is the table's name."""
+    """The current results of a pipeline's operators that have a suite, by role, which is the table's name."""
     suites = suites_for(pipeline)
     return {role: table for role, table in result_tables(pipeline).items() if role in suites}
 

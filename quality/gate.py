@@ -75,7 +75,7 @@ def reasons_to_close(
 def reasons_of(
     suite: Suite, subject: Subject, stored: Mapping[str, Verdict], others: Iterable[Verdict] = ()
 ) -> list[Reason]:
-    """What the `stored` verdicts on `subject` leave open; `others` (any version) tell stale from missing."""
+    """The reasons against `subject` by the `stored` verdicts on it; `others` (any version) tell stale from missing."""
     elsewhere = {verdict.expectation: verdict for verdict in others}
     reasons = (
         _reason(expectation, subject, stored.get(expectation.name) or elsewhere.get(expectation.name))

@@ -32,7 +32,7 @@ class Pin:
 
     @property
     def subject(self) -> Subject:
-        """What verdicts on this pin speak of."""
+        """The subject of verdicts on this pin."""
         return Subject(self.table, self.table_id, self.version)
 
     def read(self, spark: SparkSession) -> DataFrame:

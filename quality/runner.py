@@ -18,7 +18,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True)
 class ExpectationResult:
-    """What came of one expectation; `observed` is a value or defect for people, or why it could not run.
+    """The outcome of one expectation; `observed` is a value or defect for people, or why it could not run.
 
     `value` is the number in it: the rows that break the expectation, or the value that was observed; null without one.
     """

@@ -14,7 +14,7 @@ from streaming.tables import delta, location, newest_commits
 
 
 def table_name(lake: Lake, uri: str) -> str:
-    """What people call the table at `uri`: its path below the lake's root, such as `flights/log`."""
+    """The name by which people call the table at `uri`: its path below the lake's root, such as `flights/log`."""
     return uri.removeprefix(f"{lake.root.rstrip('/')}/")
 
 

@@ -51,7 +51,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Subject:
-    """What verdicts speak of: one version of one table."""
+    """The subject of verdicts: one version of one table."""
 
     table: str
     table_id: str

@@ -1,4 +1,4 @@
-"""What is current of a keyed function that is played: late rows put in their place."""
+"""The current results of a keyed function that is played: late rows put in their place."""
 
 from __future__ import annotations
 

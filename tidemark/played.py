@@ -1,4 +1,4 @@
-"""What became of a keyed function that was played: what it emitted, and its state and timers at each moment."""
+"""The outcome of a keyed function that was played: what it emitted, and its state and timers at each moment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Played:
-    """What became of it: `outputs` by the suffix of their table, `late` rows (order `event` only), state and timers.
+    """The outcome of a play: `outputs` by their tables' suffix, `late` rows (order `event` only), state and timers.
 
     `current` are the outputs once late rows are corrected, by time: the same as `outputs` where none are (`idle`).
     Rows of an output are tuples in the order in which they were emitted: the key, the time, the values. `str` tells the

@@ -147,7 +147,7 @@ class _Player:
             self.step()
 
     def played(self) -> Played:
-        """What became of all steps."""
+        """The outcome of all steps."""
         keyed, names = self._keyed, self._keyed.state_schema.names
         clock = _stamp(self._watermark)
         return Played(

@@ -111,7 +111,7 @@ def correct(spark: SparkSession, lake: Lake, view: Operator, now: Callable[[], d
 
 
 def read(spark: SparkSession, lake: Lake, view: Operator, what: str = "current", *columns: str) -> Rows:
-    """What `tidemark show` shows of a view (`first`, `late`, `corrections`, `current`, ...), as plain rows, sorted."""
+    """Plain rows, sorted, of what `tidemark show` shows of a view (`first`, `late`, `corrections`, `current`, ...)."""
     return rows(runtime_of(view, lake).readable[what](spark), *columns)
 
 

@@ -22,7 +22,7 @@ class WrongSums(Exception):
 
 @dataclass(frozen=True)
 class Ratio:
-    """What one side-by-side measure came to, pair by pair."""
+    """The outcome of one side-by-side measure, pair by pair."""
 
     ours: list[float]
     theirs: list[float]
@@ -34,7 +34,7 @@ class Ratio:
 
     @property
     def median(self) -> float:
-        """Of the pairs."""
+        """The median of the pairs."""
         return statistics.median(self.pairs)
 
     def inverse(self) -> Ratio:
@@ -98,7 +98,7 @@ def side_by_side(times: int, ours: Callable[[], float], theirs: Callable[[], flo
 
 
 def medians(runs: Mapping[tuple[str, str], Sequence[Measured]]) -> dict[tuple[str, str], Measured]:
-    """Of each contender and shape the run with the median wall time."""
+    """The run with the median wall time, of each contender and shape."""
     return {key: sorted(of_key, key=lambda run: run.wall)[len(of_key) // 2] for key, of_key in runs.items()}
 
 

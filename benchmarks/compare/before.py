@@ -33,7 +33,7 @@ _COSTS: dict[str, Callable[[Measured], float]] = {
 
 
 def views(arena: Arena, rows: int, times: int, before: Path) -> list[Demand]:
-    """What first results cost in CPU beside their log: a drain with a view less one without."""
+    """The cost of first results in CPU beside their log: a drain with a view less one without."""
     shape = Shape(rows)
 
     def part(project: Path) -> float:
@@ -45,7 +45,7 @@ def views(arena: Arena, rows: int, times: int, before: Path) -> list[Demand]:
 
 
 def kinds(arena: Arena, rows: int, times: int, before: Path) -> list[Demand]:
-    """What windows cost that overlap much, that are open for long with many keys, and that merge."""
+    """The cost of windows that overlap much, that are open for long with many keys, and that merge."""
     shapes = {
         "hours": ("windows of an hour by the minute", Shape(rows, keys=1_000, a_second=200)),
         "days": ("windows of a day, 100,000 keys", Shape(rows, keys=100_000)),

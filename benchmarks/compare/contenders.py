@@ -69,7 +69,7 @@ def tidemark(source: Path, work: Path, files_per_batch: int) -> Result:
 def _drained(
     source: Path, work: Path, files_per_batch: int, window: Window, windows: int = 1, *, then_closed: bool = False
 ) -> Result:
-    """The same for any window; every row is in so many `windows`.
+    """Tidemark's log and view, drained over any window; every row is in so many `windows`.
 
     `then_closed`: the end of the input is told in a second drain, whose seconds are `closed_after`.
     """
@@ -96,22 +96,22 @@ def _drained(
 
 
 def sliding(source: Path, work: Path, files_per_batch: int) -> Result:
-    """The same with every row in five windows."""
+    """Tidemark with every row in five windows."""
     return _drained(source, work, files_per_batch, Sliding("5 minutes", WINDOW), 5)
 
 
 def hours(source: Path, work: Path, files_per_batch: int) -> Result:
-    """The same with an hour that slides by the minute, so that every row is in sixty windows."""
+    """Tidemark with an hour that slides by the minute, so that every row is in sixty windows."""
     return _drained(source, work, files_per_batch, Sliding("1 hour", WINDOW), 60, then_closed=True)
 
 
 def days(source: Path, work: Path, files_per_batch: int) -> Result:
-    """The same with a window that stays open for all of the input."""
+    """Tidemark with a window that stays open for all of the input."""
     return _drained(source, work, files_per_batch, Tumbling("1 day"), then_closed=True)
 
 
 def sessions(source: Path, work: Path, files_per_batch: int) -> Result:
-    """The same with sessions, which end after half an hour without a row of their key."""
+    """Tidemark with sessions, which end after half an hour without a row of their key."""
     return _drained(source, work, files_per_batch, SessionWindow("30 minutes"), then_closed=True)
 
 

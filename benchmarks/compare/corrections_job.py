@@ -1,4 +1,4 @@
-"""What corrections cost as the log and the days grow.
+"""The cost of corrections as the log and the days grow.
 
 `python -m benchmarks.compare.corrections_job DATA WORK RESULT` runs it.
 """

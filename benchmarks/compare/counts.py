@@ -1,4 +1,4 @@
-"""What a contender has written, counted by reading it."""
+"""Counts of what a contender has written, made by reading it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Result = dict[str, Any]
 
 
 def logged(lake: Lake, pipeline: Pipeline) -> Result:
-    """What the log holds, by its commits and by a read."""
+    """The content of the log, by its commits and by a read."""
     batches = read_batches(lake, pipeline.stream)
     rejected, rows = sum(batch.rejected for batch in batches), sum(batch.summary.rows for batch in batches)
     total = total_of(lake.log(pipeline.stream), "value")
@@ -26,7 +26,7 @@ def logged(lake: Lake, pipeline: Pipeline) -> Result:
 
 
 def rows_in(table: Path) -> int:
-    """How many rows a table has."""
+    """The number of rows of a table."""
     return int(_rows(table).count_rows())
 
 
@@ -42,6 +42,6 @@ def _rows(table: Path | str) -> Dataset:
 
 
 def batches_of(query: StreamingQuery) -> Result:
-    """How many there were, and what each took, from its trigger to its commit."""
+    """The number of a query's batches, and the seconds that each took, from its trigger to its commit."""
     took = [entry.durationMs["triggerExecution"] / 1000 for entry in query.recentProgress if entry.numInputRows]
     return {"batches": len(took), "took": took}

@@ -22,7 +22,7 @@ _EXPECTED = "expected.json"
 
 @dataclass(frozen=True)
 class Shape:
-    """What is generated: lines of `width` bytes for `keys` keys, `a_second` of them in a second of event time.
+    """The generated data: lines of `width` bytes for `keys` keys, `a_second` of them in a second of event time.
 
     `disorder` multiplies how far rows are out of order; the share that is late stays.
     """
@@ -47,7 +47,7 @@ TINY = Shape(100, a_file=100)
 
 @dataclass
 class Expected:
-    """What every contender must find, counted while the lines were written; `sum` is of the valid values."""
+    """The counts that every contender must find, made while the lines were written; `sum` is of the valid values."""
 
     rows: int = 0
     damaged: int = 0

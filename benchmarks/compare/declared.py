@@ -18,7 +18,7 @@ def declared(landing: str, files_per_batch: int, window: Window = MINUTES) -> Pi
 
 
 def declared_of(source: Source, window: Window = MINUTES) -> Pipeline:
-    """The same, wherever the readings come from."""
+    """The pipeline over readings of any source."""
     readings = Stream(
         name="readings",
         source=source,

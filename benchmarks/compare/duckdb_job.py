@@ -1,4 +1,4 @@
-"""The same task as one batch of DuckDB, written with delta-rs: what the machine can do at most."""
+"""The task as one batch of DuckDB, written with delta-rs: what the machine can do at most."""
 
 from __future__ import annotations
 

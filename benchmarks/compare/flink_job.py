@@ -1,4 +1,4 @@
-"""The same task in Flink's Table API, run by a Python of its own: `python flink_job.py INPUT WORK MODE RESULT`.
+"""The task in Flink's Table API, run by a Python of its own: `python flink_job.py INPUT WORK MODE RESULT`.
 
 MODE `live` goes on until it is killed; with any other, everything in INPUT is worked off.
 """
@@ -98,7 +98,7 @@ def write_files(environment: TableEnvironment, name: str, columns: str, work: st
 
 
 def counted_and_summed(folder: Path, column: int) -> tuple[int, float]:
-    """How many lines the committed files have, and the sum of a column."""
+    """The number of lines in the committed files, and the sum of a column."""
     rows, total = 0, 0.0
     for path in folder.rglob("part-*"):
         with path.open() as lines:

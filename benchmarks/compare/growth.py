@@ -1,4 +1,4 @@
-"""How the cost of a row grows: one thing at a time is changed against the same base."""
+"""The growth of a row's cost: one thing at a time is changed against the same base."""
 
 from __future__ import annotations
 

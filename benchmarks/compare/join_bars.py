@@ -48,7 +48,7 @@ class _Joins:
         return measured.cpu
 
     def peaks(self, ours: str, theirs: str) -> Ratio:
-        """Of the memory of all runs so far."""
+        """The ratio of the peak memory of two contenders, over all runs so far."""
         return Ratio(*([float(run.peak) for run in self.runs[contender]] for contender in (ours, theirs)))
 
     def _program(self, contender: str) -> list[str]:
@@ -69,14 +69,14 @@ def against_spark(arena: Arena, rows: int, times: int) -> list[Demand]:
 
 
 def against_flink(arena: Arena, rows: int, times: int) -> list[Demand]:
-    """The same against Flink's, which keeps the valid rows as well."""
+    """The pairs of two streams against Flink's join of them, which keeps the valid rows as well."""
     joins = _Joins(arena, rows)
     burnt = side_by_side(times, lambda: joins.cpu("tidemark"), lambda: joins.cpu("flink"))
     return [at_least("J2 rows per CPU second, logs + interval join vs Flink's", burnt.inverse(), 0.8)]
 
 
 def outer(arena: Arena, rows: int, times: int) -> list[Demand]:
-    """What it costs to tell also of the rows of both sides that had no partner in time."""
+    """The cost of an outer join, which also tells of the rows of both sides that had no partner in time."""
     joins = _Joins(arena, rows)
     burnt = side_by_side(times, lambda: joins.cpu("outer"), lambda: joins.cpu("tidemark"))
     return [
@@ -86,7 +86,7 @@ def outer(arena: Arena, rows: int, times: int) -> list[Demand]:
 
 
 def steps(arena: Arena, short: int, long: int) -> list[Demand]:
-    """What a step costs where each log has so many files, and where one of its rows is a week late."""
+    """The cost of a join's step where each log has so many files, and where one of its rows is a week late."""
     shutil.rmtree(arena.work, ignore_errors=True)
     command = [sys.executable, "-m", "benchmarks.compare.join_steps_job", str(arena.work), str(short), str(long)]
     burnt = measure(command).result

@@ -1,4 +1,4 @@
-"""What a step of a join costs: `python -m benchmarks.compare.join_steps_job WORK SHORT LONG RESULT`.
+"""The cost of a step of a join: `python -m benchmarks.compare.join_steps_job WORK SHORT LONG RESULT`.
 
 Both logs of a lake have SHORT batches, those of another one LONG. The first batch is ingested; the others are that one
 again, later in event time, written without a stream that would take hours. One row of each is hours late. Then single

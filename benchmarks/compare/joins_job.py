@@ -46,7 +46,7 @@ def tidemark(left: Path, right: Path, work: Path, files_per_batch: int, *, kind:
 
 
 def spark_join(left: Path, right: Path, work: Path, files_per_batch: int) -> DataFrame:
-    """The same pairs by Spark's own join of two streams, whose watermark waits for all that is late."""
+    """The pairs by Spark's own join of two streams, whose watermark waits for all that is late."""
     spark = start_session()
     keep_state_in_rocksdb(spark)
     ours, theirs = _side(spark, left, files_per_batch, "left"), _side(spark, right, files_per_batch, "right")

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from streaming import Key, Keyed, Stream
 
 FAR = 700.0
-"""Of values spread evenly over 0 to 1000, nine in a hundred are so far from the one before."""
+"""A distance that nine in a hundred values, spread evenly over 0 to 1000, have from the value before."""
 
 
 def on_jump(key: Key, row: Any) -> None:
@@ -26,7 +26,7 @@ def jumps_of(stream: Stream, name: str = "jumps") -> Keyed:
 
 
 def counted_and_summed(jumps: DataFrame) -> list[float]:
-    """How many jumps there are, and the sums of their values and heights: multiples of a quarter, so exact."""
+    """The number of jumps, and the sums of their values and heights: multiples of a quarter, so exact."""
     totals = jumps.agg(F.count("*"), F.sum("value"), F.sum("jump")).first()
     assert totals is not None
     return list(totals)

@@ -149,7 +149,7 @@ def _flink(work: Path, python: Path) -> Waits:
 
 
 def _measured(name: str, command: list[str], environment: dict[str, str], landing: Path, results: Results) -> Waits:
-    """Of all results of windows that closed once it was warm."""
+    """The waits for all results of windows that closed once the contender was warm."""
     waits: list[float] = []
     with Feed(landing) as feed, running(command, environment, landing.parent / "output.log"):
         if until(results, _BEGINS_WITHIN) is None:

@@ -1,4 +1,4 @@
-"""What every contender took, as a table and as bars."""
+"""The cost of every contender, as a table and as bars."""
 
 from __future__ import annotations
 

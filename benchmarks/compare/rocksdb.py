@@ -1,4 +1,4 @@
-"""How Spark keeps the state of streaming queries where somebody has thought about it."""
+"""The state store that Spark's streaming queries get from somebody who has thought about it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStorePro
 
 
 def keep_state_in_rocksdb(spark: SparkSession) -> None:
-    """What whoever knows Spark sets first."""
+    """Make the settings that whoever knows Spark makes first."""
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", _PROVIDER)
     spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")

@@ -41,7 +41,7 @@ def on_reading(key: Key, row: Any) -> None:
 
 
 def forget(key: Key) -> None:
-    """What is kept is too old to be compared with."""
+    """Forget a value that is too old to be compared with."""
     key.clear()
 
 

@@ -19,11 +19,11 @@ from pathlib import Path
 
 IMAGE = "etc/tidemark/image.json"
 OF_THE_RUNTIME = ("dev", "proc", "sys")
-"""What a container gets from its runtime, as far as there is anything in it."""
+"""The folders that a container gets from its runtime, as far as there is anything in them."""
 
 
 def configuration(image, layer):
-    """How a container of it is started, by what bare_root.py has read from the Dockerfile."""
+    """The configuration that starts a container of the image, by what bare_root.py has read from the Dockerfile."""
     started = {
         "User": image["USER"],
         "WorkingDir": image["WORKDIR"],

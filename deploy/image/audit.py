@@ -1,4 +1,4 @@
-"""Whether packages of the image have known vulnerabilities: `python audit.py [SERVICE]`, with pip-audit beside it.
+"""A check of the image's packages for known vulnerabilities: `python audit.py [SERVICE]`, with pip-audit beside it.
 
 SERVICE is one that pip-audit asks: `pypi`, the JSON API of the package index, or `osv`. It ends with 0 only where every
 package was looked up and none has a vulnerability that is known; with 1 where one has, and with 2 where some could not
@@ -14,7 +14,7 @@ LOCK = Path(__file__).with_name("requirements.lock")
 
 
 def verdict(document):
-    """What pip-audit's answer in JSON comes to: the text to print, and how to end."""
+    """The text to print and the exit code, by pip-audit's answer in JSON."""
     dependencies = document["dependencies"]
     unknown = [each["name"] for each in dependencies if "skip_reason" in each]
     vulnerabilities = [

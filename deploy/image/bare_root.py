@@ -36,7 +36,7 @@ def instructions(dockerfile):
 
 
 def debian(root, suite):
-    """What a Python image on this Debian has, as far as the Dockerfile relies on it."""
+    """Install what a Python image on this Debian has, as far as the Dockerfile relies on it."""
     wanted = "python3.11,python3.11-venv,ca-certificates"
     subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={wanted}", suite, str(root)], check=True)
     for name in ("python", "python3"):
@@ -60,7 +60,7 @@ def entered(root, command, environment, workdir="/", mounts=(), rights=()):
 
 
 def copy(rest, root, workdir, contexts):
-    """What a COPY does."""
+    """Carry out a COPY."""
     flags, rest = dict(FLAG.findall(rest)), FLAG.sub("", rest)
     *names, to = rest.split()
     target = root / workdir.lstrip("/") / to if not to.startswith("/") else root / to.lstrip("/")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a pod of a Spark executor runs in this image: `executor`, told all else by its environment.
+"""The command of a Spark executor's pod in this image: `executor`, told all else by its environment.
 
 Spark gives its pods the argument `executor`, which in Spark's own image a script takes. With this one, drivers and
 executors are of one image, so that Python, library and project are the same and at the same path.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether the stream named on the command line is up, for health checks: the exit code is 1 where it is not.
+"""A health check of the stream named on the command line: the exit code is 1 where it is not up.
 
 `tidemark status` itself ends with 0 whenever it could look, however the streams are.
 """
@@ -16,7 +16,7 @@ DOWN = ("failed", "stopped")
 
 
 def problem(document: dict[str, Any], name: str) -> str | None:
-    """What is wrong with the stream, by what `tidemark status --json` printed; None where it is up."""
+    """The problem of the stream, by what `tidemark status --json` printed; None where it is up."""
     (pipeline,) = (each for each in document["pipelines"] if each["pipeline"] == name)
     return f"{name} is {pipeline['state']}: {pipeline['why']}" if pipeline["state"] in DOWN else None
 

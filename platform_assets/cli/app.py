@@ -72,7 +72,7 @@ class Commands(TyperGroup):
         return sorted(COMMANDS, key=lambda name: [*_PANELS, _OTHERS].index(_panel(name)))
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
-        """What help says of a command."""
+        """The command as help lists it, with its first line alone."""
         if cmd_name not in COMMANDS:
             return None
         return TyperCommand(name=cmd_name, help=_first_line(cmd_name), rich_help_panel=_panel(cmd_name))
@@ -118,7 +118,7 @@ def _panel(command: str) -> str:
 
 
 def _first_line(command: str) -> str:
-    """What a command's docstring begins with, read without importing its module."""
+    """The first line of a command's docstring, read without importing its module."""
     source = Path(__file__).with_name(f"{COMMANDS[command]}.py").read_text()
     functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
     docstring = next(ast.get_docstring(node) for node in functions if node.name == command)

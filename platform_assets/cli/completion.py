@@ -1,4 +1,4 @@
-"""What a shell proposes for the names that commands take; declarations are imported, Spark is not started."""
+"""Completions of the names that commands take; declarations are imported, Spark is not started."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def receiver_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 @silent
 def readable_names(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """What `tidemark show` shows of the pipeline and the view that were typed."""
+    """The names that `tidemark show` takes for the pipeline and the view that were typed."""
     pipeline = _typed_pipeline(ctx)
     return beginning(incomplete, readable(Settings().lake, pipeline, pipeline.operator(ctx.params.get("view"))))
 

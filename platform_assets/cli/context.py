@@ -1,4 +1,4 @@
-"""What every command needs: the console, the lake of the settings, a Spark session for as long as it lasts."""
+"""The context of every command: the console, the lake of the settings, a Spark session for as long as it lasts."""
 
 from __future__ import annotations
 

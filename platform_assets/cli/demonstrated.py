@@ -1,4 +1,4 @@
-"""What a demo leaves on the terminal: first results beside the truth, the audit, and where to look next."""
+"""The summary that a demo prints: first results beside the truth, the audit, and where to look next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print with `--json`. The fields are stable: one may be added, none is renamed or taken away.
+"""Documents that commands print with `--json`. The fields are stable: one may be added, none is renamed or taken away.
 
 Instants are ISO 8601 in UTC, lengths of time are seconds, shares are between 0 and 1; what is not known is null.
 """
@@ -21,7 +21,7 @@ from streaming.operators import Finding
 
 
 class Document(BaseModel):
-    """What one command prints."""
+    """The document that one command prints."""
 
     def print(self) -> None:
         """To stdout, indented for people who look at it."""
@@ -71,7 +71,7 @@ class SpreadDocument(BaseModel):
 
 
 class OutcomeDocument(BaseModel):
-    """What a delay would have meant; see `streaming.lateness.Outcome`."""
+    """The outcome that a delay would have had; see `streaming.lateness.Outcome`."""
 
     delay_seconds: float
     pairs: int
@@ -125,7 +125,7 @@ class LatenessDocument(Document):
 
 
 class VerdictDocument(BaseModel):
-    """What an expectation on a section of a report came to."""
+    """The verdict of an expectation on a section of a report."""
 
     table: str
     version: int

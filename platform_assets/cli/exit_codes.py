@@ -1,4 +1,4 @@
-"""How commands exit: the one table of codes, which `tidemark --help` prints."""
+"""The exit codes of commands: the one table, which `tidemark --help` prints."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from streaming.operators import runtime_of
 
 
 def explain(view: OperatorName) -> None:
-    """How a view is computed and why so, what it keeps, how far it is."""
+    """Explain how a view is computed and why so, what it keeps, how far it is."""
     pipeline, operator = find_operator(view)
     with spark_session() as spark:
         lines = runtime_of(operator, current_lake()).explain(spark)

@@ -1,4 +1,4 @@
-"""How a command ends that does not end well: one paragraph on the terminal, the trace in a file, and an exit code."""
+"""The end of a command that fails: one paragraph on the terminal, the trace in a file, and an exit code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def exit_code(error: Exception) -> ExitCode:
 
 
 def _explained(error: Exception) -> str | None:
-    """What an error of Spark or of a table's files means; None where it is none that is known."""
+    """The meaning of an error of Spark or of a table's files; None where it is none that is known."""
     # Most commands end well, and those that need no Spark should not wait for it to be imported.
     from streaming.service import explain_known
 

@@ -22,7 +22,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 def interrupted_line() -> str:
-    """What is printed after Ctrl-C."""
+    """The line that is printed after Ctrl-C."""
     command = " ".join(["tidemark", *sys.argv[1:]])
     return f"Interrupted. What was committed stays; `{command}` goes on from there."
 

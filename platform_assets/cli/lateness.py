@@ -27,7 +27,7 @@ def lateness(
     complete: Annotated[float, typer.Option(help="The share of rows that shall be on time.", min=0.01, max=1.0)] = 0.99,
     as_json: AsJson = False,
 ) -> None:
-    """How late rows come, and which delay would make enough be on time.
+    """Show how late rows come, and which delay would make enough be on time.
 
     For each delay: how many rows would have been late, how long results would have waited.
     """

@@ -1,4 +1,4 @@
-"""What `tidemark metrics` prints with `--json`; see `documents` on what the fields promise."""
+"""The document that `tidemark metrics` prints with `--json`; see `documents` on what the fields promise."""
 
 from __future__ import annotations
 

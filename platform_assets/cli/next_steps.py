@@ -13,7 +13,7 @@ FEEDS = ("flights",)
 
 
 def after_audit(pipeline: Pipeline) -> tuple[str, str]:
-    """What to type once every law holds, and why: a report, if one is declared on the pipeline."""
+    """The command to type once every law holds, and why: a report, if one is declared on the pipeline."""
     for report in declared_reports().values():
         if report.pipeline.name == pipeline.name:
             return f"tidemark report {report.name}", "publishes the report, if its gate opens."
@@ -21,7 +21,7 @@ def after_audit(pipeline: Pipeline) -> tuple[str, str]:
 
 
 def shows_results(pipeline: Pipeline) -> tuple[str, str]:
-    """What to type to see what a pipeline has computed, and why."""
+    """The command that shows what a pipeline has computed, and why to type it."""
     others = ", ".join(operator.name for operator in pipeline.operators[1:])
     what = " current" if pipeline.operators[0] in pipeline.views else ""
     why = f"shows the results; --view shows those of {others}." if others else "shows the results."
@@ -29,13 +29,13 @@ def shows_results(pipeline: Pipeline) -> tuple[str, str]:
 
 
 def after_demo() -> tuple[str, str]:
-    """What to type after a demo, and why: as it was started, by make or by the command."""
+    """The command to type after a demo, and why: as it was started, by make or by the command."""
     command = "make ui" if "MAKELEVEL" in os.environ else "tidemark ui"
     return command, "opens Dagster on the runs, the graph, the checks and the chart."
 
 
 def when_nothing_arrived(lake: Lake, pipeline: Pipeline) -> tuple[str, str]:
-    """What to type while the source is empty, and why."""
+    """The command to type while the source is empty, and why."""
     if pipeline.name in FEEDS:
         return f"tidemark feed {pipeline.name}", "lets something arrive."
     if pipeline.receivers:

@@ -150,7 +150,7 @@ def maintain(pipeline_name: PipelineName) -> None:
 
 
 def _say_unread(pipeline: Pipeline, unknown: Mapping[str, Mapping[str, int]]) -> None:
-    """What came and is in no column, and what lies in the sources and will never be taken, if there is any."""
+    """Print what came and is in no column, and what lies in the sources and will never be taken, if there is any."""
     for stream_name, counts in unknown.items():
         fields = ", ".join(f"{name} ({rows:,} rows)" for name, rows in counts.items())
         of = "" if len(pipeline.streams) == 1 else f" of {stream_name}"

@@ -142,7 +142,7 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> bool:
 
 
 def next_step(console: Console, command: str, why: str) -> None:
-    """What to type next."""
+    """Print the command to type next, and why."""
     console.print(f"\nNext: [bold]{command}[/]  {why}", highlight=False)
 
 

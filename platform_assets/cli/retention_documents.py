@@ -1,4 +1,4 @@
-"""What `tidemark status --json` says of the retention of logs; see `documents` on what the fields promise."""
+"""The retention of logs in `tidemark status --json`; see `documents` on what the fields promise."""
 
 from __future__ import annotations
 

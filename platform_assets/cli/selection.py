@@ -28,7 +28,7 @@ _MISTAKES = (
     ParseException,
     SparkRuntimeException,
 )
-"""What Spark raises of SQL that it cannot read, that names nothing, or that cannot be computed for some row."""
+"""Spark's errors for SQL that it cannot read, that names nothing, or that cannot be computed for some row."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _entries(text: str) -> list[str]:
 
 
 def _key(frame: DataFrame, text: str) -> dict[str, str]:
-    """What is asked of each column of a key; a value alone may hold any character."""
+    """The value that is asked of each column of a key; a value alone may hold any character."""
     parts = [entry.partition("=") for entry in text.split(",")]
     if all(equals for _, equals, _ in parts):
         return {name.strip(): value for name, _, value in parts}
@@ -119,6 +119,6 @@ def _names(frame: DataFrame) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What Spark says, without its names of errors, the plan and the trace."""
+    """The message of Spark's error, without its names of errors, the plan and the trace."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return re.sub(r"^\[[A-Z_.]+\] ", "", lines[0].partition(" SQLSTATE")[0]).rstrip()

@@ -29,7 +29,7 @@ class Shown:
 
 
 def settings(as_json: AsJson = False) -> None:
-    """What is in force here: the platform's settings, Spark's, and the parameters of the declared pipelines.
+    """Show what is in force here: the platform's settings, Spark's, and the parameters of the declared pipelines.
 
     The deployment wins over the code; what it has changed is marked.
     """

@@ -33,7 +33,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What every stream does: state, rates, watermark, backlog."""
+    """Show what every stream does: state, rates, watermark, backlog."""
     if watch and as_json:
         raise typer.BadParameter("--watch and --json exclude each other; give one of them.")
     lake, shown, declared = current_lake(), named_pipelines(pipelines), declared_pipelines().values()
@@ -90,7 +90,7 @@ def logs(
     lines: Annotated[int, typer.Option("-n", help="How many lines from the end.", min=1)] = 50,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on printing until Ctrl-C.")] = False,
 ) -> None:
-    """What a stream process and its supervisor have said."""
+    """Print what a stream process and its supervisor have said."""
     lake = current_lake()
     output = ControlFolder(lake, find_pipeline(pipeline_name)).output
     if not output.is_file():
@@ -106,7 +106,7 @@ def logs(
 
 
 def say_why(overviews: Sequence[Overview]) -> None:
-    """What is the matter with those that do not run or whose source is amiss, and what to do next."""
+    """Print what is the matter with those that do not run or whose source is amiss, and what to do next."""
     for overview in overviews:
         for name, query in (overview.process.queries if overview.process is not None else {}).items():
             for text in (query.paused and f"is paused: {query.paused}", query.waiting and f"waits: {query.waiting}"):

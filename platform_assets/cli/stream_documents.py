@@ -1,4 +1,4 @@
-"""What `tidemark status` prints with `--json`; see `documents` on what the fields promise."""
+"""The document that `tidemark status` prints with `--json`; see `documents` on what the fields promise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FailureDocument(BaseModel):
 
 
 class BacklogDocument(BaseModel):
-    """What waits in the sources: `items` of a `unit` (files, rows) with `size` bytes, and what is amiss with it."""
+    """The backlog of the sources: `items` of a `unit` (files, rows) with `size` bytes, and what is amiss with it."""
 
     items: int
     unit: str
@@ -136,7 +136,7 @@ class LeftTableDocument(BaseModel):
 
 
 class FilterDocument(BaseModel):
-    """What a business filter did since its `table` was built: rows that came to it, and those that went through."""
+    """The counts of a business filter since its `table` was built: rows that came to it, and those that passed."""
 
     pipeline: str
     table: str

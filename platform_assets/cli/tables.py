@@ -17,11 +17,11 @@ from streaming.tables import delta
 Read = Callable[[SparkSession], DataFrame]
 
 OF_STREAM = ("log", "clock", "rejected")
-"""What is shown of the stream that an operator reads first, whatever the operator."""
+"""The names of what is shown of the stream that an operator reads first, whatever the operator."""
 
 
 def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str, Read]:
-    """What can be shown of an operator and of the log that it reads, by name, in an order for people.
+    """The reads that show an operator and the log that it reads, by name, in an order for people.
 
     What the operator itself shows comes first. A function raises LogError or ViewError where its table is not there.
     """
@@ -42,7 +42,7 @@ def readable(lake: Lake, pipeline: Pipeline, operator: Operator) -> Mapping[str,
 
 
 def read_named(lake: Lake, pipeline: Pipeline, operator: Operator, name: str | None) -> tuple[str, Read]:
-    """What is shown under that name, with a title; without a name, what the operator shows first.
+    """The read of that name, with a title; without a name, the first that the operator shows.
 
     Raises:
         DeclarationError: there is no such thing to show; the text lists those there are.

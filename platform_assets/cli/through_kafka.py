@@ -1,4 +1,4 @@
-"""What the demo through a broker leaves on the terminal: what the database said and says, and whether it is right."""
+"""The summary of the demo through a broker: what the database said and says, and whether it is right."""
 
 from __future__ import annotations
 

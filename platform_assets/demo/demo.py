@@ -23,7 +23,7 @@ REPORT = "on_time_performance"
 
 @dataclass(frozen=True)
 class Demonstrated:
-    """What a demo did: what was fed, the ids of the runs by job in their order, seconds per step."""
+    """The outcome of a demo: what was fed, the ids of the runs by job in their order, seconds per step."""
 
     lake: Lake
     fed: FeedReport

@@ -34,7 +34,7 @@ _BY_AIRPORT = """
 
 @dataclass(frozen=True)
 class ThroughKafka:
-    """What the database says of each airport: `first` before the corrections, `current` after them."""
+    """The database's rows of airports: `first` before the corrections, `current` after them."""
 
     lake: Lake
     pipeline: Pipeline

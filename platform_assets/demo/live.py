@@ -134,7 +134,7 @@ def _end(lake: Lake) -> None:
 
 
 def _runs(instance: dg.DagsterInstance, started: float) -> Table:
-    """What Dagster ran since the start, newest first."""
+    """The runs of Dagster since the start, newest first."""
     table = Table(box=None, title="runs", title_justify="left")
     for name in ("at", "job", "took", "what came of it"):
         table.add_column(name)

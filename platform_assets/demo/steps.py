@@ -1,4 +1,4 @@
-"""What the demos share: which flights they feed, and how they tell what they do."""
+"""Steps that the demos share: which flights they feed, and how they tell what they do."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What Dagster is told of tables and streams: metadata, counts, alerts, trends."""
+"""Events on tables and streams for Dagster: metadata, counts, alerts, trends."""

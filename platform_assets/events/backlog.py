@@ -41,7 +41,7 @@ class Waiting:
 
     @property
     def identity(self) -> str:
-        """The same text for the same backlog, another one as soon as there is more to correct."""
+        """A text that is the same for the same backlog, and another one as soon as there is more to correct."""
         return f"{self.log[:8]}-{self.newest_batch}-{'+'.join(day.isoformat() for day in self.days) or 'planned'}"
 
 
@@ -84,7 +84,7 @@ def settled_through(instance: dg.DagsterInstance, pipeline: Pipeline) -> dict[st
 
 
 def waiting(instance: dg.DagsterInstance, lake: Lake, operator: Operator) -> Waiting | None:
-    """What the operator needs corrected, as far as late pairs tell, or None when nothing is."""
+    """The corrections that the operator needs, as far as late pairs tell, or None when it needs none."""
     return _of_view(instance, lake, operator) if isinstance(operator, Windowed) else _of_logs(instance, lake, operator)
 
 
@@ -104,7 +104,7 @@ def _of_view(instance: dg.DagsterInstance, lake: Lake, view: Windowed) -> Waitin
 
 
 def _of_logs(instance: dg.DagsterInstance, lake: Lake, operator: Operator) -> Waiting | None:
-    """Of an operator over several logs no days are known: whoever corrects them plans them."""
+    """The backlog of an operator over several logs, of which no days are known: whoever corrects them plans them."""
     late = _newest_late(lake, operator)
     settled = _settled(instance, operator) or {}
     if all(batch <= settled.get(name, -1) for name, batch in late.items()):
@@ -114,7 +114,7 @@ def _of_logs(instance: dg.DagsterInstance, lake: Lake, operator: Operator) -> Wa
 
 
 def may_need_corrections(instance: dg.DagsterInstance, lake: Lake, operator: Operator) -> bool:
-    """Whether the planner could find a day: late pairs wait, were never counted, or a session in a correction ended.
+    """True if the planner could find a day: late pairs wait, were never counted, or a session in a correction ended.
 
     False is certain; it costs no Spark to know.
     """
@@ -173,7 +173,7 @@ def _newest_count(instance: dg.DagsterInstance, view: Windowed) -> dict[str, Any
 
 
 def _policy(lake: Lake, view: Windowed) -> str:
-    """What a count of late pairs follows from besides the log, also which generation of the view it was."""
+    """The late policy and the generation of the view, from which a count of late pairs follows besides the log."""
     return f"{view.late} {view.allowed_lateness} {generation_of(delta.open_table(lake.first(view)))}"
 
 

@@ -43,7 +43,7 @@ def count_rejected(spark: SparkSession, lake: Lake, stream: Stream) -> dict[str,
 
 
 def count_failed(spark: SparkSession, lake: Lake, operator: Operator) -> dict[str, Any]:
-    """What the operator cannot be computed for, as metadata: how much, and how much of it by each error."""
+    """The rows that the operator cannot be computed for, as metadata: how many, and how many of them by each error."""
     errors: dict[str, int] = {}
     if all(delta.exists(lake.log(stream)) for stream in operator.reads):
         rows = runtime_of(operator, lake).readable[FAILED](spark)
@@ -66,7 +66,7 @@ def count_late(instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, op
 def _count_late_rows(
     instance: dg.DagsterInstance, spark: SparkSession, lake: Lake, operator: Operator
 ) -> dict[str, Any]:
-    """Of an operator over several streams: those of each side by day."""
+    """The late rows of an operator over several streams, those of each side by day, as metadata."""
     runtime = runtime_of(operator, lake)
     counts: dict[str, int] = {}
     if all(delta.exists(lake.log(stream)) for stream in operator.reads):

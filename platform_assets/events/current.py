@@ -1,4 +1,4 @@
-"""What is current of an operator, told of by whoever has just written the tables that it is a read of."""
+"""The current results of an operator, told of by whoever has just written the tables that they are a read of."""
 
 from __future__ import annotations
 

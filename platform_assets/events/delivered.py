@@ -1,4 +1,4 @@
-"""What Dagster is told of deliveries: batch, rows, dead letters, and what waits."""
+"""Events on deliveries for Dagster: batch, rows, dead letters, and what waits."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _report_dead_letters(instance: dg.DagsterInstance, key: dg.AssetKey, dead: i
 
 
 def delivery_metadata(runtime: DeliveryRuntime) -> dict[str, Any]:
-    """How it stands, from its tables alone; nothing before it has begun."""
+    """The state of a delivery, from its tables alone; nothing before it has begun."""
     if runtime.ledger.read() is None:
         return {}
     standing = runtime.standing()

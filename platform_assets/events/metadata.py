@@ -1,4 +1,4 @@
-"""What the UI shows of a table, read from its Delta log alone: no Spark, no data files."""
+"""The metadata of a table in the UI, read from its Delta log alone: no Spark, no data files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def table_metadata(uri: str) -> dict[str, Any]:
 
 
 def partitioned_metadata(uri: str) -> dict[str, Any]:
-    """The same for an event of one partition, whose row count is the partition's: the table's is `rows_of_table`."""
+    """The metadata for an event of one partition, with the partition's row count: the table's is `rows_of_table`."""
     metadata = table_metadata(uri)
     if (rows := metadata.pop("dagster/row_count", None)) is not None:
         metadata["rows_of_table"] = rows
@@ -73,13 +73,13 @@ def position_metadata(lake: Lake, operator: Operator) -> dict[str, Any]:
 
 
 def skew_metadata(operator: Operator, watermarks: Mapping[str, datetime]) -> dict[str, Any]:
-    """How far apart the clocks are that the operator joins, and which is behind; nothing where it joins none."""
+    """The skew between the clocks that the operator joins, and which is behind; nothing where it joins none."""
     skew = skew_of(operator, watermarks)
     return {} if skew is None else {"watermark_skew_seconds": skew.by.total_seconds(), "behind": skew.behind}
 
 
 def filter_metadata(lake: Lake, operator: Operator, suffix: str) -> dict[str, Any]:
-    """What the filter of a table did since it was built; nothing where it has none."""
+    """The counts of a table's filter since the table was built; nothing where it has none."""
     counts = runtime_of(operator, lake).filtered().get(suffix)
     return {} if counts is None else {"rows_in": counts.rows_in, "kept": counts.kept, "removed": counts.removed}
 

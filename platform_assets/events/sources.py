@@ -1,4 +1,4 @@
-"""What waits in the sources, told without Spark from the sources themselves and the checkpoints of their queries."""
+"""The backlogs of sources, told without Spark from the sources themselves and the checkpoints of their queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streaming.tables import delta
 
 
 def count_waiting(lake: Lake, stream: Stream) -> SourceBacklog:
-    """What the stream's source holds that no batch has taken yet, counted now."""
+    """The backlog in the stream's source that no batch has taken yet, counted now."""
     log = delta.open_table(lake.log(stream))
     newest = head(lake, stream)
     count = _counter(lake, stream, None if log is None else str(log.metadata().id))

@@ -1,4 +1,4 @@
-"""What Dagster is told of a running stream: one event per table now and then, and each alert as it changes."""
+"""Events on a running stream for Dagster: one per table now and then, and each alert as it changes."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _log_metadata(overview: Overview, stream: Stream) -> dict[str, Any]:
 
 
 def _waiting_metadata(overview: Overview) -> dict[str, Any]:
-    """What waits; where there are several streams, in all their sources, as the process counts it."""
+    """The backlog as metadata; where there are several streams, that in all their sources, as the process counts it."""
     if overview.process is None:
         return {}
     numbers = backlog_numbers(overview.process.backlog)

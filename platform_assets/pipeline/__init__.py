@@ -1,1 +1,1 @@
-"""What Dagster knows of one pipeline: assets, checks, jobs, sensors, schedules, and the builder that makes them."""
+"""Dagster's definitions of one pipeline: assets, checks, jobs, sensors, schedules, and the builder that makes them."""

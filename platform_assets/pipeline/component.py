@@ -16,7 +16,7 @@ class PipelinesComponent(dg.Component, dg.Model, dg.Resolvable):
     pipelines: list[str] | None = None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The same as `tidemark.definitions`.
+        """The definitions of these pipelines, made as `tidemark.definitions` makes them.
 
         Raises:
             DeclarationError: a pipeline of that name is not declared.

@@ -36,7 +36,7 @@ _FRESH = dg.FreshnessPolicy.time_window(fail_window=2 * REPORTED_EVERY)
 
 
 class DrainConfig(dg.Config):
-    """How a drain ends."""
+    """The configuration of a drain: how it ends."""
 
     end_of_input: bool = Field(
         default=False, description="Close the windows still open; rows that come later are late for them."
@@ -170,7 +170,7 @@ def _specs(pipeline: Pipeline) -> Iterator[dg.AssetSpec]:
 
 
 def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
-    """What is current, where several tables are put together for it: a read, told of by whoever has written those."""
+    """The current results that are put together from several tables: a read, told of by whoever has written those."""
     return [
         asset_spec(
             pipeline,
@@ -190,7 +190,7 @@ def current_assets(pipeline: Pipeline) -> list[dg.AssetSpec]:
 
 
 def _about_late(operator: Operator) -> str:
-    """What came late, and what becomes of it."""
+    """A description of what came late, and of what becomes of it."""
     what = "Pairs of row and window that came after their window was closed."
     if isinstance(operator, Joined | Keyed):
         what = "Rows that came when the clock of their stream had passed them."
@@ -201,7 +201,7 @@ def _about_late(operator: Operator) -> str:
 
 
 def _about(operator: Operator, table: TableSpec) -> str:
-    """What a table holds, in a line."""
+    """A description of what a table holds, in a line."""
     if table.suffix or not isinstance(operator, Windowed):
         return table.description
     return f"First results, one row per closed window. {operator.description}"

@@ -1,4 +1,4 @@
-"""What the code location holds: every pipeline that can be loaded, while a broken module leaves out its own alone."""
+"""The code location's content: every pipeline that can be loaded, while a broken module leaves out its own alone."""
 
 from __future__ import annotations
 

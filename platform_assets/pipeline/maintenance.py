@@ -13,7 +13,10 @@ from streaming.operations import Maintained, drop_old_days
 
 
 def maintenance_job(pipeline: Pipeline) -> dg.JobDefinition:
-    """What it did to each table is on the event log's asset; Spark starts only where days of a log may be dropped."""
+    """The maintenance job, which notes on the asset of the event log what it did to each table.
+
+    Spark starts only where days of a log may be dropped.
+    """
 
     @dg.op(name=keys.dagster_name("maintain", pipeline.name))
     def keep_tidy(context: dg.OpExecutionContext, lake: LakeResource, spark: SparkResource) -> None:

@@ -15,7 +15,7 @@ from streaming.operations import preview, repair
 
 
 class RepairConfig(dg.Config):
-    """Whether a repair only tells what it would do."""
+    """The configuration of a repair, which may only tell what it would do."""
 
     preview: bool = Field(
         default=True, description="Tell how many rows would pass and which windows would change; write nothing."

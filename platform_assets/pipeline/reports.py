@@ -151,7 +151,7 @@ def _suite(section: Section, report: Report) -> Suite:
 
 
 def _table_metadata(lake: Lake, section: Section, report: Report, published: Published) -> dict[str, Any]:
-    """What is written, and what each of its columns was computed from."""
+    """The metadata of a section that is written, with what each of its columns was computed from."""
     metadata = table_metadata(lake.report(section.table))
     try:
         read = columns_read(published.frames[section.table])

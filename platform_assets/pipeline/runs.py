@@ -1,4 +1,4 @@
-"""Whether a run of a pipeline is under way, so that another one would only wait for it."""
+"""The runs of a pipeline that are under way, so that another one would only wait for them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ _UNFINISHED = [
 
 
 def in_progress(instance: dg.DagsterInstance, pipeline: Pipeline) -> bool:
-    """Whether a run that writes tables of the pipeline is queued or running."""
+    """True if a run that writes tables of the pipeline is queued or running."""
     runs = dg.RunsFilter(statuses=_UNFINISHED, tags={PIPELINE_TAG: pipeline.name})
     return instance.get_runs_count(runs) > 0

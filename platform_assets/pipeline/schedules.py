@@ -1,4 +1,4 @@
-"""What happens by the clock on the wall."""
+"""Schedules: jobs that run by the clock on the wall."""
 
 # Not with postponed annotations: dagster reads those of schedules when they are declared.
 import dagster as dg

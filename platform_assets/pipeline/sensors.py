@@ -1,4 +1,4 @@
-"""What happens because something else did: late data ask for corrections, new results for the report."""
+"""Sensors, which act because something else happened: late data ask for corrections, new results for the report."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

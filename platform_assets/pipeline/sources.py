@@ -1,4 +1,4 @@
-"""What lands for a pipeline, as assets that can be observed, and a sensor that drains it."""
+"""The sources of a pipeline, as assets that can be observed, and a sensor that drains what lands."""
 
 # Not with postponed annotations: dagster reads those of assets and sensors when they are declared.
 from collections.abc import Iterator

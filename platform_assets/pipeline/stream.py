@@ -59,7 +59,7 @@ def stream_job_name(pipeline: Pipeline) -> str:
 
 
 class ControlConfig(dg.Config):
-    """What a running stream is asked to do."""
+    """The configuration of a request to a running stream."""
 
     action: Literal["drain", "stop", "pause", "resume", "restart"] = Field(
         default="drain", description="drain publishes all that was taken in and ends; stop ends at once."

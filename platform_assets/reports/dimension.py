@@ -70,7 +70,7 @@ class Dimension:
 
     @property
     def format(self) -> Format:
-        """What lies at its place, as the end of its name says where there is no connection."""
+        """The format of what lies at its place, as the end of its name says where there is no connection."""
         if self.connection is not None:
             return "postgres"
         return next((format for suffix, format in _SUFFIXES.items() if self.place.endswith(suffix)), "delta")
@@ -82,7 +82,7 @@ class Dimension:
 
     @property
     def suite(self) -> Suite:
-        """What every version must be."""
+        """The expectations that every version must meet."""
         present = " and ".join(f"`{name}` is not null" for name in self.key)
         named = ", ".join(self.key)
         return Suite(

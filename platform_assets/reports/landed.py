@@ -71,7 +71,7 @@ def newest_pin(lake: Lake, dimension: Dimension) -> Pin | None:
 
 
 def _content(lake: Lake, dimension: Dimension) -> bytes | None:
-    """What the file or the table of Postgres holds; None where there is no file, and of a Delta table."""
+    """The content of the file or the table of Postgres; None where there is no file, and of a Delta table."""
     match dimension.format:
         case "delta":
             return None

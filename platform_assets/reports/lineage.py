@@ -14,7 +14,7 @@ Columns = frozenset[tuple[str, str]]
 
 _NONE: Columns = frozenset()
 _FILE = "_metadata"
-"""What Spark says of the file that a row is from; a table's partition columns are read from its path."""
+"""Spark's column about the file that a row is from; a table's partition columns are read from its path."""
 
 
 def columns_read(frame: DataFrame) -> dict[str, Columns]:
@@ -30,7 +30,7 @@ def columns_read(frame: DataFrame) -> dict[str, Columns]:
 
 
 class _Plan:
-    """What each attribute of a plan is made of, by the number that Spark gives it.
+    """The origins of each attribute of a plan, by the number that Spark gives it.
 
     The plan is read as JSON in one go, since each call to the JVM takes its time; what the JSON lacks is asked for.
     """

@@ -1,4 +1,4 @@
-"""How punctual New York's departures were, and how much of that the first results did not know yet."""
+"""The punctuality of New York's departures, and how much of it the first results did not know yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table of Postgres holds, as the text of a CSV file: it becomes versions of a dimension as a file does."""
+"""A table of Postgres as the text of a CSV file: it becomes versions of a dimension as a file does."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from streaming.tables import delta, storage
 
 @dataclass(frozen=True)
 class Publication:
-    """What was published: by which run and when, from which `pins`, and the Delta version of each section by table.
+    """A publication: its run and time, the `pins` it was made from, and the Delta version of each section by table.
 
     `dimensions` are the versions of what the report joins, by name; `footnotes` are what a reader must know; `files`
     are the SHA-256 digests of what lies beside the tables, by file name.

@@ -43,7 +43,7 @@ from streaming.tables import delta
 
 @dataclass(frozen=True)
 class Published:
-    """What was published: version, rows and files per section by table name (`on_time_performance`), and the chart.
+    """The outcome of publishing: version, rows and files per section by table (`on_time_performance`), and the chart.
 
     `frames` are the queries that computed the rows, `verdicts` those on the sections, `pins` and `dimensions` the
     versions that were read, `footnotes` what a reader must know.
@@ -77,7 +77,7 @@ def judge_and_publish(
 
 
 def sources_as_of(spark: SparkSession, lake: Lake, report: Report) -> Sources:
-    """What a report may read of a lake with a cut: nothing is judged, and nothing may be published of it.
+    """The sources of a report from a lake with a cut: nothing is judged, and nothing may be published of them.
 
     Raises:
         NotBuiltYet: there was no data yet.
@@ -158,7 +158,7 @@ def publish(
 
 
 def is_up_to_date(lake: Lake, report: Report, pins: Pins) -> bool:
-    """Whether exactly these versions are published, and what lies beside them; then there is nothing to publish."""
+    """True if exactly these versions are published, and what lies beside them; then there is nothing to publish."""
     publication = read_publication(lake, report.name)
     if publication is None or publication.pins != pins:
         return False
@@ -167,7 +167,7 @@ def is_up_to_date(lake: Lake, report: Report, pins: Pins) -> bool:
 
 
 def _files(section: Section, table: pa.Table, footnotes: Sequence[str], chart: str | None) -> dict[str, bytes]:
-    """What lies beside a section's table, by the name of the file."""
+    """The files beside a section's table, by their names."""
     shown = with_decimals(table, section.decimals)
     written: dict[FileFormat, Callable[[], bytes]] = {
         "csv": lambda: as_csv(shown),

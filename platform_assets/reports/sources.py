@@ -1,4 +1,4 @@
-"""What a report may read: the pinned versions, and nothing newer."""
+"""The sources of a report: the pinned versions, and nothing newer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Sources:
         return read_updates(self.spark, self.lake, view, self._version(role_of_updates(view.name)))
 
     def current(self, operator: Operator) -> DataFrame:
-        """What is current: first results overlaid with updates and corrections, pairs with rows that have none."""
+        """The current results: first results overlaid with updates and corrections, pairs with rows that have none."""
         self._require(operator.name)
         versions = {table.suffix: self._version(operator.table_name(table.suffix)) for table in _results(operator)}
         return runtime_of(operator, self.lake).current_at(self.spark, versions)
@@ -88,7 +88,7 @@ class Sources:
 
     @cached_property
     def footnotes(self) -> tuple[str, ...]:
-        """What a reader of these numbers must know: late rows that the declaration leaves out."""
+        """The notes that a reader of these numbers must know: late rows that the declaration leaves out."""
         notes = []
         for operator in self.pipeline.operators:
             logs = {stream.name: self.log_of(stream) for stream in operator.reads}

@@ -1,4 +1,4 @@
-"""What `tidemark init` and `tidemark new` write: a project of one's own, and pieces of it."""
+"""The projects and pieces that `tidemark init` and `tidemark new` write."""
 
 from platform_assets.scaffold.extended import To, add_delivery, add_view
 from platform_assets.scaffold.pieces import write_report, write_stream, write_suite

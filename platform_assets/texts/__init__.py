@@ -1,1 +1,1 @@
-"""What is told in words and pictures, for terminals and for Markdown; nothing here knows Dagster."""
+"""Texts and pictures for terminals and for Markdown; nothing here knows Dagster."""

@@ -1,4 +1,4 @@
-"""What a batch costs, as rows of a table, and the setting to change first."""
+"""The cost of a batch, as rows of a table, and the setting to change first."""
 
 from __future__ import annotations
 

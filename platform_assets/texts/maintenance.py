@@ -1,4 +1,4 @@
-"""What maintenance did, in words."""
+"""The outcome of maintenance, in words."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def receiver_table(receivers: Iterable[ReceiverStatus], now: datetime) -> Table:
 
 
 def receiver_line(status: ReceiverStatus) -> str:
-    """How a receiver stands, in one line."""
+    """The state of a receiver, in one line."""
     parts = [
         f"{status.name}: {status.state}",
         f"{counted(status.rows, 'row')} from {status.address}",

@@ -1,4 +1,4 @@
-"""What the retention of logs keeps and drops, in words."""
+"""The retention of logs in words: what it keeps and drops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def told_kept(lake: Lake, pipeline: Pipeline) -> Iterator[str]:
 
 
 def told_horizons(lake: Lake, pipeline: Pipeline, others: Iterable[Pipeline]) -> Iterator[str]:
-    """The same, with the day from which on a log is kept, and what needs it; `others` may follow it."""
+    """A line for each log that drops days: from which day on it is kept, and what needs it; `others` may follow it."""
     others = [*others]
     for kept in kept_days(lake, pipeline):
         planned = planned_drop(None, lake, pipeline, kept.stream, others)

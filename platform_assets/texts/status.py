@@ -62,7 +62,7 @@ def _behind(process: ProcessStatus) -> str:
 
 
 def drain_line(overview: Overview, now: datetime) -> str:
-    """How far the drain of a stream is: what its queries have written, and the batch that runs in each."""
+    """The progress of a stream's drain: what its queries have written, and the batch that runs in each."""
     if overview.process is None:
         return f"{overview.pipeline.name}: {overview.state}"
     parts = [f"{overview.pipeline.name}: {'draining' if overview.state == 'draining' else 'asked to drain'}"]

@@ -1,4 +1,4 @@
-"""What only New York's departures can know: airports, shares, and how a report must look."""
+"""Suites of what only New York's departures can know: airports, shares, and how a report must look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to a pipeline besides running it: maintenance, repair, savepoints, bench."""
+"""Operations on a pipeline besides running it: maintenance, repair, savepoints, bench."""
 
 from streaming.operations.bench import APPEND, JUDGE, PARSE, PLAN, Bench, Stage, bench
 from streaming.operations.class_sharing import make_class_archive

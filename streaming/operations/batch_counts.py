@@ -1,4 +1,4 @@
-"""How many rows of a log are of which batch, as the archive notes what leaves the log."""
+"""The number of rows of a log by batch, as the archive notes what leaves the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch of a pipeline costs on this machine, by stage: a sample of its log, replayed in a lake of its own."""
+"""The cost of a batch of a pipeline on this machine, by stage: a sample of its log, replayed in a lake of its own."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stage:
     a_row: float
 
     def seconds(self, rows: float) -> float:
-        """Of a batch of so many rows."""
+        """The seconds that the stage takes for a batch of so many rows."""
         return self.fixed + self.a_row * rows
 
 
@@ -60,7 +60,7 @@ class Bench:
 
     @property
     def fixed_share(self) -> float:
-        """How much of the usual batch does not depend on its rows, 0 to 1."""
+        """The share of the usual batch's cost that does not depend on its rows, 0 to 1."""
         return sum(stage.fixed for stage in self.stages) / self.seconds(self.rows_a_batch)
 
     @property

@@ -1,4 +1,4 @@
-"""What savepoints keep from going: the versions that they need of tables, and what these cost."""
+"""The versions of tables that savepoints keep from going, and their cost."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from streaming.tables import delta
 
 @dataclass(frozen=True)
 class Pinned:
-    """What savepoints need of one table: data files of the `versions`, and log entries since the first of `entries`."""
+    """Data files of `versions`, and log entries since the first of `entries`, that savepoints need of one table."""
 
     versions: frozenset[int] = frozenset()
     entries: frozenset[int] = frozenset()
 
 
 def pinned(lake: Lake, pipeline: Pipeline) -> Mapping[str, Pinned]:
-    """What the savepoints of a pipeline need of tables in the lake, by the tables' places."""
+    """The versions and log entries that the savepoints of a pipeline need, by the tables' places in the lake."""
     versions: dict[str, set[int]] = defaultdict(set)
     entries: dict[str, set[int]] = defaultdict(set)
     for saved in savepoints(lake, pipeline):
@@ -36,7 +36,7 @@ def pinned(lake: Lake, pipeline: Pipeline) -> Mapping[str, Pinned]:
 
 
 def kept_bytes(lake: Lake, saved: Savepoint) -> int:
-    """What a savepoint costs: bytes of its copies, and of files that would be gone without it."""
+    """The cost of a savepoint: bytes of its copies, and of files that would be gone without it."""
     return sum(_kept_of(lake, table) for table in saved.tables)
 
 
@@ -56,6 +56,6 @@ def _files(table: DeltaTable) -> Iterator[tuple[str, int]]:
 
 
 def _is_same(uri: str, saved: SavedTable) -> bool:
-    """Whether the table is still there: one that was removed and made anew has other versions."""
+    """True if the table is still there: one that was removed and made anew has other versions."""
     table = delta.open_table(uri)
     return table is not None and str(table.metadata().id) == saved.identity

@@ -27,7 +27,7 @@ _MONTH = timedelta(days=30)
 
 @dataclass(frozen=True)
 class Maintained:
-    """What was done to one table.
+    """The maintenance done to one table.
 
     Live data files and their bytes before and after; `files_removed`, data files deleted from storage;
     `entries_removed`, files of the Delta log.
@@ -96,7 +96,7 @@ def maintain(
 
 
 def needs_maintenance(lake: Lake, pipeline: Pipeline, now: Callable[[], datetime] = utc_now) -> bool:
-    """Whether `maintain` would find a table to see to."""
+    """True if `maintain` would find a table to see to."""
     versions = _MaintainedVersions.read(lake, pipeline)
     return any(versions.is_due(kind.uri, now(), min(_WEEK, _MONTH)) for kind in _tables(lake, pipeline))
 
@@ -169,7 +169,7 @@ class _MaintainedVersions:
 
     @classmethod
     def read(cls, lake: Lake, pipeline: Pipeline) -> _MaintainedVersions:
-        """What the last maintenance of the pipeline's tables left behind; nothing before the first."""
+        """The versions at which the last maintenance left the pipeline's tables; none before the first."""
         text = storage.read_text(_place(lake, pipeline))
         return cls({} if text is None else json.loads(text))
 
@@ -178,7 +178,7 @@ class _MaintainedVersions:
         storage.replace_bytes(_place(lake, pipeline), json.dumps(self.tables).encode(), uuid.uuid4().hex)
 
     def is_due(self, uri: str, at: datetime, again_after: timedelta) -> bool:
-        """Whether the table at `uri` is there and was written since, or was left alone for as long as `again_after`."""
+        """True if the table at `uri` is there and was written since, or was left alone for as long as `again_after`."""
         table = delta.open_table(uri)
         if table is None:
             return False

@@ -36,7 +36,7 @@ _LOOK_EVERY = 0.5
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What a rebuild did: where the operator's own table is, its rows, and rows corrected per day."""
+    """The outcome of a rebuild: where the operator's own table is, its rows, and rows corrected per day."""
 
     uri: str
     rows: int
@@ -58,7 +58,7 @@ class RebuildListener:
 
 @dataclass(frozen=True)
 class LeasePlace:
-    """What a lease is for that is not a pipeline's own, such as that of a rebuild."""
+    """The place of a lease that is not a pipeline's own, such as that of a rebuild."""
 
     name: str
 
@@ -150,7 +150,7 @@ def built_beside(lake: Lake, beside: Operator) -> AbstractContextManager[Lease]:
 
 
 def _is_ready(lake: Lake, operator: Operator) -> bool:
-    """Whether a rebuild that died had built all; what is left of any other kind is removed."""
+    """True if a rebuild that died had built all; what is left of any other kind is removed."""
     generation = ready_generation(lake, operator)
     try:
         runtime_of(next_of(operator), lake).check()

@@ -1,4 +1,4 @@
-"""What somebody decides about a delivery: to send dead letters or some days again, to go on, or to begin anew."""
+"""Decisions about a delivery: to send dead letters or some days again, to go on, or to begin anew."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WAITS_FOR_PROCESS = 60.0
 
 @dataclass(frozen=True)
 class Redelivered:
-    """What came of it: dead letters before and after, and why the target does not take more; empty if it does.
+    """The outcome for a delivery: dead letters before and after, and why the target takes no more; empty if it does.
 
     `holder`: the process that runs the pipeline and delivers instead of this one; empty if this one did. `done`: all
     that was asked for has arrived.

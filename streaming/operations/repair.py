@@ -23,7 +23,7 @@ from streaming.views import aggregate, pairs
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a repair did: rejected rows it `examined`, those it `repaired`, and its batch in each log, by stream.
+    """The outcome of a repair: rejected rows it `examined`, those it `repaired`, and its batch in each log, by stream.
 
     A log of which no row passed has no batch.
     """
@@ -57,7 +57,7 @@ class ChangedWindow:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a repair would do: rejected rows it would examine and repair, and per view the windows it would change."""
+    """The preview of a repair: rejected rows it would examine and repair, and per view the windows it would change."""
 
     examined: int
     repaired: int
@@ -122,7 +122,7 @@ def _newest(lake: Lake, stream: Stream) -> int:
 
 
 def preview(spark: SparkSession, lake: Lake, pipeline: Pipeline, now: Callable[[], datetime]) -> Preview:
-    """What `repair` would do now; nothing is written.
+    """The preview of what `repair` would do now; nothing is written.
 
     Raises:
         LogError: nothing has been ingested yet.

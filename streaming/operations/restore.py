@@ -31,7 +31,7 @@ from streaming.tables import copy_files, copy_table, delta, location, storage
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore did: the savepoint, bytes of data copied, and files copied that wait for their batch, by stream.
+    """The outcome of a restore: the savepoint, bytes of data copied, and copied files that wait for a batch, by stream.
 
     `left_out`: operators whose tables stay as they are, because the savepoint has none of them, or they cannot be
     computed again.

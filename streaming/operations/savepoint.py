@@ -100,7 +100,7 @@ def fingerprint_of(operator: Operator) -> Mapping[str, object]:
 
 
 def _cut_operator(lake: Lake, operator: Operator) -> tuple[Mapping[str, int], list[SavedTable]] | None:
-    """How far the operator is and its tables now; None in the midst of a switch to tables that were built anew."""
+    """The progress of the operator and its tables now; None in the midst of a switch to tables that were built anew."""
     opened = {spec.suffix: delta.open_table(lake.table(operator, spec.suffix)) for spec in operator.tables}
     own = opened[""]
     if any(generation_of(table) > generation_of(own) for table in opened.values()):
@@ -189,7 +189,7 @@ def _described(table: DeltaTable, place: str, back_to: int | None) -> SavedTable
 
 
 def _at_rest(read: Callable[[], Read | None], name: str) -> Read:
-    """What `read` gives twice in a row, so that there was an instant at which all of it was so."""
+    """The value that `read` gives twice in a row, so that there was an instant at which all of it was so."""
     until, before = monotonic() + _WAITS, read()
     while monotonic() < until:
         after = read()

@@ -37,7 +37,7 @@ ALERTS: dict[AlertName, str] = {
     "stream_receivers_receive": "Every receiver is connected to its source, and can write what comes.",
     "stream_clocks_are_together": "The clocks of streams that are joined are not far apart.",
 }
-"""What each alert watches, as it reads while all is well."""
+"""The condition that each alert watches, as it reads while all is well."""
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ class Continuous:
         return True
 
     def _publish_the_rest(self, ending: Callable[[], Ending | None]) -> None:
-        """What was appended before a log's query failed is published all the same, if the operators can."""
+        """Publish all the same what was appended before a log's query failed, if the operators can."""
         if self.watch.failed is None or self.watch.failed.query not in self._ingest:
             return
         deadline = self._now() + _PUBLISHED_WITHIN

@@ -1,4 +1,4 @@
-"""What a pipeline with control streams does otherwise: what it takes in first, what it pins, which clock it shows."""
+"""The peculiarities of a pipeline with control streams: the order of ingestion, the pinned batches, the watermark."""
 
 from __future__ import annotations
 

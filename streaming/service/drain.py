@@ -24,7 +24,7 @@ from streaming.service.watch import StopRequested, Watch
 
 @dataclass(frozen=True)
 class Drained:
-    """What a drain did: per query its totals, in the order in which they ran; per stream the log's head afterwards.
+    """The outcome of a drain: per query its totals, in the order of their run; per stream the log's head afterwards.
 
     `unknown`: per stream the rows per field that payloads had and nobody declared. `waiting`: per delivery that has
     more to deliver, why its target did not take it. `held`: per delivery that waits for a decision after a restore,

@@ -23,7 +23,7 @@ from streaming.lake import Lake, Named
 from streaming.tables import storage, swapped
 
 TIMEOUT = timedelta(seconds=60)
-"""How long a holder on another machine is believed without a sign of life."""
+"""The time for which a holder on another machine is believed without a sign of life."""
 
 _RENEWED_EVERY = 10.0
 _log = logging.getLogger("tidemark")
@@ -167,7 +167,7 @@ def holder_of(lake: Lake, pipeline: Named, host: str | None = None) -> Holder | 
 
 
 def has_left_record(lake: Lake, pipeline: Named) -> bool:
-    """Whether there is the record of a holder that is gone; whoever holds the lease next leaves none behind."""
+    """True if a holder that is gone has left its record; whoever holds the lease next leaves none behind."""
     return storage.read_bytes(_record(lake, pipeline)) is not None and holder_of(lake, pipeline) is None
 
 
@@ -201,7 +201,7 @@ def _content(handle: IO[str]) -> str:
 
 
 def _is_elsewhere(holder: Holder, host: str, lock: str) -> bool:
-    """Whether a holder is on another machine and still believed; the record of an older release names no lock file."""
+    """True if a holder is on another machine and still believed; the record of an older release names no lock file."""
     is_here = holder.host == host and holder.lock in ("", lock)
     return not is_here and not _expired(holder)
 

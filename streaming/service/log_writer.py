@@ -54,12 +54,12 @@ class LogWriter:
 
     @property
     def query_name(self) -> str:
-        """What Spark calls the query from source to log."""
+        """The name in Spark of the query from source to log."""
         return f"{self.stream.name}.{QUERY}"
 
     @property
     def reading(self) -> Reading:
-        """What the source is told of the query, as of now."""
+        """The reading that is handed to the source, as of now."""
         memory = {} if self.head is None else self.head.source
         return Reading(self._lake, self._lake.checkpoint(self.stream, QUERY), memory)
 

@@ -92,7 +92,7 @@ def new_run() -> str:
 
 
 def begin_run(run: str) -> None:
-    """What this thread logs from now on is about that run: its supervisor sees many."""
+    """Mark all that this thread logs from now on as of that run: its supervisor sees many."""
     _run.set(run)
 
 
@@ -103,7 +103,7 @@ def current_run() -> str:
 
 @contextmanager
 def in_batch(query: str, number: int) -> Iterator[None]:
-    """What is logged in the body, by this thread, is about this batch of a query or step of an operator."""
+    """Mark all that this thread logs in the body as of this batch of a query, or step of an operator."""
     token = _batch.set((query, number))
     try:
         yield

@@ -45,12 +45,12 @@ class Overview:
 
     @property
     def running(self) -> bool:
-        """Whether a supervisor sees to it."""
+        """True if a supervisor sees to the pipeline."""
         return self.holder is not None and self.holder.what == "stream"
 
     @property
     def skew(self) -> Skew | None:
-        """How far apart the clocks of streams are that are joined; None where none are, or nothing runs."""
+        """The widest skew between the clocks of streams that are joined; None where none are, or nothing runs."""
         return None if self.process is None else widest_skew(self.pipeline, self.process.watermarks)
 
     def lag(self, now: datetime) -> float | None:

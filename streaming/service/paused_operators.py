@@ -31,7 +31,7 @@ from streaming.tables import storage
 _FIRST_RETRY, _LONGEST_RETRY = timedelta(seconds=30), timedelta(minutes=30)
 
 Part = Literal["declaration", "steps", "besides"]
-"""Of what a pause is: the check of the declaration, the steps, or what is kept up with the logs besides them."""
+"""The part that is paused: the check of the declaration, the steps, or what is kept up with the logs besides them."""
 
 _log = logging.getLogger("tidemark")
 

@@ -102,7 +102,7 @@ class StreamProcess:
         return 0
 
     def _state(self) -> Pulse:
-        """What the pulse tells; nothing here may touch the storage, which can be slow for longer than silence is."""
+        """The pulse as of now; nothing here may touch the storage, which can be slow for longer than silence is."""
         if self._continuous is None:
             return Pulse(at=utc_now(), phase="starting", passed=self._started)
         return self._continuous.watch.pulse()
@@ -181,7 +181,7 @@ class StreamProcess:
 
 
 def origins(lake: Lake, pipeline: Pipeline, query: str, batch: int) -> str:
-    """What a batch of the log's query was made from, for a person to read; empty for another query's."""
+    """The origin of a batch of the log's query, for a person to read; empty for another query's."""
     stream = ingested_stream(pipeline, query)
     if stream is None:
         return ""

@@ -23,12 +23,12 @@ SILENT_AFTER = timedelta(seconds=60)
 """A process without a pulse for that long is frozen."""
 
 _STARTS_WITHIN = timedelta(minutes=3)
-"""How long Python and Spark may take to start."""
+"""The time that Python and Spark may take to start."""
 
 
 @dataclass(frozen=True)
 class QueryProgress:
-    """What one query has done in this run; `late` and `watermark` are null where they mean nothing."""
+    """The work of one query in this run; `late` and `watermark` are null where they mean nothing."""
 
     query: str
     batches: int = 0
@@ -153,7 +153,7 @@ def skew_of(operator: Operator, watermarks: Mapping[str, datetime]) -> Skew | No
 
 
 def hang(pipeline: Pipeline, pulse: Pulse | None, age: timedelta, silence: timedelta) -> LastWords | None:
-    """What a process of `age`, whose last `pulse` came `silence` ago, has been waiting for too long; None if nothing.
+    """The hang of a process of `age`, whose last `pulse` came `silence` ago, in words; None if it does not hang.
 
     Slow storage is no hang: the pulse does not depend on it. Only a batch, the main loop, or a drain that does not get
     on for the pipeline's `hangs_after` is one.
@@ -203,12 +203,12 @@ class Measure:
 
     @property
     def is_of_log(self) -> bool:
-        """Whether the batch went into a log, not into an operator's table."""
+        """True if the batch went into a log, not into an operator's table."""
         return self.number is not None
 
     @property
     def seconds(self) -> float:
-        """How long the batch took."""
+        """The seconds that the batch took."""
         return (self.ended - self.started).total_seconds()
 
 

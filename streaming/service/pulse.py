@@ -17,7 +17,7 @@ _READ_AT_ONCE = 65_536
 
 
 class Pulse(BaseModel):
-    """What a stream process did at `at`, by its own clock.
+    """A sign of life of a stream process, given at `at`, by its own clock.
 
     Its main loop came round, or its drain got on, at `passed`; `running` is the batch that runs in each query, and
     since when.

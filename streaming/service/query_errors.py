@@ -1,4 +1,4 @@
-"""What it means when a streaming query ends with an error, in the words of whoever has to act on it."""
+"""The errors that end a streaming query, explained in the words of whoever has to act on them."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def explain(error: StreamingQueryException, query: StreamingQuery) -> StreamingE
 
 
 def stop_was_asked(error: StreamingQueryException) -> bool:
-    """Whether the query ended because it was asked to, between two batches."""
+    """True if the query ended because it was asked to, between two batches."""
     return StopRequested.__name__ in str(error)
 
 
 def _cause(text: str) -> str:
-    """What was raised in a batch, without Python's and Java's traces around it."""
+    """The error that was raised in a batch, without Python's and Java's traces around it."""
     lines = [line for line in text.split("=== Streaming Query ===")[0].splitlines() if line.strip()]
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if not frames:
@@ -75,7 +75,7 @@ def _cause(text: str) -> str:
 
 @contextmanager
 def explained(operator: Operator | Delivery) -> Iterator[None]:
-    """What goes wrong in a step of `operator`, or in a delivery, in the words of whoever has to act on it.
+    """Explain what goes wrong in a step of `operator`, or in a delivery, in the words of whoever has to act on it.
 
     Raises:
         QueryFailed: instead of Spark's errors, and of what nobody foresaw: a target of a user's own may raise anything.
@@ -139,7 +139,7 @@ def _explanation(operator: Operator | Delivery, error: Exception) -> str:
 
 
 def ingest_query(pipeline: Pipeline, stream: Stream) -> str:
-    """What the query from a stream's source to its log is called in progress and status."""
+    """The name of the query from a stream's source to its log, in progress and status."""
     return QUERY if len(pipeline.streams) == 1 else f"{stream.name}.{QUERY}"
 
 

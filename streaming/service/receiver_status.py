@@ -1,4 +1,4 @@
-"""How a receiver stands: in a file for everybody, and to whoever listens."""
+"""The state of a receiver, told in a file for everybody, and to whoever listens."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _counts(status: ReceiverStatus) -> tuple[str, int, int, int]:
 
 
 def receivers_of(lake: Lake, pipeline: Pipeline) -> Iterator[ReceiverStatus]:
-    """How each receiver of a pipeline stands that was ever started here; one whose process is gone is stopped."""
+    """The status of each receiver of a pipeline that was ever started here; one whose process is gone is stopped."""
     for receiver in pipeline.receivers:
         place = ReceiverPlace.of(pipeline, receiver)
         status = ControlFolder(lake, place).read(RECEIVER, ReceiverStatus)

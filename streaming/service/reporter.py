@@ -182,7 +182,7 @@ def _memory() -> int:
 
 @dataclass(frozen=True)
 class CatchUp:
-    """How a backlog shrinks: `most` items waited at `since`, when it last grew, and `items` wait `at` now."""
+    """A backlog that shrinks: `most` items waited at `since`, when it last grew, and `items` wait `at` now."""
 
     since: datetime
     most: int

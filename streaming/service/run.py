@@ -202,7 +202,7 @@ class Run:
             writer.end_input(partial(self._latest_due, writer.stream))
 
     def after_batch(self, batch: Batch) -> None:
-        """What operators show between closings, as it is after `batch`."""
+        """Bring what operators show between closings to the state after `batch`."""
         for runtime in filter(self.goes_on, self.operators):
             # It would end the log's batch; `catch_up` fails with it under the operator's name.
             with suppress(PySparkException, Py4JJavaError, FunctionError):
@@ -214,12 +214,12 @@ class Run:
         return self._pauses.may_step(operator.name) and all(stream.name in heads for stream in operator.follows)
 
     def keep_up(self, runtime: OperatorRuntime) -> None:
-        """What an operator keeps up with its logs besides its steps."""
+        """Keep up with the logs what an operator has besides its steps."""
         if self.goes_on(runtime):
             self._besides(runtime, runtime.keep_up)
 
     def catch_up(self) -> None:
-        """The same for all operators, up to the newest batch."""
+        """Bring what all operators have besides their steps up to the newest batch."""
         for runtime in filter(self.goes_on, self.operators):
             self._besides(runtime, runtime.catch_up)
 
@@ -373,7 +373,7 @@ class _Followed:
         self._places.pop(name, None)
 
     def lag(self, operator: Operator, heads: Mapping[str, Batch]) -> _Lag | None:
-        """How far an operator is behind the newest batches of the logs; None before it was looked at."""
+        """The lag of an operator behind the newest batches of the logs; None before it was looked at."""
         places = self._places.get(operator.name)
         if places is None:
             return None

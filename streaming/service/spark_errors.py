@@ -67,7 +67,7 @@ _KNOWN = (
 
 
 def explain_known(text: str, place: str) -> str | None:
-    """What Spark's `text` means for `place`, and what to do, as one paragraph; None where it is not known."""
+    """The meaning of Spark's `text` for `place`, and the remedy, as one paragraph; None where it is not known."""
     raised = raised_in_workers(text)
     if raised is not None:
         return raised[0].upper() + raised[1:]

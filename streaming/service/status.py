@@ -1,4 +1,4 @@
-"""What a running pipeline says of itself and what is asked of it: small files that any process may read."""
+"""The status of a running pipeline, and the requests made of it: small files that any process may read."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class QueryStatus(_File):
 
 
 class ProcessStatus(_File):
-    """What the stream process wrote last, at `at`; its main loop came round at `passed`.
+    """The last status of the stream process, written at `at`; its main loop came round at `passed`.
 
     `rejected` and `late` are totals since its start; rates (rows a second) and `latency` (median, 95th and 99th
     percentile in seconds) are of the last minutes. `backlog` is that of all sources, one for each unit they count in,
@@ -97,7 +97,7 @@ class ProcessStatus(_File):
 
 
 class SupervisorStatus(_File):
-    """What the supervisor wrote last: the state of the pipeline since when, its process, and what went wrong so far.
+    """The supervisor's last status: the state of the pipeline since when, its process, and what went wrong so far.
 
     `next_start` is set while the state is `restarting`; `handled` names the last request that was carried out.
     """
@@ -114,7 +114,7 @@ class SupervisorStatus(_File):
 
 
 class ReceiverStatus(_File):
-    """What a receiver wrote last, at `at`: its state since when and, while it has no source, why and since when.
+    """The last status of a receiver, written at `at`: its state since when and, without a source, why and since when.
 
     Counts are since its start: `rows` that came, `landed` of them in `files`, `refused` ones, connections that were
     lost (`reconnects`), and what it has asked for on the connection that stands (`requested`). `left_behind`: rows of a
@@ -146,7 +146,7 @@ class ReceiverStatus(_File):
 
 
 class Request(_File):
-    """What somebody asks of the supervisor; the same `id` twice is one request."""
+    """A request to the supervisor; the same `id` twice is one request."""
 
     id: str
     action: Action

@@ -276,7 +276,7 @@ class _SupervisorState:
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing will change it any more."""
+        """True if nothing will change the status any more."""
         return self.status.state in ("stopped", "failed")
 
     def change(self, state: State, **changes: object) -> None:
@@ -313,7 +313,7 @@ class Child:
     """A stream process of `pipeline`, started at once; it inherits the descriptor `lease` and speaks to `output`."""
 
     module: ClassVar[tuple[str, ...]] = ("streaming.service", "process")
-    """What Python runs; the pipeline's name, the supervisor's process and two pipes follow."""
+    """The module that Python runs; the pipeline's name, the supervisor's process and two pipes follow."""
 
     def __init__(self, lake: Lake, pipeline: Pipeline, lease: int, output: Path) -> None:
         self._scratch = Path(tempfile.gettempdir()) / f"tidemark-scratch-{os.getpid()}-{pipeline.name}"
@@ -356,7 +356,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, negative for a signal; None while it runs."""
+        """The exit code of the process, negative for a signal; None while it runs."""
         return self._process.poll()
 
     @property

@@ -36,7 +36,7 @@ _OF_A_VALUE = re.compile(r"SQLSTATE: (22|P0)")
 
 
 def transient_cause(error: BaseException) -> str | None:
-    """What the matter is and what to do, for an error that no batch is to blame for; None for any other.
+    """The cause and the remedy of an error that no batch is to blame for; None for any other.
 
     The stream goes on by itself once the cause is gone: nothing is lost, and nothing is there twice.
     """

@@ -1,4 +1,4 @@
-"""What a stream process does: its phase, which batch runs since when, what the last ones brought, where one failed."""
+"""A stream process at work: its phase, which batch runs since when, what the last ones brought, where one failed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Watch:
         self.stopping: set[str] = set()
         """Queries in which no further batch begins: a batch is never cut in two."""
         self.ended = False
-        """Whether no further batch begins in any query."""
+        """True once no further batch begins in any query."""
         self.failed: FailedBatch | None = None
         self.phase: Phase = "starting"
         self.passed = now()
@@ -57,7 +57,7 @@ class Watch:
         self._measures: deque[Measure] = deque()
 
     def pulse(self) -> Pulse:
-        """What the supervisor must know; it is taken from memory alone, so that nothing can hold it up."""
+        """The pulse for the supervisor; it is taken from memory alone, so that nothing can hold it up."""
         return Pulse(at=self._now(), phase=self.phase, passed=self.passed, running=self.running())
 
     def end_all(self) -> None:
@@ -91,7 +91,7 @@ class Watch:
             del self._running[query]
 
     def on_batch(self, query: str, written: Written, batch: Batch | None) -> None:
-        """What the batch that runs in `query` has committed."""
+        """Note what the batch that runs in `query` has committed."""
         number, started = self._running[query]
         measure = Measure(
             query,

@@ -1,4 +1,4 @@
-"""What the doctor finds."""
+"""The ailments that the doctor finds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ailment:
 
 
 def made_again(operator: Operator) -> str:
-    """What to do about a table of an operator that is lost, or holds what it should not."""
+    """The remedy for a table of an operator that is lost, or holds what it should not."""
     if operator.never_rebuilt:
         return f"restore it from a backup: {operator.never_rebuilt}"
     return f"build it anew from the log with `tidemark rebuild {operator.name}`"

@@ -24,7 +24,7 @@ _FROM_BACKUP = "restore the checkpoint of the same time from a backup"
 
 
 def examine_checkpoint(lake: Lake, stream: Stream) -> Iterator[Ailment]:
-    """Whether the next batch of the query is the one that follows in the log."""
+    """Find why the next batch of the query would not be the one that follows in the log."""
     place, log, memory = lake.checkpoint(stream, QUERY), delta.open_table(lake.log(stream)), _memory(lake, stream)
     checkpoint, knows_its_rows = stream.source.checkpoint(place, memory), stream.source.may_begin_anew(memory)
     damaged = unreadable_files(checkpoint)

@@ -246,7 +246,7 @@ def _forbidden(root: Path) -> Iterator[str]:
 
 
 def _is_forbidden(path: Path, wanted: int) -> bool:
-    """Whether it is there and not for this process: a pipeline that runs removes files while they are looked at."""
+    """True if `path` is there and not for this process: a running pipeline removes files while they are looked at."""
     return not os.access(path, wanted, effective_ids=True) and os.path.lexists(path)
 
 

@@ -20,7 +20,7 @@ from streaming.operators import ready_generation
 from streaming.tables import delta, location, newest_commits, storage
 
 _HARMLESS = ("OPTIMIZE", "VACUUM", "CREATE TABLE", "SET TBLPROPERTIES", "ADD COLUMN", "UPDATE TABLE METADATA")
-"""What the operations are called that change no row."""
+"""The names of the operations that change no row."""
 
 _ABANDONED_AFTER = timedelta(days=8)
 _NAMED = 3

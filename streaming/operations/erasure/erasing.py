@@ -53,7 +53,7 @@ from streaming.views import keep_days
 
 @dataclass(frozen=True)
 class Erased:
-    """What an erasure did.
+    """The outcome of an erasure.
 
     `told`: deliveries of what is current, whose targets have the changes. `to_tell`: deliveries whose targets have
     rows of the person that nothing takes back. `rebuilt`: operators that were computed without them.
@@ -158,7 +158,7 @@ def _noted(
     erasure: Erasure,
     keep_numbers: bool,
 ) -> Erasure:
-    """What is about to be taken out is noted where the audit looks for it, and in the record."""
+    """Note what is about to be taken out where the audit looks for it, and in the record."""
     for each in occurrences:
         archive_batches(lake, each.stream)
         if each.by_batch:

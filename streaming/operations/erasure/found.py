@@ -1,4 +1,4 @@
-"""What a pipeline's logs hold of a person, and what was computed of it."""
+"""The rows of a person in a pipeline's logs, and what was computed of them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def affected(pipeline: Pipeline, streams: Iterable[str]) -> list[Operator]:
 
 
 def can_be_kept(lake: Lake, operator: Operator, person: Person) -> bool:
-    """Whether its numbers may stay as published: results of several people, and nothing else is kept of their rows."""
+    """True if the operator's results may stay published: of several people, and nothing else is kept of their rows."""
     return (
         isinstance(operator, Windowed)
         and person.column not in operator.by
@@ -134,7 +134,7 @@ def days_touched(view: Windowed, occurrence: InLog, log: DataFrame) -> set[date]
 
 
 def unread_rejected(spark: SparkSession, lake: Lake, pipeline: Pipeline, person: Person) -> dict[str, int]:
-    """How many rejected payloads of each stream have no such field: the person is told there by the word alone."""
+    """The number of rejected payloads of each stream without such a field, where the value alone tells the person."""
     counts: dict[str, int] = defaultdict(int)
     for stream in pipeline.streams:
         if delta.exists(lake.log(stream)):

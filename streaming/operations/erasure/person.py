@@ -30,7 +30,7 @@ class Person:
 
     @classmethod
     def of(cls, key: str) -> Person:
-        """What `COLUMN=VALUE` names.
+        """The person that `COLUMN=VALUE` names.
 
         Raises:
             ErasureError: it is not of that form.
@@ -41,7 +41,7 @@ class Person:
         return cls(column, value)
 
     def matches(self, frame: DataFrame, *, texts: tuple[str, ...] = TEXTS) -> Column:
-        """Whether a row is of the person: by the column, by a field of that name in nested columns, or in `texts`."""
+        """True where a row is of the person by the column, by a field of that name in nested columns, or in `texts`."""
         parts = []
         for field in frame.schema.fields:
             if field.name in texts:
@@ -61,11 +61,11 @@ class Person:
         return Split(lambda rows: rows.where(self.matches(rows)), lambda rows: rows.where(~self.matches(rows)))
 
     def is_told_by(self, frame: DataFrame) -> bool:
-        """Whether a table with these columns can tell whose a row is by itself."""
+        """True if a table with these columns can tell whose a row is by itself."""
         return self.column in frame.columns or any(name in TEXTS for name in frame.columns)
 
     def field_of(self, text: Column) -> Column:
-        """What the field of a JSON object is; null where there is none, or the text is no JSON."""
+        """The field of a JSON object that has the column's name; null where there is none, or the text is no JSON."""
         return F.get_json_object(text, f"$.{self.column}")
 
     def _in_text(self, text: Column) -> Column:
@@ -84,7 +84,7 @@ class Person:
     # The same without Spark, for the proof.
 
     def is_in_text(self, text: str) -> bool:
-        """Whether a text holds the person, as `matches` tells it."""
+        """True if a text holds the person, as `matches` tells it."""
         try:
             parsed = json.loads(text)
         except ValueError:
@@ -94,7 +94,7 @@ class Person:
         return re.search(rf"(?<!\w){re.escape(self.value)}(?!\w)", text) is not None
 
     def is_in(self, value: Any) -> bool:
-        """Whether a nested value has a field of that name with the value."""
+        """True if a nested value has a field of the column's name with the person's value."""
         if isinstance(value, dict):
             return any(
                 str(each) == self.value if name == self.column else self.is_in(each) for name, each in value.items()
@@ -102,7 +102,7 @@ class Person:
         return isinstance(value, list | tuple) and any(self.is_in(each) for each in value)
 
     def is_in_statistics(self, text: str) -> bool:
-        """Whether an entry of a Delta log names the value as a bound of the column."""
+        """True if an entry of a Delta log names the person's value as a bound of the column."""
         bound = rf'\\?"{re.escape(self.column)}\\?":\\?"?{re.escape(self.value)}\\?"?[,}}]'
         return re.search(bound, text) is not None
 

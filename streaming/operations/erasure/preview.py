@@ -1,4 +1,4 @@
-"""What an erasure would do, counted beforehand."""
+"""The preview of an erasure, counted beforehand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from streaming.tables import delta, to_be_taken
 
 @dataclass(frozen=True)
 class ErasurePreview:
-    """What an erasure would do: rows by table, operators built anew, views kept, and savepoints in the way.
+    """The preview of an erasure: rows by table, operators built anew, views kept, and savepoints in the way.
 
     `unread`: rejected payloads of each stream without a readable field of that name, in which the value alone tells.
     """

@@ -20,7 +20,7 @@ _CHECKPOINT = re.compile(r"_delta_log/.*\.parquet$")
 
 @dataclass(frozen=True)
 class Proof:
-    """What was looked at, and the `places` of files in which the person is still found."""
+    """The counts of what was looked at, and the `places` of files in which the person is still found."""
 
     tables: int
     data_files: int

@@ -1,4 +1,4 @@
-"""What the lake keeps of erasures: the table `erasures`, which names nobody."""
+"""The record of erasures in the lake: the table `erasures`, which names nobody."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed of one table: rows, files written anew without them, and files of old versions deleted."""
+    """Counts of a removal from a table: rows, files written anew without them, and files of old versions deleted."""
 
     rows: int = 0
     rewritten: int = 0
@@ -49,7 +49,7 @@ class Removed:
 
 @dataclass(frozen=True)
 class UnderWay:
-    """What is just being removed of one `table`, which is noted before, so that no death makes it forgotten.
+    """The removal under way in one `table`, which is noted before, so that no death makes it forgotten.
 
     `number`: what the table keeps as `COMMIT` once its rows are taken out; null while old files are deleted.
     """
@@ -90,11 +90,11 @@ class Erasure:
         return cls(uuid.uuid4().hex, pipeline.name, person.column, salt, _digest(salt, person), now)
 
     def is_of(self, pipeline: Named, person: Person) -> bool:
-        """Whether it is the erasure of this person."""
+        """True if it is the erasure of this person in this pipeline."""
         return self.pipeline == pipeline.name and self.digest == _digest(self.salt, person)
 
     def is_unfinished_in(self, pipeline: Named) -> bool:
-        """Whether it was begun in this pipeline and not done."""
+        """True if the erasure was begun in this pipeline and not done."""
         return self.pipeline == pipeline.name and self.done_at is None
 
     def begins(self, table: str, removed: Removed, number: int | None = None) -> Erasure:

@@ -61,7 +61,7 @@ def settled(lake: Lake, erasure: Erasure) -> Erasure:
 
 
 def _old_files(uri: str) -> int:
-    """How many data files of the table `_forget_history` would delete now."""
+    """The number of data files of the table that `_forget_history` would delete now."""
     table = DeltaTable(location(uri))
     return len({path for hours, full in _VACUUMS for path in _vacuum(table, hours, full, dry_run=True)})
 

@@ -40,7 +40,7 @@ from streaming.tables import Split, days_of, delta, take_out_days
 
 @dataclass(frozen=True)
 class Dropped:
-    """What retention did to the log of a stream.
+    """The outcome of retention for the log of a stream.
 
     `before`: the log has no valid row of an older day; null where it has dropped none yet. `days`, `rows` and `files`:
     those that were dropped this time. `keeps`: in words what needs the first day that stays.
@@ -146,7 +146,7 @@ def _repaired(spark: SparkSession, lake: Lake, stream: Stream, before: date) -> 
 
 
 def _is_one(repaired: list[str]) -> Column:
-    """Whether a row is one of the `repaired` ones."""
+    """True where a row is one of the `repaired` ones."""
     is_rejected = F.col(DAY).isNull() & F.col("_rejected").isNotNull()
     return is_rejected & _key(F.col(BATCH)).isin(repaired) if repaired else F.lit(False)
 
@@ -156,6 +156,6 @@ def _key(batch: Column) -> Column:
 
 
 def _erasing(lake: Lake, pipeline: Pipeline) -> str | None:
-    """Whether rows are being erased, which are counted by batch too."""
+    """The reason to drop nothing while rows are being erased, which are counted by batch too; None while none are."""
     begun = any(each.is_unfinished_in(pipeline) for each in erasures(lake))
     return "an erasure has begun; run `tidemark erase` again, which finishes it" if begun else None

@@ -23,7 +23,7 @@ Limit = tuple[date | None, str]
 
 @dataclass(frozen=True)
 class PlannedDrop:
-    """What may go of a log: its `days` before the day `before`; no day where something needs them all.
+    """The part of a log that may go: its `days` before the day `before`; no day where something needs them all.
 
     `keeps`: in words what needs the first day that stays.
     """
@@ -35,7 +35,7 @@ class PlannedDrop:
 
 
 def is_unfinished(lake: Lake, stream: Stream) -> bool:
-    """Whether a drop was begun, and killed before the log had lost the days."""
+    """True if a drop was begun, and killed before the log had lost the days."""
     noted, dropped = noted_before(lake, stream), dropped_before(delta.open_table(lake.log(stream)))
     return noted is not None and (dropped is None or noted > dropped)
 
@@ -43,7 +43,7 @@ def is_unfinished(lake: Lake, stream: Stream) -> bool:
 def planned_drop(
     spark: SparkSession | None, lake: Lake, pipeline: Pipeline, stream: Stream, others: Iterable[Pipeline] = ()
 ) -> PlannedDrop:
-    """What may go of the log of a stream; `others` are further pipelines, which may follow it.
+    """The plan of what may go of the log of a stream; `others` are further pipelines, which may follow it.
 
     Without a session it is as far as that can be told: there may be less to drop.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -171,6 +172,36 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
 def test_modules_are_short_enough_to_be_read_at_once() -> None:
     lines = {relative(path): len(path.read_text().splitlines()) for path in MODULES}
     assert {path: number for path, number in lines.items() if number > MOST_LINES} == {}
+
+
+def docstrings(source: str) -> Iterator[str]:
+    """Those of modules, classes and functions, and the texts below assignments."""
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        for place, statement in enumerate(body):
+            documents = (
+                isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+                if place == 0
+                else isinstance(body[place - 1], ast.Assign | ast.AnnAssign)
+            )
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))) if documents:
+                    yield text.strip()
+
+
+def test_a_docstring_begins_with_its_subject() -> None:
+    needs_its_neighbour = re.compile(r"(What|Whether|How|The same|Of)\b")
+    documented = [
+        *MODULES,
+        *(path for room in ("tidemark", "benchmarks", "deploy") for path in PROJECT.glob(f"{room}/**/*.py")),
+    ]
+    wrong = {
+        relative(path): [text for text in docstrings(path.read_text()) if needs_its_neighbour.match(text)]
+        for path in (*MODULES, *others)
+    }
+    assert {path: texts for path, texts in wrong.items() if texts} == {}
 
 
 def test_imports_name_their_room() -> None:

@@ -17,6 +17,8 @@ PARALLEL = $(BIN)/pytest --numprocesses $(or $(WORKERS),auto) --max-worker-resta
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Cases of each law in the tests of every day; other ones each time.
+FEW = $(or $(TIDEMARK_LAW_CASES),8)
 # Laws beside tests/laws, of rooms that have their own oracles.
 LAWS = $(wildcard tests/streaming/keyed/test_*laws.py) tests/streaming/joins/test_pure_parts.py tests/streaming/lateness/test_lateness_prediction.py
 
@@ -35,13 +37,13 @@ demo-kafka: jars ## The same from a Kafka broker into a Postgres, both started f
 	@$(BIN)/tidemark demo --kafka
 
 test: jars archive ## Run all tests but those that take minutes each, on all cores, or in WORKERS processes; CI does the same
-	@$(PARALLEL) -m 'not long'
+	@TIDEMARK_LAW_CASES=$(FEW) $(PARALLEL) -m 'not long'
 
 test-all: jars archive ## Run every test, also each kill, a cluster, brokers that change their leader, and all commands of the guide
 	@$(PARALLEL)
 
 test-fast: jars archive ## Run the tests that start no processes of their own: no killed streams, no runs launched by Dagster
-	@$(PARALLEL) -m 'not processes and not long'
+	@TIDEMARK_LAW_CASES=$(FEW) $(PARALLEL) -m 'not processes and not long'
 
 prove: jars archive ## Try the laws on 500 cases of every kind of window, on 100 pipelines of streams that meet, and on 100 of keyed functions; then hostile rows for MINUTES (60); takes hours
 	@TIDEMARK_LAW_CASES=500 $(PARALLEL) tests/laws $(LAWS)

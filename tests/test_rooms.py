@@ -193,10 +193,7 @@ def docstrings(source: str) -> Iterator[str]:
 
 def test_a_docstring_begins_with_its_subject() -> None:
     needs_its_neighbour = re.compile(r"(What|Whether|How|The same|Of)\b")
-    documented = [
-        *MODULES,
-        *(path for room in ("tidemark", "benchmarks", "deploy") for path in PROJECT.glob(f"{room}/**/*.py")),
-    ]
+    others = (path for room in ("tidemark", "benchmarks", "deploy") for path in PROJECT.glob(f"{room}/**/*.py"))
     wrong = {
         relative(path): [text for text in docstrings(path.read_text()) if needs_its_neighbour.match(text)]
         for path in (*MODULES, *others)

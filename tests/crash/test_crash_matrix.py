@@ -29,6 +29,7 @@ def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     return left(spark, lake)
 
 
+@pytest.mark.long
 def test_the_undisturbed_run_has_something_to_lose_at_every_point(undisturbed: Left) -> None:
     assert undisturbed.log_version == len(undisturbed.clock) == 7
     assert [(entry[-1] or {}).get(BY_ID.name, 0) for entry in undisturbed.clock[::-1]] == [0, 1, 1, 1, 0, 0, 1]
@@ -39,6 +40,7 @@ def test_the_undisturbed_run_has_something_to_lose_at_every_point(undisturbed: L
     assert [row["id"] for row in undisturbed.report] == ["a", "b", "c", None]
 
 
+@pytest.mark.long
 def test_o8_crash_matrix(spark: SparkSession, tmp_path: Path, undisturbed: Left) -> None:
     """One lake dies at every point, one after the other, and is in the end as if it had never died."""
     lake = Lake(str(tmp_path / "lake"))

@@ -46,6 +46,7 @@ def shown(spark: SparkSession, lake: Lake) -> dict[str, list[tuple[object, ...]]
     return tables
 
 
+@pytest.mark.long
 def test_a_step_that_is_killed_after_any_of_its_commits_is_finished_by_the_next_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from tests.support.seeds import eventful
 CASES = int(os.environ.get("TIDEMARK_LAW_CASES", "20"))
 """The least number of cases per view; `make prove` asks for more."""
 
-PIPELINES = max(5, CASES // 5)
+PIPELINES = max(3, CASES // 5)
 """How many pipelines of streams that meet are run from their files on: a hundred by `make prove`.
 
 Of any three, one has a silent left side, one a silent right side and one none, and one is followed in small pieces.

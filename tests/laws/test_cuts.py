@@ -28,7 +28,7 @@ from tests.support.instants import NOW
 from tests.support.killed import Killed, killed_at
 from tests.support.seeds import draws
 
-SEQUENCES = max(5, CASES // 40)
+SEQUENCES = max(2, min(5, CASES // 4), CASES // 40)
 """How often each view is cut at random and killed; every other time rows are folded."""
 
 DECLARED = pipeline(FEEDS[0].files_per_batch, keep_raw=FEEDS[0].keep_raw)

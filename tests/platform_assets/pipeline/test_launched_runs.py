@@ -131,6 +131,7 @@ def _ui(port: int, output: Path) -> Iterator[None]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_stream_is_launched_kept_and_ended_from_dagster(dagster: Dagster) -> None:
     lake, instance, client = dagster.lake, dagster.instance, dagster.client
     land_all(lake, beats.stream, [_beat(0)])

@@ -45,6 +45,7 @@ from tidemark.pytest_plugin import JVM_OPTIONS
 pytestmark = pytest.mark.processes
 
 
+@pytest.mark.long
 def test_o12_failover_with_one_writer(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Supervisor, driver and JVM killed, process frozen: one successor each time, nothing lost, nothing twice."""
     feeder, killed = Feeder(lake), []

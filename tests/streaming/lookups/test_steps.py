@@ -210,7 +210,7 @@ def test_how_it_asks_may_change_and_what_it_answers_with_may_not(spark: SparkSes
     assert rows(spark, copied, "id", "_version", "_error")[-1] == ("bad", 2, "ValueError: bad")
     explanation = runtime_of(other, copied).explain(spark)
     assert explanation["position"] == "batch 3 of 3; never built anew"
-    assert explanation["failures"] == (
+    assert explanation["errors"] == (
         "after 2 attempts of at most 1 minute each they come with nulls. 1 row in asked_failed"
     )
     pipeline = Pipeline(events, (other,))

@@ -34,6 +34,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     # Workers tell the process that has started them of each test.
     if session.config.getoption("--record-durations") and not hasattr(session.config, "workerinput"):
         durations = {**recorded(), **{file: round(seconds, 1) for file, seconds in _seconds.items()}}
-        there = {file: seconds for file, seconds in durations.items() if RECORDED.with_name(file).is_file()}
+        there = {file: seconds for file, seconds in durations.items() if (RECORDED.parent / file).is_file()}
         lines = json.dumps(dict(sorted(there.items(), key=lambda entry: (-entry[1], entry[0]))), indent=1)
         RECORDED.write_text(f"{lines}\n")

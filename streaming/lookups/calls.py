@@ -23,8 +23,8 @@ import pyarrow as pa
 from streaming.base import DECIMALS, encoder, interval, said, to_micros, written
 from streaming.declare import Enriched, LookupRequest
 from streaming.keyed import row_class
+from streaming.lookups.frames import LENGTH, framed
 from streaming.lookups.question import Answer, Question
-from streaming.lookups.schemas import LENGTH, framed
 
 _FIRST_RETRY, _LONGEST_RETRY, _JITTER = 0.25, 60.0, 0.25
 _ASYNC_CAPACITY = 100

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-import struct
 from collections.abc import Iterator
-from typing import IO, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -29,7 +26,6 @@ _ADDED = {
     PENDING: [(ASKED_AT, _TIME), (ATTEMPTS, pa.int32()), (ERROR, pa.string()), (REQUEST, pa.string())],
 }
 _FAILURE = [pa.field("kind", pa.string()), pa.field("error", pa.string()), pa.field("attempts", pa.int32())]
-LENGTH = struct.Struct("!Q")
 
 
 def select_rows(enriched: Enriched, rows: DataFrame) -> DataFrame:
@@ -92,22 +88,3 @@ def spark_schema(schema: pa.Schema, *, partitioned: bool) -> StructType:
     """The columns of a table as Spark knows them, with the day where it partitions the table."""
     fields = from_arrow_schema(schema, prefer_timestamp_ntz=True).fields
     return StructType([*fields, *([StructField(DAY, DateType())] if partitioned else [])])
-
-
-def framed(value: Any) -> bytes:
-    """A value as it is sent."""
-    content = pickle.dumps(value)
-    return LENGTH.pack(len(content)) + content
-
-
-def read_frame(stream: IO[bytes]) -> Any:
-    """The next value.
-
-    Raises:
-        EOFError: there is none any more.
-    """
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        raise EOFError
-    content = stream.read(LENGTH.unpack(head)[0])
-    return pickle.loads(content)

@@ -38,6 +38,7 @@ def lake_for_services(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.processes
+@pytest.mark.long
 def test_the_database_has_the_late_flights_after_the_corrections(spark: SparkSession, lake_for_services: Path) -> None:
     console = Console(record=True, width=200)
     with through_kafka(console) as done:

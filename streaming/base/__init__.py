@@ -72,7 +72,7 @@ from streaming.base.intervals import (
     to_micros,
     utc_now,
 )
-from streaming.base.names import can_be_name, check_column_name, check_name, check_not_reserved, counted, shown, told
+from streaming.base.names import can_be_name, check_column_name, check_name, check_not_reserved
 from streaming.base.raised import raised, said, written
 from streaming.base.retry_after import retry_after
 from streaming.base.sql import PARSER_ERRORS, Column, check_names, columns_of, names_in, replaced
@@ -94,3 +94,4 @@ from streaming.base.values import (
     python_values,
     read_back,
 )
+from streaming.base.wording import counted, shown, told

@@ -20,7 +20,7 @@ from streaming.base import (
 from streaming.declare.callables import check_callable
 from streaming.declare.condition_rule import ConditionRule
 from streaming.declare.operator import ON_ERROR
-from streaming.declare.stream import Stream
+from streaming.declare.stream import Stream, check_of_streams
 from streaming.declare.view_checks import check_keys
 
 API = ("key", "at", "late", "stream", "rules", "matching", "emit", "timer", "cancel", "pending", "clear")
@@ -37,12 +37,7 @@ def check_keyed_types(given: Mapping[str, object]) -> None:
         DeclarationError: with the value, and what to write.
     """
     of, function = f"of keyed function {given['name']!r}", "a dict such as {'silent': on_silent}"
-    advice = "the stream that it reads, or a tuple of several"
-    check_type(f"of= {of}", given["of"], (Stream, tuple), advice)
-    if isinstance(given["of"], tuple):
-        check_tuple(f"of= {of}", given["of"], Stream, advice)
-        if not given["of"]:
-            raise DeclarationError(f"of= {of} is empty; write {advice}.")
+    check_of_streams(of, given["of"])
     check_tuple(f"by {of}", given["by"], str, "a tuple of column names, such as ('id',), or () for one key in all")
     for part in ("state", "result"):
         check_type(f"{part} {of}", given[part], str, "its columns as Spark DDL, such as 'previous double'")

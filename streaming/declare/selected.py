@@ -29,7 +29,7 @@ from streaming.declare.columns import ColumnSpec, read_from_log
 from streaming.declare.functions import RowFunction
 from streaming.declare.operator import FAILED, OnError, Operator, TableSpec, check_on_error
 from streaming.declare.side import Side, is_column
-from streaming.declare.stream import Stream
+from streaming.declare.stream import Stream, check_of_streams
 
 ELEMENT = "_element"
 """The column that numbers the rows which come of one row of the log, from 0 on."""
@@ -247,12 +247,8 @@ def _check_selected_types(given: Mapping[str, object]) -> None:
     Raises:
         DeclarationError: with the value, and what to write.
     """
-    of, advice = f"of selection {given['name']!r}", "the stream that it reads, or a tuple of several"
-    check_type(f"of= {of}", given["of"], (Stream, tuple), advice)
-    if isinstance(given["of"], tuple):
-        check_tuple(f"of= {of}", given["of"], Stream, advice)
-        if not given["of"]:
-            raise DeclarationError(f"of= {of} is empty; write {advice}.")
+    of = f"of selection {given['name']!r}"
+    check_of_streams(of, given["of"])
     check_mapping(f"sides {of}", given["sides"], Side, "a dict such as {'large': Side(where='n > 1000')}")
     if given["function"] is not None:
         check_type(f"function {of}", given["function"], RowFunction, "RowFunction(apply, returns='n bigint')")

@@ -142,3 +142,17 @@ def check_folder(what: str, name: str) -> None:
         raise DeclarationError(
             f"{name!r} cannot name a {what}: the lake keeps {', '.join(_KEPT)} for itself. Rename it."
         )
+
+
+def check_of_streams(named: str, of: object) -> None:
+    """Refuse an `of` that is neither a stream nor a tuple of several; `named` says of which declaration it is.
+
+    Raises:
+        DeclarationError: with what to write.
+    """
+    advice = "the stream that it reads, or a tuple of several"
+    check_type(f"of= {named}", of, (Stream, tuple), advice)
+    if isinstance(of, tuple):
+        check_tuple(f"of= {named}", of, Stream, advice)
+        if not of:
+            raise DeclarationError(f"of= {named} is empty; write {advice}.")

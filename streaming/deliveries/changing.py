@@ -1,11 +1,11 @@
-"""The contract of results that change: what is current, and on which days it may be new."""
+"""Results that change: what is current of each kind of operator, and on which days it may be new."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date
 from functools import reduce
 from itertools import takewhile
 from typing import Generic, TypeVar
@@ -172,13 +172,8 @@ class LookAtCorrected(Look, Generic[Corrects]):
         self._version, self._corrections = pinned.versions[""], pinned.versions[CORRECTIONS]
         self._first = delta.open_table(of.lake.table(pinned.operator), self._version)
 
-    @property
-    @abstractmethod
-    def _watermark(self) -> datetime | None:
-        """That of the operator's newest step."""
-
     def seen(self, before: Seen) -> Seen:
-        closed = optional_micros(self._watermark)
+        closed = optional_micros(Progress.of(self._operator, self._first).watermark)
         return replace(
             Seen(),
             revision=before.revision,
@@ -274,10 +269,6 @@ class ChangingKeyed(Keyless):
 
 
 class _LookAtKeyed(LookAtCorrected[Keyed]):
-    @property
-    def _watermark(self) -> datetime | None:
-        return Progress.of(self._operator, self._first).watermark
-
     def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
         """Results that share a key of the delivery may be of any days."""
         if self._of.key or self._anew(before):
@@ -317,10 +308,6 @@ class ChangingTwoSided(Keyless):
 
 
 class _LookAtTwoSided(LookAtCorrected[TwoSided]):
-    @property
-    def _watermark(self) -> datetime | None:
-        return Progress.of(self._operator, self._first).watermark
-
     def days(self, spark: SparkSession, before: Seen) -> frozenset[date] | None:
         """A session may become one with those of other days, and so may results that share a key without a window."""
         operator, lake, key = self._operator, self._lake, self._of.key

@@ -1,4 +1,4 @@
-"""Finds what a delivery reads by what it is of."""
+"""The outbox of whatever can be delivered: the units, and the order within them, of each kind of table."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import singledispatch
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -174,27 +175,35 @@ class _EnrichmentOutbox(Outbox):
         return rows.withColumns({UNIT: unit, REVISION: F.unix_micros(AT), TIME: F.col(AT)})
 
 
-class _TwoSidedOutbox(Outbox):
-    """A unit is the end of a window, in microseconds: results with one end are published by the same step."""
+Of = TypeVar("Of", Windowed, TwoSided)
+
+
+class _FirstOutbox(Outbox, Generic[Of]):
+    """A unit is the end of a window, in microseconds: results with one end are published by the same step.
+
+    `order` is that of results with one end; `read` reads the first results of the operator.
+    """
 
     begin = to_micros(FIRST_INSTANT)
 
-    def __init__(self, lake: Lake, operator: TwoSided) -> None:
+    def __init__(
+        self, lake: Lake, of: Of, order: tuple[str, ...], read: Callable[[SparkSession, Lake, Of], DataFrame]
+    ) -> None:
         self._lake = lake
-        self._operator = operator
-        # A key and window may have several results.
-        self.order = operator.columns
+        self._of: Of = of
+        self._read: Callable[[SparkSession, Lake, Of], DataFrame] = read
+        self.order = order
 
     def generation(self) -> int:
-        return Progress.now(self._lake, self._operator).generation
+        return Progress.now(self._lake, self._of).generation
 
     def end(self, since: int) -> int:
-        watermark = Progress.now(self._lake, self._operator).watermark
-        return self.begin if watermark is None else to_micros(self._operator.window.closed_by(watermark)) + 1
+        watermark = Progress.now(self._lake, self._of).watermark
+        return self.begin if watermark is None else to_micros(self._of.window.closed_by(watermark)) + 1
 
     def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
         ends = F.unix_micros("window_end")
-        results = joins.read_first(spark, self._lake, self._operator).where((ends >= since) & (ends < until))
+        results = self._read(spark, self._lake, self._of).where((ends >= since) & (ends < until))
         return results.withColumns({UNIT: ends, REVISION: ends, TIME: F.col("window_start")})
 
 
@@ -222,30 +231,6 @@ class _KeyedOutbox(Outbox):
         rows = delta.read(spark, self._uri).where((instants >= since) & (instants < until))
         values = exact_json(F.struct(*(f"`{name}`" for name in self._emitted)), nulls=False)
         return rows.withColumns({UNIT: instants, REVISION: F.unix_micros(AT), TIME: F.col(AT), _VALUES: values})
-
-
-class _FirstOutbox(Outbox):
-    """A unit is the end of a window, in microseconds: results with one end are published by the same step."""
-
-    begin = to_micros(FIRST_INSTANT)
-
-    def __init__(self, lake: Lake, delivery: Delivery, view: Windowed) -> None:
-        self._lake = lake
-        self._view = view
-        # A function may give several results for one window.
-        self.order = (*view.identity, *(view.values if view.function is not None else ()))
-
-    def generation(self) -> int:
-        return generation_of(delta.open_table(self._lake.first(self._view)))
-
-    def end(self, since: int) -> int:
-        watermark = Progress.now(self._lake, self._view).watermark
-        return self.begin if watermark is None else to_micros(self._view.window.closed_by(watermark)) + 1
-
-    def rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
-        ends = F.unix_micros("window_end")
-        results = views.read_first(spark, self._lake, self._view).where((ends >= since) & (ends < until))
-        return results.withColumns({UNIT: ends, REVISION: ends, TIME: F.col("window_start")})
 
 
 class _LogOutbox(Outbox):
@@ -356,7 +341,9 @@ def _(of: Windowed, delivery: Delivery, lake: Lake) -> Outbox:
             return _LogOutbox(lake, delivery)
         case "current":
             return ChangesOutbox(lake, delivery, ChangingView(lake, delivery, of))
-    return _FirstOutbox(lake, delivery, of)
+    # A function may give several results for one window.
+    values = of.values if of.function is not None else ()
+    return _FirstOutbox(lake, of, (*of.identity, *values), views.read_first)
 
 
 @outbox_for.register
@@ -382,7 +369,8 @@ def _(of: Joined, delivery: Delivery, lake: Lake) -> Outbox:
 def _(of: TwoSided, delivery: Delivery, lake: Lake) -> Outbox:
     if delivery.what == "current":
         return ChangesOutbox(lake, delivery, ChangingTwoSided(lake, delivery, of))
-    return _TwoSidedOutbox(lake, of)
+    # A key and window may have several results.
+    return _FirstOutbox(lake, of, of.columns, joins.read_first)
 
 
 @outbox_for.register

@@ -9,13 +9,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 
-def comparable(rows: DataFrame, *names: str) -> Column:
-    """A column of the rows, or a struct of several, by which Spark can compare, sort and hash them.
+def comparable(rows: DataFrame, name: str) -> Column:
+    """A column of the rows in a form by which Spark can compare, sort and hash them.
 
     Spark compares no maps: one, at whatever depth, becomes the list of its entries in the order of their keys.
     """
-    columns = [_comparable(F.col(f"`{name}`"), rows.schema[name].dataType).alias(name) for name in names]
-    return columns[0] if len(columns) == 1 else F.struct(*columns)
+    return _comparable(F.col(f"`{name}`"), rows.schema[name].dataType).alias(name)
 
 
 def differing_rows(stored: DataFrame, computed: DataFrame) -> int:

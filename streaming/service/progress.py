@@ -1,4 +1,4 @@
-"""Progress of a run: a live line per query on a terminal, plain lines elsewhere."""
+"""Progress of a run: its lines on a terminal, what a batch cost, how far clocks are apart, and when it hangs."""
 
 from __future__ import annotations
 

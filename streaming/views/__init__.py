@@ -9,11 +9,11 @@ from streaming.views.corrections import (
     read_corrections,
 )
 from streaming.views.current import current_results, current_with_reasons, read_first
+from streaming.views.kept import keep_days
 from streaming.views.kinds import OfWindows, kind_of
 from streaming.views.late import late_pairs, late_rows
 from streaming.views.laws import PinnedView
 from streaming.views.operator import WindowedRuntime
-from streaming.views.position import keep_days
 from streaming.views.publishing import publish
 from streaming.views.results import (
     aggregate,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from functools import partial, reduce
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -35,12 +36,12 @@ from streaming.tables import delta
 from streaming.views.corrections import correct, plan, read_corrections
 from streaming.views.current import current_results, read_first
 from streaming.views.functions import ERROR, errors_of
+from streaming.views.kept import kept_of
 from streaming.views.kinds import kind_of
 from streaming.views.late import duplicates, late_pairs, unassigned
 from streaming.views.laws import PinnedView, audit_view
 from streaming.views.open_windows import OpenWindows, read_open, shown_through
 from streaming.views.panes import can_fold
-from streaming.views.position import check_position, kept_of
 from streaming.views.results import (
     aggregate,
     counted_by,
@@ -78,7 +79,7 @@ class WindowedRuntime(OperatorRuntime):
 
     def check(self) -> None:
         check_declaration(self.lake, self.operator)
-        check_position(self.operator, delta.open_table(self.lake.first(self.operator)))
+        _check_position(self.operator, delta.open_table(self.lake.first(self.operator)))
 
     def steps(self, spark: SparkSession, now: Callable[[], datetime]) -> Iterator[Step]:
         steps = self._steps_on(spark)
@@ -271,6 +272,19 @@ class WindowedRuntime(OperatorRuntime):
             steps.repair()
             self._steps = steps
         return self._steps
+
+
+def _check_position(view: Windowed, table: DeltaTable | None) -> None:
+    """Refuse a table of an older version of the platform, which does not say how far it is.
+
+    Raises:
+        ViewError: with the way out.
+    """
+    if table is not None and not Progress.of(view, table).has_begun and table.get_add_actions().num_rows:
+        raise ViewError(
+            f"the tables of view {view.name!r} are of an older version of Tidemark, which kept elsewhere how far they "
+            f"are. Build them anew from the log, which stays as it is, with `tidemark rebuild {view.name}`."
+        )
 
 
 def _failed(log: DataFrame, lake: Lake, view: Windowed, at: Progress) -> DataFrame:

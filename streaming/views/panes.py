@@ -17,8 +17,8 @@ from streaming.lake import Lake
 from streaming.log import LogFiles
 from streaming.operators import Progress, create_table
 from streaming.tables import delta, forget_days
+from streaming.views.kept import Kept
 from streaming.views.kinds import kind_of
-from streaming.views.position import Kept
 from streaming.views.results import ends_within, has_windows, with_order
 
 _PANE, _CLOSED = "_pane", "_closed"

@@ -14,8 +14,8 @@ from streaming.log import LogFiles
 from streaming.operators import Progress, create_table
 from streaming.spark import remembered
 from streaming.tables import delta, nullable
+from streaming.views.kept import Kept
 from streaming.views.kinds import SESSION, kind_of, with_sessions
-from streaming.views.position import Kept
 from streaming.views.results import pairs
 
 

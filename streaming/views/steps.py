@@ -20,8 +20,8 @@ from streaming.log import Batch, LogFiles, batches_after
 from streaming.operators import Progress, StateCleaner, Written, can_be_compared
 from streaming.spark import remembered
 from streaming.tables import delta, storage
+from streaming.views.kept import kept_of
 from streaming.views.panes import Panes, can_fold, first_open
-from streaming.views.position import kept_of
 from streaming.views.publishing import publish
 from streaming.views.results import aggregate, ends_within, finish, pairs, results_columns
 from streaming.views.sessions import OpenSessions

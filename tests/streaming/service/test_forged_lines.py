@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from platform_assets.cli.render import print_table
-from streaming.base.names import shown
+from streaming.base.wording import shown
 from streaming.log.unknown import count_unknown
 from streaming.service.logs import TextLines
 

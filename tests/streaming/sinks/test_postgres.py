@@ -227,11 +227,11 @@ def test_a_table_that_is_altered_between_two_batches_of_a_connection_takes_the_n
 
 
 def test_who_may_not_create_tables_delivers_to_one_that_is_there(postgres: str) -> None:
-    run(postgres, "create role clerk login", "create table t (name text)", "grant select, insert on t to clerk")
+    run(postgres, "create role seller login", "create table t (name text)", "grant select, insert on t to seller")
     send(Postgres("t", connection=postgres), 0, {"name": "a", REVISION: 0})
-    run(postgres, "grant select, insert, update on tidemark_progress to clerk")
+    run(postgres, "grant select, insert, update on tidemark_progress to seller")
     assert (
-        send(Postgres("t", connection=postgres.replace("user=postgres", "user=clerk")), 1, {"name": "b", REVISION: 1})
+        send(Postgres("t", connection=postgres.replace("user=postgres", "user=seller")), 1, {"name": "b", REVISION: 1})
         == []
     )
     assert rows(postgres, "select name from t order by 1") == [("a",), ("b",)]

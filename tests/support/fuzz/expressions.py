@@ -236,9 +236,11 @@ _KINDS = {
 def expressions(columns: Mapping[str, Type], name_of: Callable[[str], str] = str) -> Iterator[Expression]:
     """Every expression over the columns; SQL calls them what `name_of` says."""
     for name, of in columns.items():
-        yield Expression(name_of(name), (name,), _KINDS.get(of.kind, of.kind), of_one(name, lambda value: value))
-        for sql, kind, how in _BY_COLUMN.get(name, ()):
-            yield Expression(sql.format(name_of(name)), (name,), kind, of_one(name, how))
+        # Spark neither orders nor tells apart what holds a map, at whatever depth.
+        kind = "map" if "map" in of.ddl else _KINDS.get(of.kind, of.kind)
+        yield Expression(name_of(name), (name,), kind, of_one(name, lambda value: value))
+        for sql, given, how in _BY_COLUMN.get(name, ()):
+            yield Expression(sql.format(name_of(name)), (name,), given, of_one(name, how))
     whole = {name: INTEGERS[of.kind] for name, of in columns.items() if of.kind in INTEGERS}
     for name, bits in whole.items():
         yield from _of_whole(name, name_of(name), bits)

@@ -1,4 +1,4 @@
-"""The progress of a view, which the table of its first results itself records."""
+"""The parts of aggregates, or rows, that a view keeps between two steps, and the days of which it keeps the numbers."""
 
 from __future__ import annotations
 
@@ -12,27 +12,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
 
-from streaming.base import ViewError
 from streaming.declare import Windowed
 from streaming.lake import Lake
-from streaming.operators import Progress, generation_of
+from streaming.operators import generation_of
 from streaming.tables import delta
 from streaming.views.results import ROWS, all_rows
 
 _KEPT = "tidemark.kept"
-
-
-def check_position(view: Windowed, table: DeltaTable | None) -> None:
-    """Refuse a table of an older version of the platform, which does not say how far it is.
-
-    Raises:
-        ViewError: with the way out.
-    """
-    if table is not None and not Progress.of(view, table).has_begun and table.get_add_actions().num_rows:
-        raise ViewError(
-            f"the tables of view {view.name!r} are of an older version of Tidemark, which kept elsewhere how far they "
-            f"are. Build them anew from the log, which stays as it is, with `tidemark rebuild {view.name}`."
-        )
 
 
 @dataclass(frozen=True)
